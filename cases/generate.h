@@ -1,0 +1,24 @@
+// Makes the inputs of a case. Only integers and exactly rounded operations (+ - * / sqrt) are used,
+// driven by a counter-based generator, so the same id gives the same bits on every machine and in
+// any order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "spec/inputs.h"
+
+namespace attest {
+
+struct InputClass {
+  std::string name;
+  std::string about;  // what it makes visible
+};
+
+const std::vector<InputClass>& input_classes();
+
+// Every value is rounded to the problem's dtype. Elements that a layout expands are equal.
+Inputs generate(const Case& test_case);
+
+}  // namespace attest

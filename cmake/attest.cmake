@@ -1,0 +1,77 @@
+# How every folder of Attest is built: one call for a layer, a plug-in, a test, a benchmark.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+# Plug-ins lie in a folder of their own: `attest run --testee NAME` looks beside the command.
+set(ATTEST_PLUGIN_DIRECTORY ${CMAKE_BINARY_DIR}/lib/attest)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# What all our own targets are compiled with. Contraction into FMA is off everywhere, because it
+# would make generated inputs and exact values depend on the machine; kernels that want FMA ask
+# for it.
+add_library(attest_options INTERFACE)
+target_compile_options(attest_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off $<$<BOOL:${ATTEST_WERROR}>:-Werror>)
+target_include_directories(attest_options INTERFACE ${CMAKE_SOURCE_DIR})
+if(ATTEST_SANITIZE)
+  target_compile_options(attest_options INTERFACE
+    -fsanitize=${ATTEST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(attest_options INTERFACE -fsanitize=${ATTEST_SANITIZE})
+endif()
+
+# attest_layer(NAME SOURCES ... [HEADERS ...] [DEPS ...]): the static library attest_NAME.
+function(attest_layer name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;DEPS" ${ARGN})
+  add_library(attest_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
+  target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS})
+endfunction()
+
+# attest_plugin(NAME SOURCES ... [DEPS ...]): a testee as a vendor would build it, NAME.so.
+function(attest_plugin name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(plugin_${name} MODULE ${ARG_SOURCES})
+  target_link_libraries(plugin_${name} PRIVATE attest_options ${ARG_DEPS})
+  set_target_properties(plugin_${name} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ATTEST_PLUGIN_DIRECTORY})
+endfunction()
+
+# The name of a test or benchmark: its folder below tests/, then its own name.
+macro(attest_test_name name)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  set(path ${folder}/${name})
+  string(REPLACE "/" "_" target ${path})
+endmacro()
+
+# attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s]): NAME_test.cpp, run by ctest
+# as folder/NAME_test.
+function(attest_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPS;SOURCES" ${ARGN})
+  attest_test_name(${name})
+  add_executable(${target} ${name}.cpp ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE
+    attest_options ${ARG_DEPS} rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${path} COMMAND ${target})
+  set_tests_properties(${path} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# attest_bench(NAME_bench [DEPS ...] [SOURCES ...]): a Google Benchmark program; never part of the tests.
+function(attest_bench name)
+  cmake_parse_arguments(ARG "" "" "DEPS;SOURCES" ${ARGN})
+  attest_test_name(${name})
+  add_executable(${target} ${name}.cpp ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE attest_options ${ARG_DEPS} benchmark::benchmark_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()

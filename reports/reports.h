@@ -1,0 +1,24 @@
+// Reports, all made from a record and nothing else.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "spec/record.h"
+
+namespace attest {
+
+std::string to_report_json(const Record& record);  // of the schema spec/report.schema.json
+std::string to_junit_xml(const Record& record);    // unsupported = skipped, crash = error
+std::string to_summary_markdown(const Record& record);
+std::string to_html(const Record& record);         // one self-contained page, readable offline
+
+// The table that a run ends with on a terminal: a row a testee, a column an outcome, the largest
+// ratio of each tensor, the profiles met.
+std::string to_summary_text(const Record& record);
+
+// Writes report.json, junit.xml, summary.md and index.html into `folder`. Throws InputError if a
+// file cannot be written.
+void write_reports(const Record& record, const std::filesystem::path& folder);
+
+}  // namespace attest

@@ -1,0 +1,153 @@
+#include "spec/arithmetic.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+// The format in which `dtype` is accumulated and its softmax computed.
+DType wide(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+// One unit in the last place of 1, as the error of exp and tanh is counted: 2^-23 for f32.
+double ulp(DType dtype) { return 2 * unit_roundoff(wide(dtype)); }
+
+constexpr double kExpUlpCap = 2.25;  // ex2.approx: 2 ulp, and the rounded argument's quarter
+
+Narrowing narrowing(DType dtype) {
+  return {unit_roundoff(dtype), half_smallest_subnormal(dtype)};
+}
+
+Product parse_product(const nlohmann::json& json, DType dtype, const std::string& pointer) {
+  ObjectReader reader(json, pointer);
+  Product product;
+  product.truncates = reader.get_or("truncates", true);
+  const auto accumulator = reader.get_or<std::string>("accumulator", std::string(name(wide(dtype))));
+  const auto format = dtype_named(accumulator);
+  if (!format || format_of(*format).digits < format_of(wide(dtype)).digits) {
+    throw InputError(reader.pointer("accumulator"),
+                     fmt::format("an accumulator of \"{}\" is beyond the cap for {}, which is {}",
+                                 accumulator, name(dtype), name(wide(dtype))));
+  }
+  product.accumulator_roundoff = unit_roundoff(*format) * (product.truncates ? 2 : 1);
+  const auto operands = reader.get_or<std::string>("operands", "exact");
+  if (operands != "exact") {
+    throw InputError(reader.pointer("operands"),
+                     fmt::format("operands rounded to \"{}\" are beyond the cap for {}, which is "
+                                 "\"exact\"", operands, name(dtype)));
+  }
+  reader.finish();
+  return product;
+}
+
+Choice parse_choice(ObjectReader& reader, const std::string& key, const std::string& first,
+                    const std::string& last) {
+  const nlohmann::json* value = reader.find(key);
+  if (!value) return Choice::either;
+  if (*value == first) return Choice::first;
+  if (*value == last) return Choice::last;
+  throw InputError(reader.pointer(key), fmt::format("\"{}\" is \"{}\" or \"{}\", not {}", key, first,
+                                                    last, value->dump()));
+}
+
+// A format at least as wide as the dtype; what is as wide as the accumulator is no narrowing.
+Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dtype,
+                          const Narrowing& undeclared) {
+  if (!reader.find(key)) return undeclared;
+  const auto text = reader.get<std::string>(key);
+  const auto format = dtype_named(text);
+  if (!format || (*format != dtype && format_of(*format).digits < format_of(wide(dtype)).digits)) {
+    throw InputError(reader.pointer(key),
+                     fmt::format("\"{}\" as \"{}\" is beyond the cap for {}: it may be {} or {}", key,
+                                 text, name(dtype), name(dtype), name(wide(dtype))));
+  }
+  return *format == dtype && dtype != wide(dtype) ? narrowing(dtype) : Narrowing{};
+}
+
+}  // namespace
+
+Arithmetic loosest(DType dtype) {
+  const Product product = {.accumulator_roundoff = 2 * unit_roundoff(wide(dtype)), .truncates = true};
+  const Narrowing rounded = dtype == wide(dtype) ? Narrowing{} : narrowing(dtype);
+  return {
+      .dtype = dtype,
+      .qk = product, .pv = product, .dp = product, .dv = product, .dq = product, .dk = product,
+      .softmax_roundoff = 2 * unit_roundoff(wide(dtype)),
+      .exp_error = kExpUlpCap * ulp(dtype),
+      .p = rounded,
+      .ds = rounded,
+      .flushes_inputs = true,
+      .flushes_outputs = true,
+      .output_rounding = Rounding::faithful,
+  };
+}
+
+Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
+                            const std::string& pointer) {
+  ObjectReader reader(declaration, pointer);
+  Arithmetic result = loosest(dtype);
+  if (const nlohmann::json* products = reader.find("products")) {
+    ObjectReader each(*products, reader.pointer("products"));
+    const auto read = [&](const char* key, Product& product) {
+      if (const nlohmann::json* value = each.find(key)) {
+        product = parse_product(*value, dtype, each.pointer(key));
+      }
+    };
+    // "default" stands for every product that is not named.
+    for (Product* product : {&result.qk, &result.pv, &result.dp, &result.dv, &result.dq, &result.dk}) {
+      read("default", *product);
+    }
+    read("qk", result.qk);
+    read("pv", result.pv);
+    read("dp", result.dp);
+    read("dv", result.dv);
+    read("dq", result.dq);
+    read("dk", result.dk);
+    each.finish();
+  }
+  if (reader.find("softmax")) {
+    const auto text = reader.get<std::string>("softmax");
+    const auto format = dtype_named(text);
+    if (!format || format_of(*format).digits < format_of(wide(dtype)).digits) {
+      throw InputError(reader.pointer("softmax"),
+                       fmt::format("a softmax in \"{}\" is beyond the cap for {}, which is {}", text,
+                                   name(dtype), name(wide(dtype))));
+    }
+    result.softmax_roundoff = unit_roundoff(*format);
+  }
+  if (reader.find("exp_ulp")) {
+    const auto ulps = reader.get<double>("exp_ulp");
+    if (!(ulps >= 0.5 && ulps <= kExpUlpCap)) {
+      throw InputError(reader.pointer("exp_ulp"),
+                       fmt::format("exp_ulp is within 0.5 and {}, not {}", kExpUlpCap, ulps));
+    }
+    result.exp_error = ulps * ulp(dtype);
+  }
+  result.p = parse_narrowing(reader, "p", dtype, result.p);
+  result.ds = parse_narrowing(reader, "ds", dtype, result.ds);
+  result.p_normalised = parse_choice(reader, "p_normalised", "first", "last");
+  result.ds_scaled = parse_choice(reader, "ds_scaled", "before_rounding", "after_rounding");
+  result.ds_from_p = parse_choice(reader, "ds_from", "p", "rounded_p");
+  result.kv_splits = reader.get_or<Index>("kv_splits", result.kv_splits);
+  result.rescales_output = reader.get_or("rescales_output", result.rescales_output);
+  result.key_block = reader.get_or<Index>("key_block", result.key_block);
+  if (result.kv_splits < 0 || result.key_block < 0) {
+    throw InputError(pointer, "kv_splits and key_block are counts; 0 means unknown");
+  }
+  result.flushes_inputs =
+      parse_choice(reader, "subnormal_inputs", "flushed", "kept") != Choice::last;
+  result.flushes_outputs =
+      parse_choice(reader, "subnormal_outputs", "flushed", "kept") != Choice::last;
+  if (parse_choice(reader, "output_rounding", "nearest", "faithful") == Choice::first) {
+    result.output_rounding = Rounding::nearest;
+  }
+  result.deterministic = reader.get_or("deterministic", false);
+  reader.finish();
+  return result;
+}
+
+}  // namespace attest

@@ -1,0 +1,70 @@
+// The arithmetic that a testee declares, and the worst that it may declare (SPEC.md, NUM-2;
+// NUMERICS.md, sections "The model" and "Caps"). The allowed error is computed from it.
+//
+// A testee describes itself once for each dtype, in JSON:
+//
+//   "f16": {
+//     "products": {"qk": {"accumulator": "f32", "truncates": true}, "pv": {...}, ...},
+//     "softmax": "f32",  "exp_ulp": 2,  "p": "f16",  "p_normalised": "last",  ...
+//   }
+//
+// What it leaves out is taken at the loosest that the dtype's caps allow; what it declares beyond
+// the caps is refused: nobody declares his way to a pass.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "spec/dtype.h"
+
+namespace attest {
+
+// Rounding to a narrower format: |error| <= max(roundoff |x|, min(underflow, |x|)). Both 0: none.
+struct Narrowing {
+  double roundoff = 0;   // u_p: 2^-8 for bf16
+  double underflow = 0;  // eta_p: half the smallest subnormal, 2^-25 for f16
+  friend bool operator==(const Narrowing&, const Narrowing&) = default;
+};
+
+// One matrix product: how its operands are rounded beyond their own format (TF32: 2^-11), and the
+// roundoff of its accumulator: 2^-24 for f32 to the nearest, 2^-23 if it truncates.
+struct Product {
+  double operand_roundoff = 0;
+  double accumulator_roundoff = 0;
+  bool truncates = false;
+  friend bool operator==(const Product&, const Product&) = default;
+};
+
+// What may be declared one way, the other, or not at all.
+enum class Choice { first, last, either };
+
+struct Arithmetic {
+  DType dtype = DType::f32;
+  // The forward products QK^T and PV, and the backward's dO.V^T, P^T.dO, dS.K and dS^T.Q.
+  Product qk, pv, dp, dv, dq, dk;
+  double softmax_roundoff = 0;   // u_s: of each operation of the softmax
+  double exp_error = 0;          // e_x: largest relative error of the exponential function
+  Narrowing p = {};              // rounding of P before PV (and before P^T.dO)
+  Choice p_normalised = Choice::either;  // P divided by its sum before PV (first) or after (last)
+  Narrowing ds = {};             // rounding of dS before its products
+  Choice ds_scaled = Choice::either;     // the scale is applied before dS is rounded (first) or after
+  Choice ds_from_p = Choice::either;     // dS formed from P (first) or from the rounded P (last)
+  Index kv_splits = 0;           // 1: one pass over the keys; n: at most n, merged by LSE; 0: any
+  bool rescales_output = true;   // O renormalised in every block, as FlashAttention-1 does
+  Index key_block = 0;           // keys in one step of an online softmax; 0: unknown
+  bool flushes_inputs = false;   // subnormal inputs are taken as 0
+  bool flushes_outputs = false;  // subnormal results become 0
+  Rounding output_rounding = Rounding::nearest;
+  bool deterministic = false;    // the same call gives the same bits (DET-1)
+  friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
+};
+
+// The loosest arithmetic that may be declared for `dtype`: the table of caps of NUMERICS.md.
+Arithmetic loosest(DType dtype);
+
+// Reads a declaration for `dtype`. Throws InputError, with a pointer below `pointer`, for unknown
+// keys, malformed values, and whatever exceeds the caps.
+Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
+                            const std::string& pointer);
+
+}  // namespace attest

@@ -1,0 +1,217 @@
+/* The plug-in contract: how any kernel presents itself to Attest (SPEC.md, chapter "Contract").
+ *
+ * A plug-in is a shared library with one exported function, attest_plugin_get. It returns a table
+ * of kernels; a kernel is a handful of functions. Everything here is C11: no C++ type, no exception
+ * and no ownership crosses this border. All memory belongs to the caller and is valid only during
+ * the call; strings that a plug-in returns live as long as the plug-in.
+ *
+ * Growth. Each struct begins with its own size in bytes, as its maker knew it. A reader uses only
+ * the fields that lie within that size, so fields can be added at the end without a new version.
+ * ATTEST_ABI_VERSION changes only when an existing field changes its meaning.
+ *
+ * Tensors have four axes: batch, head, position, channel. Addresses follow from strides alone, which
+ * are counted in elements; the stride of an axis of size 1 means nothing and must not be used.
+ * A tensor whose data is NULL is absent, unless one of its sizes is 0.
+ */
+#ifndef ATTEST_PLUGIN_H_
+#define ATTEST_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTEST_ABI_VERSION 1u
+
+#if defined(_WIN32)
+#define ATTEST_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
+#define ATTEST_EXPORT __attribute__((visibility("default")))
+#else
+#define ATTEST_EXPORT
+#endif
+
+/* ---- Numbers and tensors ---------------------------------------------------------------------- */
+
+typedef int32_t attest_dtype;
+enum {
+  ATTEST_F64 = 1,
+  ATTEST_F32 = 2,
+  ATTEST_F16 = 3,
+  ATTEST_BF16 = 4,
+  ATTEST_FP8_E4M3 = 5, /* finite only, largest 448 */
+  ATTEST_FP8_E5M2 = 6,
+  ATTEST_BFP8 = 7,     /* 16 values of a row share an exponent */
+  ATTEST_U8 = 16,      /* booleans: 0 or 1 */
+  ATTEST_I32 = 17,
+  ATTEST_I64 = 18,
+  ATTEST_BITS = 19     /* one bit an element, the lowest bit of a byte first */
+};
+
+typedef struct attest_tensor {
+  void* data;              /* the element at position (0, 0, 0, 0) */
+  attest_dtype dtype;
+  int32_t reserved;        /* 0 */
+  int64_t shape[4];        /* batch, head, position, channel, or as each use below says */
+  int64_t stride[4];       /* in elements; 0 for an expanded axis */
+  uint64_t capacity_bytes; /* what may be read (and, of outputs, written) from data on */
+} attest_tensor;
+
+/* ---- The problem ------------------------------------------------------------------------------ */
+
+#define ATTEST_UNBOUNDED INT64_MAX
+
+typedef int32_t attest_mask_kind;
+enum {
+  ATTEST_MASK_FULL = 0,
+  ATTEST_MASK_BAND = 1,         /* causal, window */
+  ATTEST_MASK_DENSE = 2,        /* table: u8 [B or 1, Hq or 1, Sq or 1, Sk or 1]; 1 attends */
+  ATTEST_MASK_PREFIX = 3,       /* key < table[b]: i64 [B or 1, 1, 1, 1] */
+  ATTEST_MASK_SEGMENTS = 4,     /* table[b, query] == table2[b, key], both >= 0: i32 [B or 1, 1, S, 1] */
+  ATTEST_MASK_BLOCK_SPARSE = 5, /* table[b, h, query / block_query, key / block_key]: u8 */
+  ATTEST_MASK_DILATED = 6,      /* (key - query - shift) is a multiple of dilation */
+  ATTEST_MASK_ALL_OF = 7,       /* the intersection of first and second */
+  ATTEST_MASK_ANY_OF = 8        /* the union of first and second */
+};
+
+/* A node of a mask. Nodes lie in one array, children before their parents; the last is the root. */
+typedef struct attest_mask {
+  size_t struct_size;
+  attest_mask_kind kind;
+  int32_t anchored_bottom_right; /* band, dilated: whether klen_b - qlen_b is added to the shift */
+  int64_t offset;                /* band, dilated: shift = offset (+ klen_b - qlen_b) */
+  int64_t left, right;           /* band: -left <= key - (query + shift) <= right */
+  int64_t dilation;
+  int64_t block_query, block_key;
+  int64_t first, second;         /* all_of, any_of: indices of the two children */
+  attest_tensor table, table2;
+} attest_mask;
+
+typedef int32_t attest_dropout_mode;
+enum {
+  ATTEST_DROPOUT_NONE = 0,
+  ATTEST_DROPOUT_GIVEN = 1,    /* the keep-mask is an input */
+  ATTEST_DROPOUT_GENERATED = 2 /* the kernel draws it and returns the one it used */
+};
+
+typedef struct attest_problem {
+  size_t struct_size;
+  attest_dtype dtype; /* of Q, K, V, O and their gradients; LSE is f32, or f64 for f64 */
+  int32_t backward;   /* whether a backward call follows the forward call */
+  int64_t batch, query_heads, key_heads, query_len, key_len, head_dim, value_dim;
+  double scale;       /* s = cap(scale q.k) + bias */
+  double softcap;     /* c of cap(x) = c tanh(x/c); 0: none */
+  const attest_mask* mask; /* mask_count nodes; the last is the root; none: full */
+  int64_t mask_count;
+  /* Per-batch lengths, i64 [B,1,1,1]; absent: all queries and keys are real. */
+  attest_tensor query_lens, key_lens;
+  /* Packed THD: batch element b owns the positions cu[b] ... cu[b+1]-1 of tensors whose batch axis
+   * has size 1; i64 [B+1,1,1,1]; absent: not packed. query_len and key_len are then the longest. */
+  attest_tensor cu_query_lens, cu_key_lens;
+  /* Paged keys: the batch axis of K and V counts pages of page_size positions; page_table is
+   * i32 [B, pages, 1, 1], unused entries negative. 0: not paged. */
+  int64_t page_size;
+  attest_tensor page_table;
+  int32_t has_bias, has_alibi, has_sink, has_dlse;
+  attest_dropout_mode dropout;
+  int32_t reserved;
+  double dropout_probability;
+  uint64_t dropout_seed, dropout_offset;
+} attest_problem;
+
+/* ---- One call --------------------------------------------------------------------------------- */
+
+typedef struct attest_inputs {
+  size_t struct_size;
+  attest_tensor q, k, v;
+  attest_tensor bias;         /* [B or 1, Hq or 1, Sq or 1, Sk or 1], of the problem's dtype */
+  attest_tensor alibi_slopes; /* f32 [B or 1, Hq, 1, 1]; the bias is -slope |i + shift - j| */
+  attest_tensor sink;         /* f32 [1, Hq, 1, 1] */
+  attest_tensor keep;         /* bits [B, Hq, Sq, Sk]: 1 keeps; strides in bits */
+  attest_tensor q_scale, k_scale, v_scale; /* f32, of the 8-bit formats */
+  /* Backward only. o and lse are what this kernel's own forward call returned. */
+  attest_tensor o, lse;
+  attest_tensor d_o, d_lse;
+} attest_inputs;
+
+typedef struct attest_outputs {
+  size_t struct_size;
+  attest_tensor o, lse; /* lse: [B, Hq, Sq, 1] */
+  attest_tensor keep;   /* dropout generated: the mask that was used */
+  attest_tensor dq, dk, dv, dbias, dsink;
+} attest_outputs;
+
+/* One block of the score matrix that a worker computes. */
+typedef struct attest_block {
+  size_t struct_size;
+  int64_t worker, batch, head;
+  int64_t query_begin, query_end, key_begin, key_end;
+  int32_t masked;   /* whether the mask was applied to its elements */
+  int32_t backward;
+} attest_block;
+
+typedef struct attest_context {
+  size_t struct_size;
+  int32_t threads;          /* how many the kernel may use; at least 1 */
+  int32_t reserved;
+  void* workspace;          /* of the size asked for, aligned to 512 bytes */
+  uint64_t workspace_bytes;
+  char* message;            /* where a failing call may say why, 0-terminated */
+  uint64_t message_bytes;
+  /* Where a kernel reports its blocks, from any thread; NULL: nobody asks. */
+  void (*trace)(void* trace_context, const attest_block* block);
+  void* trace_context;
+} attest_context;
+
+typedef int32_t attest_status;
+enum { ATTEST_OK = 0, ATTEST_ERROR = 1 };
+
+typedef struct attest_kernel attest_kernel;
+struct attest_kernel {
+  size_t struct_size;
+  const char* name; /* unique in the plug-in: "fa2", "fa2/avx2" */
+  void* self;       /* for the kernel's own use */
+
+  /* What the kernel is and what it declares: JSON, as SPEC.md says in chapter "Description". */
+  const char* (*describe)(const attest_kernel* kernel);
+
+  /* Whether the kernel can run the problem: 1 or 0. It must look at nothing but its arguments, and
+   * tensors in the problem may be absent or without data. A refusal says why in `reason`,
+   * 0-terminated. Refusing what was declared is a failure (CALL-1). */
+  int32_t (*supports)(const attest_kernel* kernel, const attest_problem* problem, char* reason,
+                      uint64_t reason_bytes);
+
+  /* Bytes of workspace that the call needs, for that many threads. */
+  uint64_t (*workspace)(const attest_kernel* kernel, const attest_problem* problem,
+                        int32_t backward, int32_t threads);
+
+  /* Writes every element of outputs->o and outputs->lse. */
+  attest_status (*forward)(const attest_kernel* kernel, const attest_problem* problem,
+                           const attest_inputs* inputs, const attest_outputs* outputs,
+                           const attest_context* context);
+
+  /* Writes every element of the gradients that are present in outputs. NULL: no backward pass. */
+  attest_status (*backward)(const attest_kernel* kernel, const attest_problem* problem,
+                            const attest_inputs* inputs, const attest_outputs* outputs,
+                            const attest_context* context);
+};
+
+typedef struct attest_plugin {
+  size_t struct_size;
+  uint32_t abi_version; /* ATTEST_ABI_VERSION */
+  uint32_t kernel_count;
+  const attest_kernel* const* kernels;
+} attest_plugin;
+
+/* The only symbol that Attest looks up. */
+ATTEST_EXPORT const attest_plugin* attest_plugin_get(void);
+typedef const attest_plugin* (*attest_plugin_get_function)(void);
+#define ATTEST_PLUGIN_SYMBOL "attest_plugin_get"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ATTEST_PLUGIN_H_ */

@@ -1,0 +1,113 @@
+#include "spec/clause.h"
+
+#include <array>
+
+namespace attest {
+namespace {
+
+using enum Level;
+
+constexpr std::array kClauses = {
+    Clause{"SHAPE-1", required, "shapes of Q, K, V, O and LSE; Dv need not be D"},
+    Clause{"SHAPE-2", required, "sizes of zero are legal"},
+    Clause{"LAYOUT-1", required, "elements lie where the strides say"},
+    Clause{"LAYOUT-2", required, "the orders BHSD and BSHD (BSH)"},
+    Clause{"LAYOUT-3", recommended, "expanded (stride 0) and transposed inputs"},
+    Clause{"HEAD-1", required, "contiguous groups of query heads share a key head"},
+    Clause{"HEAD-2", required, "dK and dV sum over the group"},
+    Clause{"SCORE-1", required, "the scale is explicit and multiplies q.k"},
+    Clause{"SOFTMAX-1", required, "O = softmax(s) V over the visible keys"},
+    Clause{"SOFTMAX-2", required, "no overflow or loss while the scores are finite"},
+    Clause{"MASK-1", required, "full: every query sees every key"},
+    Clause{"MASK-2", required, "causal, top left"},
+    Clause{"MASK-3", required, "causal, bottom right, and with any offset"},
+    Clause{"MASK-4", required, "window: inclusive on both sides"},
+    Clause{"MASK-5", required, "per-batch key lengths"},
+    Clause{"MASK-6", required, "per-batch query lengths"},
+    Clause{"MASK-7", required, "dense boolean; true attends; size 1 broadcasts"},
+    Clause{"MASK-8", required, "masks intersect with each other and with the lengths"},
+    Clause{"HIDE-1", required, "finite values of a masked key change nothing"},
+    Clause{"HIDE-2", required, "NaN and Inf beyond a length or in slack memory change nothing"},
+    Clause{"EMPTY-1", required, "a row that sees no key has O = 0"},
+    Clause{"EMPTY-2", required, "a row that sees no key has LSE = -inf"},
+    Clause{"EMPTY-3", required, "a row that sees no key gives no gradient"},
+    Clause{"LSE-1", required, "natural log of the sum of exp of the final scores"},
+    Clause{"LSE-2", required, "LSE is f32, and f64 for f64"},
+    Clause{"GRAD-1", required, "dQ"},
+    Clause{"GRAD-2", required, "dK"},
+    Clause{"GRAD-3", required, "dV"},
+    Clause{"FORMAT-1", optional, "f64"},
+    Clause{"FORMAT-2", required, "f32"},
+    Clause{"FORMAT-3", required, "f16"},
+    Clause{"FORMAT-4", required, "bf16"},
+    Clause{"NUM-1", required, "every element lies within its bound"},
+    Clause{"NUM-2", required, "the arithmetic declared is within the caps and is the one used"},
+    Clause{"DET-1", required, "the same call twice gives the same bits, where declared"},
+    Clause{"SAFE-1", required, "nothing is read or written outside the tensors"},
+    Clause{"SAFE-2", required, "inputs are left as they were"},
+    Clause{"SAFE-3", required, "every element of every output is written"},
+    Clause{"SAFE-4", required, "every call returns, within its time"},
+    Clause{"CALL-1", required, "a declared feature binds; a refusal has a reason"},
+};
+
+constexpr std::array kPlanned = {
+    Clause{"LAYOUT-4", required, "the order SBH"},
+    Clause{"LAYOUT-5", required, "packed THD with cu_seqlens"},
+    Clause{"SCORE-2", required, "softcap: c tanh(x/c), before bias and mask"},
+    Clause{"SCORE-3", required, "dense bias, broadcast, after the softcap"},
+    Clause{"SCORE-4", required, "ALiBi"},
+    Clause{"MASK-9", required, "union of masks"},
+    Clause{"MASK-10", required, "prefix"},
+    Clause{"MASK-11", required, "segments (documents)"},
+    Clause{"MASK-12", required, "block-sparse"},
+    Clause{"MASK-13", required, "dilated"},
+    Clause{"MASK-14", required, "a bias of -inf masks its key; +inf and NaN are ill-formed"},
+    Clause{"HIDE-3", recommended, "NaN and Inf of a key that the mask hides change nothing"},
+    Clause{"EMPTY-4", required, "a row without keys but with a sink"},
+    Clause{"SINK-1", required, "a logit that joins the denominator only"},
+    Clause{"SINK-2", required, "dSink"},
+    Clause{"DROP-1", required, "dropout: P normalised, then P keep/(1-p)"},
+    Clause{"DROP-2", required, "the same keep-mask in the backward pass"},
+    Clause{"DROP-3", optional, "generated mode: mask returned, keep rate declared"},
+    Clause{"GRAD-4", required, "dBias, summed over its broadcast axes"},
+    Clause{"GRAD-5", required, "the gradient through LSE (dLSE)"},
+    Clause{"GRAD-6", required, "the derivative of the softcap"},
+    Clause{"PAGE-1", required, "keys behind a page table"},
+    Clause{"PAGE-2", required, "nothing beyond a length or in an unused page is read"},
+    Clause{"FORMAT-5", required, "fp8 e4m3 and e5m2 with scales"},
+    Clause{"FORMAT-6", required, "bfp8: 16 values share an exponent"},
+    Clause{"FINITE-1", required, "a non-finite Q stays within its row"},
+    Clause{"FINITE-2", recommended, "non-finite K, V, dO stay within the rows that see them"},
+    Clause{"DET-2", optional, "a row's bits do not depend on its batch neighbours"},
+    Clause{"DET-3", required, "the same bits for any number of threads, where declared"},
+    Clause{"SCHED-1", required, "each needed block once, none that is wholly masked"},
+    Clause{"SCHED-2", required, "the mask is applied to partial blocks only, where declared"},
+    Clause{"SCHED-3", required, "load imbalance as declared"},
+    Clause{"MEM-1", required, "workspace as declared"},
+    Clause{"MEM-2", required, "growth of memory with the lengths, as declared"},
+};
+
+}  // namespace
+
+std::span<const Clause> clauses() { return kClauses; }
+std::span<const Clause> planned() { return kPlanned; }
+
+const Clause* find_clause(std::string_view id) {
+  for (const auto list : {clauses(), planned()}) {
+    for (const Clause& clause : list) {
+      if (clause.id == id) return &clause;
+    }
+  }
+  return nullptr;
+}
+
+std::string_view name(Level level) {
+  switch (level) {
+    case Level::required: return "required";
+    case Level::recommended: return "recommended";
+    case Level::optional: return "optional";
+  }
+  return "?";
+}
+
+}  // namespace attest

@@ -1,0 +1,29 @@
+// The clauses of the standard, as the code knows them. SPEC.md holds their text; a test proves that
+// the two lists are the same, that every clause has a case, and that every case cites a clause.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace attest {
+
+enum class Level { required, recommended, optional };
+
+struct Clause {
+  std::string_view id;     // "MASK-3": by topic, so that chapters can move
+  Level level;
+  std::string_view title;  // a few words; the statement itself stands in SPEC.md
+};
+
+// All clauses that are judged today, in the order of SPEC.md.
+std::span<const Clause> clauses();
+
+// Clauses that stand in SPEC.md and are not judged yet.
+std::span<const Clause> planned();
+
+// The clause of that id among clauses() and planned(); null if there is none.
+const Clause* find_clause(std::string_view id);
+
+std::string_view name(Level level);
+
+}  // namespace attest

@@ -1,0 +1,171 @@
+#include "spec/dtype.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "spec/assert.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The distance between neighbouring numbers of `format` around `value` (finite, not zero).
+template <class Real>
+Real spacing(const Format& format, Real value) {
+  int exponent;
+  std::frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
+  exponent = std::max(exponent - 1, format.min_exponent);
+  return std::ldexp(Real(1), exponent - (format.digits - 1));
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) { return std::ldexp(1.0, -format_of(dtype).digits); }
+
+double half_smallest_subnormal(DType dtype) {
+  const Format format = format_of(dtype);
+  return std::ldexp(1.0, format.min_exponent - format.digits);  // f64: 2^-1075 rounds to 0
+}
+
+double smallest_normal(DType dtype) { return std::ldexp(1.0, format_of(dtype).min_exponent); }
+
+double largest_finite(DType dtype) {
+  const Format format = format_of(dtype);
+  return std::ldexp(2.0 - std::ldexp(1.0, 1 - format.digits), format.max_exponent);
+}
+
+double round_to(DType dtype, double value) {
+  if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
+  if (dtype == DType::f32) return static_cast<float>(value);
+  // value / unit is exact, so the only rounding is nearbyint's: to the nearest, ties to even.
+  const double unit = spacing(format_of(dtype), value);
+  const double rounded = std::nearbyint(value / unit) * unit;
+  return std::abs(rounded) > largest_finite(dtype) ? std::copysign(kInfinity, value) : rounded;
+}
+
+std::uint64_t encode(DType dtype, double value) {
+  const Format format = format_of(dtype);
+  if (dtype == DType::f64) {
+    return std::isnan(value) ? 0x7ff8000000000000u : std::bit_cast<std::uint64_t>(value);
+  }
+  const int width = 8 * format.bytes;
+  const int fraction_bits = format.digits - 1;
+  const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (width - 1);
+  const std::uint64_t infinity = std::uint64_t(2 * format.max_exponent + 1) << fraction_bits;
+  if (std::isnan(value)) return infinity | (std::uint64_t(1) << (fraction_bits - 1));
+  const double magnitude = std::abs(round_to(dtype, value));
+  if (std::isinf(magnitude)) return sign | infinity;
+  if (magnitude == 0) return sign;
+  const double unit = spacing(format, magnitude);
+  const auto significand = static_cast<std::uint64_t>(magnitude / unit);
+  // A subnormal number has exponent field 0; a normal one's hidden bit raises the field by one.
+  const auto field = static_cast<std::uint64_t>(std::ilogb(unit) + fraction_bits - format.min_exponent);
+  return sign | ((field << fraction_bits) + significand);
+}
+
+double decode(DType dtype, std::uint64_t bits) {
+  if (dtype == DType::f64) return std::bit_cast<double>(bits);
+  if (dtype == DType::f32) return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  if (dtype == DType::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
+  const Format format = format_of(dtype);
+  const int fraction_bits = format.digits - 1;
+  const auto fraction = bits & ((std::uint64_t(1) << fraction_bits) - 1);
+  const int field_max = 2 * format.max_exponent + 1;
+  const int field = static_cast<int>(bits >> fraction_bits) & field_max;
+  double magnitude;
+  if (field == field_max) {
+    magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : kInfinity;
+  } else if (field == 0) {
+    magnitude = std::ldexp(double(fraction), format.min_exponent - fraction_bits);
+  } else {
+    magnitude = std::ldexp(double(fraction + (std::uint64_t(1) << fraction_bits)),
+                           field - 1 + format.min_exponent - fraction_bits);
+  }
+  const bool negative = bits >> (8 * format.bytes - 1) & 1;
+  return negative ? -magnitude : magnitude;
+}
+
+void store(DType dtype, double value, void* address) {
+  const std::uint64_t bits = encode(dtype, value);
+  switch (format_of(dtype).bytes) {
+    case 8: std::memcpy(address, &bits, 8); return;
+    case 4: {
+      const auto narrow = static_cast<std::uint32_t>(bits);
+      std::memcpy(address, &narrow, 4);
+      return;
+    }
+    default: {
+      const auto narrow = static_cast<std::uint16_t>(bits);
+      std::memcpy(address, &narrow, 2);
+    }
+  }
+}
+
+double load(DType dtype, const void* address) {
+  switch (format_of(dtype).bytes) {
+    case 8: {
+      std::uint64_t bits;
+      std::memcpy(&bits, address, 8);
+      return decode(dtype, bits);
+    }
+    case 4: {
+      std::uint32_t bits;
+      std::memcpy(&bits, address, 4);
+      return decode(dtype, bits);
+    }
+    default: {
+      std::uint16_t bits;
+      std::memcpy(&bits, address, 2);
+      return decode(dtype, bits);
+    }
+  }
+}
+
+Cell rounding_cell(DType dtype, double value, Rounding rounding) {
+  ATTEST_ASSERT(!std::isnan(value));
+  const Format format = format_of(dtype);
+  const long double share = rounding == Rounding::nearest ? 0.5L : 1.0L;  // of a spacing
+  const long double last = std::ldexp(1.0L, format.max_exponent + 1) -
+                           std::ldexp(1.0L, format.max_exponent - format.digits + 1);
+  constexpr long double kBeyond = std::numeric_limits<long double>::infinity();
+  const long double magnitude = std::abs(static_cast<long double>(value));
+  Cell cell;  // of the magnitude; mirrored below
+  if (magnitude == 0) {
+    const long double half = share * std::ldexp(1.0L, format.min_exponent - format.digits + 1);
+    return {-half, half};
+  }
+  if (std::isinf(magnitude)) {
+    const long double unit = std::ldexp(1.0L, format.max_exponent - format.digits + 1);
+    cell = {last + (1 - share) * unit, kBeyond};
+  } else {
+    const long double up = spacing(format, magnitude);
+    // Below a power of two the numbers lie twice as dense, except at the bottom of the range.
+    int exponent;
+    const bool power_of_two = std::frexp(magnitude, &exponent) == 0.5L;
+    const long double down = power_of_two && exponent - 1 > format.min_exponent ? up / 2 : up;
+    cell = {magnitude - share * down, magnitude + share * up};
+  }
+  return std::signbit(value) ? Cell{-cell.high, -cell.low} : cell;
+}
+
+std::string_view name(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return "f64";
+    case DType::f32: return "f32";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+  }
+  return "?";
+}
+
+std::optional<DType> dtype_named(std::string_view text) {
+  for (const DType dtype : kDTypes) {
+    if (name(dtype) == text) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

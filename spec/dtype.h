@@ -1,0 +1,76 @@
+// Number formats: what each holds, how a real number is rounded to it, and which real numbers a
+// stored value may stand for (SPEC.md, FORMAT-1 to FORMAT-4; NUMERICS.md, section "Rounding cells").
+//
+// All arithmetic here is exact or correctly rounded: scaling by powers of two and one rounding to
+// the nearest, ties to even. Subnormals, infinities and NaN are handled by every function.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "spec/index.h"
+
+namespace attest {
+
+// The values are those of attest_dtype in attest_plugin.h.
+enum class DType : std::int32_t { f64 = 1, f32 = 2, f16 = 3, bf16 = 4 };
+
+inline constexpr std::array kDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
+// A binary format in the terms of IEEE 754: p digits (the hidden one counted), and the exponents of
+// its smallest and largest normal numbers.
+struct Format {
+  int digits;
+  int min_exponent;
+  int max_exponent;
+  int bytes;
+};
+
+constexpr Format format_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return {53, -1022, 1023, 8};
+    case DType::f32: return {24, -126, 127, 4};
+    case DType::f16: return {11, -14, 15, 2};
+    case DType::bf16: return {8, -126, 127, 2};
+  }
+  return {};
+}
+
+// The unit roundoff u: |round_to(x) - x| <= u |x| for x in the normal range (2^-24 for f32).
+double unit_roundoff(DType dtype);
+// The largest error of rounding into the subnormal range: half the smallest subnormal number.
+double half_smallest_subnormal(DType dtype);
+double smallest_normal(DType dtype);
+double largest_finite(DType dtype);
+
+// `value` rounded to the nearest number of `dtype`, ties to even; beyond the range, an infinity.
+double round_to(DType dtype, double value);
+
+// The bit pattern of round_to(dtype, value), and the number that a bit pattern stands for. NaN
+// encodes as the quiet NaN without payload.
+std::uint64_t encode(DType dtype, double value);
+double decode(DType dtype, std::uint64_t bits);
+
+// The same at an address, which needs no alignment.
+void store(DType dtype, double value, void* address);
+double load(DType dtype, const void* address);
+
+// How a kernel may round its result into the output format: to the nearest number, or to either
+// neighbour ("faithfully").
+enum class Rounding { nearest, faithful };
+
+// The real numbers that round to `value`, a number of `dtype`: from the midpoint with its
+// predecessor to the midpoint with its successor, ends included; for faithful rounding, from
+// neighbour to neighbour. The cell of an infinity starts where numbers start to overflow.
+struct Cell {
+  long double low;
+  long double high;
+};
+Cell rounding_cell(DType dtype, double value, Rounding rounding = Rounding::nearest);
+
+std::string_view name(DType dtype);                         // "bf16"
+std::optional<DType> dtype_named(std::string_view name);
+
+}  // namespace attest

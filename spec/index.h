@@ -1,0 +1,11 @@
+// Positions, lengths and sizes: all of them are `Index`, so none ever narrows (a key position held
+// in 16 bits is a real defect of real kernels).
+#pragma once
+
+#include <cstdint>
+
+namespace attest {
+
+using Index = std::int64_t;
+
+}  // namespace attest

@@ -1,0 +1,77 @@
+#include "spec/json_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace attest {
+namespace {
+
+// The least number of insertions, deletions and exchanges that turn `a` into `b`.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t(0));
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t exchange = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({exchange, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view wanted,
+                                       const std::vector<std::string>& names, std::size_t most) {
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const std::string& name : names) ranked.emplace_back(edit_distance(wanted, name), name);
+  std::sort(ranked.begin(), ranked.end());
+  ranked.erase(std::unique(ranked.begin(), ranked.end()), ranked.end());
+  std::vector<std::string> nearest;
+  for (const auto& [distance, name] : ranked) {
+    if (nearest.size() == most) break;
+    nearest.push_back(name);
+  }
+  return nearest;
+}
+
+ObjectReader::ObjectReader(const nlohmann::json& value, std::string pointer)
+    : value_(value), pointer_(std::move(pointer)) {
+  if (!value.is_object()) {
+    throw InputError(pointer_, fmt::format("expected an object, found {}", value.dump()));
+  }
+}
+
+const nlohmann::json* ObjectReader::find(const std::string& key) {
+  known_.insert(key);
+  const auto place = value_.find(key);
+  return place == value_.end() ? nullptr : &*place;
+}
+
+const nlohmann::json& ObjectReader::at(const std::string& key) {
+  const nlohmann::json* value = find(key);
+  if (!value) throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
+  return *value;
+}
+
+void ObjectReader::finish() const {
+  for (const auto& [key, value] : value_.items()) {
+    if (known_.contains(key)) continue;
+    const auto nearest = nearest_names(key, {known_.begin(), known_.end()});
+    throw InputError(pointer(key), fmt::format("unknown key \"{}\"; known here: {}", key,
+                                               fmt::join(nearest, ", ")));
+  }
+}
+
+void ObjectReader::wrong_type(const nlohmann::json& value, const std::string& key) const {
+  throw InputError(pointer(key), fmt::format("the value of \"{}\" is of the wrong type: {}", key,
+                                             value.dump()));
+}
+
+}  // namespace attest

@@ -1,0 +1,87 @@
+// Strict reading of JSON objects: every key must be known, every value of its type.
+//
+//   ObjectReader reader(json, "/cases/3");
+//   const auto name = reader.get<std::string>("name");
+//   const auto seeds = reader.get_or<Index>("seeds", 1);
+//   reader.finish();   // throws for a key that nobody asked for
+//
+// Errors are InputErrors. They carry a JSON pointer, from which a loader of files finds the line.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attest {
+
+// A mistake in a file, a flag or a description: what is wrong, and where.
+class InputError : public std::runtime_error {
+ public:
+  InputError(std::string pointer, const std::string& what)
+      : std::runtime_error(what), pointer_(std::move(pointer)) {}
+  // The JSON pointer of the culprit; empty if unknown.
+  const std::string& pointer() const { return pointer_; }
+
+ private:
+  std::string pointer_;
+};
+
+// The names most like `wanted`, best first, at most `most`; for "did you mean".
+std::vector<std::string> nearest_names(std::string_view wanted,
+                                       const std::vector<std::string>& names, std::size_t most = 3);
+
+class ObjectReader {
+ public:
+  // Throws InputError if `value` is no object. `value` must outlive the reader.
+  ObjectReader(const nlohmann::json& value, std::string pointer);
+
+  // The value at `key`, or null if it is absent.
+  const nlohmann::json* find(const std::string& key);
+
+  // The value at `key`, which must be there.
+  const nlohmann::json& at(const std::string& key);
+
+  template <class T>
+  T get(const std::string& key) {
+    return convert<T>(at(key), key);
+  }
+
+  template <class T>
+  T get_or(const std::string& key, T fallback) {
+    const nlohmann::json* value = find(key);
+    return value ? convert<T>(*value, key) : fallback;
+  }
+
+  // The JSON pointer of `key`.
+  std::string pointer(const std::string& key) const { return pointer_ + "/" + key; }
+
+  // Throws InputError if the object has a key that was never asked for.
+  void finish() const;
+
+ private:
+  template <class T>
+  T convert(const nlohmann::json& value, const std::string& key) const {
+    // nlohmann would turn 1.5 into 1, true into 1 and -1 into a large count: all of them mistakes.
+    const bool fits = std::is_same_v<T, bool>            ? value.is_boolean()
+                      : std::is_integral_v<T>            ? value.is_number_integer()
+                      : std::is_floating_point_v<T>      ? value.is_number()
+                      : std::is_same_v<T, std::string>   ? value.is_string()
+                                                         : true;
+    if (!fits) wrong_type(value, key);
+    try {
+      return value.get<T>();
+    } catch (const nlohmann::json::exception&) {
+      wrong_type(value, key);
+    }
+  }
+  [[noreturn]] void wrong_type(const nlohmann::json& value, const std::string& key) const;
+
+  const nlohmann::json& value_;
+  std::string pointer_;
+  std::set<std::string> known_;
+};
+
+}  // namespace attest

@@ -1,0 +1,191 @@
+#include "spec/record.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <istream>
+#include <limits>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const TensorEvidence& e) {
+  return {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
+          {"actual", number_to_json(e.actual)},       {"exact", number_to_json(e.exact)},
+          {"bound", number_to_json(e.bound)},         {"rms", number_to_json(e.rms)},
+          {"compared", e.compared}};
+}
+
+TensorEvidence evidence_from(const json& j) {
+  return {.max_ratio = number_from_json(j.at("max_ratio")),
+          .worst = j.at("worst").get<std::vector<Index>>(),
+          .actual = number_from_json(j.at("actual")),
+          .exact = number_from_json(j.at("exact")),
+          .bound = number_from_json(j.at("bound")),
+          .rms = number_from_json(j.at("rms")),
+          .compared = j.at("compared").get<Index>()};
+}
+
+Header header_from(const json& j) {
+  Header header;
+  header.schema = j.at("schema").get<int>();
+  if (header.schema != kRecordSchema) {
+    throw InputError("/schema", fmt::format("the record has schema {}, this program reads {}",
+                                            header.schema, kRecordSchema));
+  }
+  header.suite_version = j.at("suite_version").get<std::string>();
+  for (const json& t : j.at("testees")) {
+    header.testees.push_back({.name = t.at("name").get<std::string>(),
+                              .version = t.at("version").get<std::string>(),
+                              .vendor = t.at("vendor").get<std::string>(),
+                              .profiles = t.at("profiles").get<std::vector<std::string>>(),
+                              .features = t.at("features").get<std::vector<std::string>>(),
+                              .dtypes = t.at("dtypes").get<std::vector<std::string>>(),
+                              .arithmetic = t.at("arithmetic")});
+  }
+  header.tier = j.at("tier").get<std::string>();
+  header.seed = j.at("seed").get<std::uint64_t>();
+  header.shard = j.at("shard").get<std::string>();
+  header.filters = j.at("filters").get<std::vector<std::string>>();
+  header.isolation = j.at("isolation").get<std::string>();
+  header.profiles = j.at("profiles").get<std::vector<std::string>>();
+  return header;
+}
+
+VerdictRecord verdict_from(const json& j) {
+  VerdictRecord record{.case_id = j.at("case").get<std::string>(),
+                       .testee = j.at("testee").get<std::string>(),
+                       .dtype = j.at("dtype").get<std::string>(),
+                       .because = j.at("because").get<std::string>(),
+                       .verdict = {}};
+  Verdict& v = record.verdict;
+  const auto outcome = outcome_named(j.at("outcome").get<std::string>());
+  if (!outcome) throw InputError("/outcome", fmt::format("no outcome is called {}", j.at("outcome").dump()));
+  v.outcome = *outcome;
+  v.reason = j.at("reason").get<std::string>();
+  v.message = j.at("message").get<std::string>();
+  v.clauses = j.at("clauses").get<std::vector<std::string>>();
+  for (const auto& [tensor, evidence] : j.at("tensors").items()) {
+    v.tensors[tensor] = evidence_from(evidence);
+  }
+  v.wall_s = j.at("wall_s").get<double>();
+  v.repro = j.at("repro").get<std::string>();
+  v.captured = j.value("captured", "");
+  return record;
+}
+
+Footer footer_from(const json& j) {
+  Footer footer;
+  footer.counts = j.at("counts").get<std::map<std::string, Index>>();
+  for (const json& p : j.at("profiles")) {
+    footer.profiles.push_back({.testee = p.at("testee").get<std::string>(),
+                               .profile = p.at("profile").get<std::string>(),
+                               .dtype = p.at("dtype").get<std::string>(),
+                               .met = p.at("met").get<bool>(),
+                               .complete = p.at("complete").get<bool>(),
+                               .demanded = p.at("demanded").get<Index>(),
+                               .passed = p.at("passed").get<Index>()});
+  }
+  footer.conclusion = j.at("conclusion").get<std::string>();
+  footer.exit_code = j.at("exit_code").get<int>();
+  footer.wall_s = j.at("wall_s").get<double>();
+  footer.complete = j.at("complete").get<bool>();
+  return footer;
+}
+
+// Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
+std::string line(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+}  // namespace
+
+json number_to_json(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+double number_from_json(const json& j) {
+  if (j.is_number()) return j.get<double>();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (j == "inf") return infinity;
+  if (j == "-inf") return -infinity;
+  if (j == "nan") return std::numeric_limits<double>::quiet_NaN();
+  throw InputError("", fmt::format("expected a number, found {}", j.dump()));
+}
+
+std::string to_line(const Header& header) {
+  json testees = json::array();
+  for (const TesteeRecord& t : header.testees) {
+    testees.push_back({{"name", t.name}, {"version", t.version}, {"vendor", t.vendor},
+                       {"profiles", t.profiles}, {"features", t.features}, {"dtypes", t.dtypes},
+                       {"arithmetic", t.arithmetic}});
+  }
+  return line({{"kind", "header"}, {"schema", header.schema},
+               {"suite_version", header.suite_version}, {"testees", testees},
+               {"tier", header.tier}, {"seed", header.seed}, {"shard", header.shard},
+               {"filters", header.filters}, {"isolation", header.isolation},
+               {"profiles", header.profiles}});
+}
+
+std::string to_line(const VerdictRecord& record) {
+  const Verdict& v = record.verdict;
+  json tensors = json::object();
+  for (const auto& [tensor, evidence] : v.tensors) tensors[tensor] = to_json(evidence);
+  json j = {{"kind", "verdict"}, {"case", record.case_id}, {"testee", record.testee},
+            {"dtype", record.dtype}, {"because", record.because}, {"outcome", name(v.outcome)},
+            {"reason", v.reason}, {"message", v.message}, {"clauses", v.clauses},
+            {"tensors", tensors}, {"wall_s", v.wall_s}, {"repro", v.repro}};
+  if (!v.captured.empty()) j["captured"] = v.captured;
+  return line(j);
+}
+
+std::string to_line(const Footer& footer) {
+  json profiles = json::array();
+  for (const ProfileRecord& p : footer.profiles) {
+    profiles.push_back({{"testee", p.testee}, {"profile", p.profile}, {"dtype", p.dtype},
+                        {"met", p.met}, {"complete", p.complete}, {"demanded", p.demanded},
+                        {"passed", p.passed}});
+  }
+  return line({{"kind", "footer"}, {"counts", footer.counts}, {"profiles", profiles},
+               {"conclusion", footer.conclusion}, {"exit_code", footer.exit_code},
+               {"wall_s", footer.wall_s}, {"complete", footer.complete}});
+}
+
+Record read_record(std::istream& in) {
+  Record record;
+  bool has_header = false;
+  std::string text;
+  for (int number = 1; std::getline(in, text); ++number) {
+    const bool cut_off = in.eof();  // no newline: the writer was stopped within this line
+    if (text.empty()) continue;
+    try {
+      if (record.footer) throw InputError("", "there is a line behind the footer");
+      const json j = json::parse(text);
+      const auto kind = j.at("kind").get<std::string>();
+      if (kind == "header") {
+        if (has_header) throw InputError("", "there is a second header");
+        record.header = header_from(j);
+        has_header = true;
+      } else if (!has_header) {
+        throw InputError("", "a record begins with its header");
+      } else if (kind == "verdict") {
+        record.verdicts.push_back(verdict_from(j));
+      } else if (kind == "footer") {
+        record.footer = footer_from(j);
+      } else {
+        throw InputError("", fmt::format("no line is of kind \"{}\"", kind));
+      }
+    } catch (const std::exception& error) {
+      if (cut_off) break;
+      throw InputError("", fmt::format("line {}: {}", number, error.what()));
+    }
+  }
+  if (!has_header) throw InputError("", "the record is empty");
+  return record;
+}
+
+}  // namespace attest

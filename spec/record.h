@@ -1,0 +1,88 @@
+// The record of a run, results.jsonl: a header, one line a verdict, a footer. It is the only
+// primary record; every report is made from it. Without its footer a record is truncated, and the
+// run incomplete. Numbers that JSON lacks are the strings "inf", "-inf" and "nan".
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/verdict.h"
+
+namespace attest {
+
+inline constexpr int kRecordSchema = 1;
+
+struct TesteeRecord {
+  std::string name;
+  std::string version = {};
+  std::string vendor = {};
+  std::vector<std::string> profiles = {};  // as declared
+  std::vector<std::string> features = {};
+  std::vector<std::string> dtypes = {};
+  nlohmann::json arithmetic = nlohmann::json::object();  // as declared
+};
+
+struct Header {
+  int schema = kRecordSchema;
+  std::string suite_version;
+  std::vector<TesteeRecord> testees;
+  std::string tier;
+  std::uint64_t seed = 0;
+  std::string shard = "1/1";
+  std::vector<std::string> filters = {};  // the --cases patterns; empty: all cases of the tier
+  std::string isolation = {};             // how testees were kept apart
+  std::vector<std::string> profiles = {}; // asked for; empty: those that each testee declares
+};
+
+struct VerdictRecord {
+  std::string case_id;
+  std::string testee;
+  std::string dtype;
+  std::string because = {};  // what the case hunts
+  Verdict verdict;
+};
+
+// How a testee stands to one profile, in one dtype.
+struct ProfileRecord {
+  std::string testee;
+  std::string profile;
+  std::string dtype;
+  bool met = false;
+  bool complete = false;  // every case that the profile demands in this tier was run
+  Index demanded = 0;     // cases
+  Index passed = 0;
+};
+
+struct Footer {
+  std::map<std::string, Index> counts;  // by outcome name
+  std::vector<ProfileRecord> profiles = {};
+  std::string conclusion = {};  // "conformant", "not conformant", "incomplete"
+  int exit_code = 3;
+  double wall_s = 0;
+  bool complete = true;
+};
+
+struct Record {
+  Header header;
+  std::vector<VerdictRecord> verdicts;
+  std::optional<Footer> footer;  // none: truncated
+};
+
+// One line of results.jsonl each, without the newline.
+std::string to_line(const Header& header);
+std::string to_line(const VerdictRecord& verdict);
+std::string to_line(const Footer& footer);
+
+// Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any other
+// malformed line throws InputError with its number.
+Record read_record(std::istream& in);
+
+// A double as JSON, and back: non-finite numbers are strings.
+nlohmann::json number_to_json(double value);
+double number_from_json(const nlohmann::json& json);
+
+}  // namespace attest
