@@ -35,13 +35,22 @@ function(attest_layer name)
   target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS})
 endfunction()
 
-# attest_plugin(NAME SOURCES ... [DEPS ...]): a testee as a vendor would build it, NAME.so.
+add_custom_target(plugins)  # all bundled kernels
+
+# attest_plugin(NAME SOURCES ... [DEPS ...] [DIRECTORY folder]): a testee as a vendor would build it,
+# NAME.so. Without DIRECTORY it lies where `attest` finds bundled kernels.
 function(attest_plugin name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "DIRECTORY" "SOURCES;DEPS" ${ARGN})
+  if(NOT ARG_DIRECTORY)
+    set(ARG_DIRECTORY ${ATTEST_PLUGIN_DIRECTORY})
+  endif()
   add_library(plugin_${name} MODULE ${ARG_SOURCES})
+  if(ARG_DIRECTORY STREQUAL ATTEST_PLUGIN_DIRECTORY)
+    add_dependencies(plugins plugin_${name})
+  endif()
   target_link_libraries(plugin_${name} PRIVATE attest_options ${ARG_DEPS})
   set_target_properties(plugin_${name} PROPERTIES
-    PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ATTEST_PLUGIN_DIRECTORY})
+    PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ARG_DIRECTORY})
 endfunction()
 
 # The name of a test or benchmark: its folder below tests/, then its own name.

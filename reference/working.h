@@ -33,7 +33,8 @@ struct BackwardExpected {
   Expected dv;  // problem.v_shape()
 };
 
-// `problem` must be well formed, and `inputs` of its shapes. The result does not depend on `threads`.
+// `problem` must be well formed, and `inputs` of its shapes. The result does not depend on
+// `threads`.
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
                                const Arithmetic& arithmetic, int threads = 1);
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,

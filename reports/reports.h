@@ -11,7 +11,7 @@ namespace attest {
 std::string to_report_json(const Record& record);  // of the schema spec/report.schema.json
 std::string to_junit_xml(const Record& record);    // unsupported = skipped, crash = error
 std::string to_summary_markdown(const Record& record);
-std::string to_html(const Record& record);         // one self-contained page, readable offline
+std::string to_html(const Record& record);  // one self-contained page, readable offline
 
 // The table that a run ends with on a terminal: a row a testee, a column an outcome, the largest
 // ratio of each tensor, the profiles met.

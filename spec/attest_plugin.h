@@ -98,7 +98,9 @@ enum {
 
 typedef struct attest_problem {
   size_t struct_size;
-  attest_dtype dtype; /* of Q, K, V, O and their gradients; LSE is f32, or f64 for f64 */
+  /* Of Q, K, V, O and their gradients, but that O of the 8-bit formats is bf16. LSE is f32, or f64 for
+   * f64. */
+  attest_dtype dtype;
   int32_t backward;   /* whether a backward call follows the forward call */
   int64_t batch, query_heads, key_heads, query_len, key_len, head_dim, value_dim;
   double scale;       /* s = cap(scale q.k) + bias */
@@ -177,9 +179,8 @@ struct attest_kernel {
   /* What the kernel is and what it declares: JSON, as SPEC.md says in chapter "Description". */
   const char* (*describe)(const attest_kernel* kernel);
 
-  /* Whether the kernel can run the problem: 1 or 0. It must look at nothing but its arguments, and
-   * tensors in the problem may be absent or without data. A refusal says why in `reason`,
-   * 0-terminated. Refusing what was declared is a failure (CALL-1). */
+  /* Whether the kernel can run the problem: 1 or 0, from its arguments alone. A refusal says why in
+   * `reason`, 0-terminated. Refusing what was declared is a failure (CALL-1). */
   int32_t (*supports)(const attest_kernel* kernel, const attest_problem* problem, char* reason,
                       uint64_t reason_bytes);
 

@@ -41,9 +41,10 @@ std::vector<std::string> features_of(const Problem& p) {
   if (p.value_dim != p.head_dim) features.push_back("value-dim");
   const Layouts& l = p.layouts;
   for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv}) {
-    if (*layout != Layout{}) {
-      features.push_back("strides");
-      break;
+    if (*layout != Layout{}) features.push_back("strides");
+    if (layout->transposes()) features.push_back("transposed");
+    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
+      if (layout->expands(axis)) features.push_back("expanded");
     }
   }
   for (const Index size : {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim,
@@ -76,7 +77,8 @@ std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
 
 std::vector<std::string> known_features() {
   return {"backward", "lse",   "causal", "window", "dense-mask", "mask-and",
-          "mask-or",  "lengths", "gqa",  "value-dim", "strides", "zero-sizes"};
+          "mask-or",  "lengths", "gqa",  "value-dim", "strides", "expanded",
+          "transposed", "zero-sizes"};
 }
 
 bool Description::has(const std::string& feature) const { return contains(features, feature); }

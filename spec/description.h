@@ -18,7 +18,8 @@ namespace attest {
 
 // The features that may be declared; a declared feature binds (CALL-1). What every testee must do
 // (full mask, LSE apart) needs no declaration.
-//   backward  lse  causal  window  dense-mask  lengths  gqa  value-dim  strides  zero-sizes
+//   backward  lse  causal  window  dense-mask  mask-and  mask-or  lengths  gqa  value-dim  strides
+//   expanded  transposed  zero-sizes
 std::vector<std::string> known_features();
 
 struct Description {

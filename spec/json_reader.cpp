@@ -56,7 +56,15 @@ const nlohmann::json* ObjectReader::find(const std::string& key) {
 
 const nlohmann::json& ObjectReader::at(const std::string& key) {
   const nlohmann::json* value = find(key);
-  if (!value) throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
+  if (!value) {
+    // A misspelt key is both missing and unknown; point to where it stands.
+    for (const auto& [other, unused] : value_.items()) {
+      if (key.size() > 3 && !known_.contains(other) && edit_distance(other, key) <= 2) {
+        throw InputError(pointer(other), fmt::format("unknown key \"{}\"; was \"{}\" meant?", other, key));
+      }
+    }
+    throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
+  }
   return *value;
 }
 

@@ -8,11 +8,14 @@
 // Errors are InputErrors. They carry a JSON pointer, from which a loader of files finds the line.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace attest {
@@ -64,12 +67,19 @@ class ObjectReader {
  private:
   template <class T>
   T convert(const nlohmann::json& value, const std::string& key) const {
-    // nlohmann would turn 1.5 into 1, true into 1 and -1 into a large count: all of them mistakes.
-    const bool fits = std::is_same_v<T, bool>            ? value.is_boolean()
-                      : std::is_integral_v<T>            ? value.is_number_integer()
-                      : std::is_floating_point_v<T>      ? value.is_number()
-                      : std::is_same_v<T, std::string>   ? value.is_string()
-                                                         : true;
+    bool fits = true;
+    if constexpr (std::is_same_v<T, bool>) {
+      fits = value.is_boolean();
+    } else if constexpr (std::is_integral_v<T>) {
+      // nlohmann would turn 1.5 into 1, true into 1 and -1 into a large count: all of them mistakes.
+      fits = value.is_number_unsigned()  ? std::in_range<T>(value.get<std::uint64_t>())
+             : value.is_number_integer() ? std::in_range<T>(value.get<std::int64_t>())
+                                         : false;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      fits = value.is_number();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      fits = value.is_string();
+    }
     if (!fits) wrong_type(value, key);
     try {
       return value.get<T>();

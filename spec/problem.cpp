@@ -8,16 +8,19 @@
 namespace attest {
 namespace {
 
+constexpr Index kFarthest = Index(1) << 40;  // an offset
+
 std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
   switch (mask.kind) {
     case Mask::Kind::full: return std::nullopt;
     case Mask::Kind::band:
       // An offset near the ends of Index would overflow the sum that defines the band.
-      if (mask.left < 0 || mask.right < 0 || std::abs(mask.offset) > (Index(1) << 40)) {
+      if (mask.left < 0 || mask.right < 0 || mask.offset > kFarthest || mask.offset < -kFarthest) {
         return Defect{"MASK-4", "a band's width must not be negative, nor its offset beyond 2^40"};
       }
       return std::nullopt;
     case Mask::Kind::dense: {
+      if (!mask.table) return Defect{"MASK-7", "a dense mask has no table"};
       const Shape whole = {problem.batch, problem.query_heads, problem.query_len, problem.key_len};
       for (std::size_t axis = 0; axis < 4; ++axis) {
         if (mask.table->shape[axis] != 1 && mask.table->shape[axis] != whole[axis]) {
@@ -25,6 +28,11 @@ std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
                                               fmt::join(mask.table->shape, ","),
                                               fmt::join(whole, ","))};
         }
+      }
+      const Index count = element_count(mask.table->shape);
+      if (static_cast<Index>(mask.table->allowed.size()) != count) {
+        return Defect{"MASK-7", fmt::format("a dense mask has {} values for a shape of {}",
+                                            mask.table->allowed.size(), count)};
       }
       return std::nullopt;
     }

@@ -49,7 +49,7 @@ struct VerdictRecord {
 // How a testee stands to one profile, in one dtype.
 struct ProfileRecord {
   std::string testee;
-  std::string profile;
+  std::string profile;  // with " (O-only)" behind its name if the testee returns no LSE
   std::string dtype;
   bool met = false;
   bool complete = false;  // every case that the profile demands in this tier was run
@@ -60,7 +60,9 @@ struct ProfileRecord {
 struct Footer {
   std::map<std::string, Index> counts;  // by outcome name
   std::vector<ProfileRecord> profiles = {};
-  std::string conclusion = {};  // "conformant", "not conformant", "incomplete"
+  // "conformant", "not conformant", "incomplete"; "passed" where no profile was asked for and every
+  // case that ran passed.
+  std::string conclusion = {};
   int exit_code = 3;
   double wall_s = 0;
   bool complete = true;

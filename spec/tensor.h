@@ -54,6 +54,9 @@ class Layout {
   // How many elements the tensor spans in memory, gaps included; 0 if it has no element.
   Index span(const Shape& shape) const;
 
+  // Whether the channels of a row lie apart, with another axis between them.
+  bool transposes() const { return order_.back() != kChannel; }
+
   // Whether the elements along `axis` are one and the same (stride 0).
   bool expands(Axis axis) const { return expanded_[axis]; }
 

@@ -1,0 +1,33 @@
+// The axes of an entry: how one entry of a case file becomes many cases. Here and nowhere else.
+//
+//   "for": {"query_len": [1, 17], "key_len": [5, 6]}         all four pairs
+//   "for": [{"query_len": 1, "key_len": 5}, {"query_len": 17, "key_len": 6}]   these two
+//
+// An axis is a field of the problem, or a name that the mask or the layouts use in braces:
+//   "mask": "window -{left}..{right}", "for": {"left": [0, 16], "right": [0, 3]}
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace attest {
+
+// One value on one axis.
+struct Setting {
+  std::string axis;  // "query_len"
+  const nlohmann::json* value;
+  std::string pointer;  // where it stands
+};
+
+// One case's place on all axes.
+struct Point {
+  std::string label;  // "sq=17,sk=5"; empty without axes
+  std::vector<Setting> settings;
+};
+
+// All points of `axes` ("for"; null: a single point without settings). Throws InputError for an
+// empty list and for a list of objects with unlike keys. `axes` must outlive the points.
+std::vector<Point> expand_axes(const nlohmann::json* axes, const std::string& pointer);
+
+}  // namespace attest

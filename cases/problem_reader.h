@@ -1,0 +1,40 @@
+// Problems as case files write them: the fields of a Problem under their own names, gathered from
+// "defaults", "problem" and the axes of an entry; later ones win.
+//
+// What differs from Problem: value_dim is head_dim unless given; scale is 1/sqrt(head_dim) unless
+// given (1 for head_dim 0); layouts is one text for all tensors or an object {"q": "bshd gap=3"}.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "cases/expand.h"
+#include "spec/problem.h"
+
+namespace attest {
+
+class ProblemReader {
+ public:
+  // Takes over all fields of `object`, which stands at `pointer`.
+  void add(const nlohmann::json& object, const std::string& pointer);
+
+  // Takes over an axis; one that is no field is a name for use in braces.
+  void add(const Setting& setting);
+
+  // The problem, but for its dtype. `seed` is the text from which random masks are made. Throws
+  // InputError for unknown fields, values of the wrong type, unused axes; what the numbers mean is
+  // not checked.
+  Problem read(std::string_view seed) const;
+
+  // Where the value of `field` was written; empty if nowhere.
+  std::string pointer_of(const std::string& field) const;
+
+ private:
+  nlohmann::json fields_ = nlohmann::json::object();
+  std::map<std::string, std::string> pointers_;
+  std::map<std::string, nlohmann::json> names_;  // for use in braces, with their values
+};
+
+}  // namespace attest

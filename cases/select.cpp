@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <optional>
+
+#include "cases/case.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+// An id without its seed, and the seed.
+struct SplitId {
+  std::string stem;
+  std::optional<std::uint64_t> seed;
+};
+
+SplitId split(const std::string& id) {
+  const auto place = id.rfind("/s=");
+  if (place == id.npos) return {id, std::nullopt};
+  std::uint64_t seed = 0;
+  const char* const first = id.data() + place + 3;
+  const char* const end = id.data() + id.size();
+  const auto [stop, error] = std::from_chars(first, end, seed);
+  if (error != std::errc() || stop != end) {
+    throw InputError("", fmt::format("\"{}\": s= takes a whole number", id));
+  }
+  return {id.substr(0, place), seed};
+}
+
+bool glob(std::string_view text, std::string_view pattern) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] != '*') {
+    return !text.empty() && text[0] == pattern[0] && glob(text.substr(1), pattern.substr(1));
+  }
+  const bool across = pattern.starts_with("**");
+  const std::string_view rest = pattern.substr(across ? 2 : 1);
+  for (std::size_t taken = 0;; ++taken) {
+    if (glob(text.substr(taken), rest)) return true;
+    if (taken == text.size() || (!across && text[taken] == '/')) return false;
+  }
+}
+
+}  // namespace
+
+Case find_case(const std::vector<Case>& cases, const std::string& id) {
+  const SplitId wanted = split(id);
+  std::vector<std::string> stems;
+  for (const Case& candidate : cases) {
+    stems.push_back(split(candidate.id).stem);
+    if (stems.back() != wanted.stem) continue;
+    Case found = candidate;
+    found.seed = wanted.seed.value_or(candidate.seed);
+    found.id = fmt::format("{}/s={}", wanted.stem, found.seed);
+    return found;
+  }
+  throw InputError("", fmt::format("no case \"{}\"; the nearest:\n  {}", id,
+                                   fmt::join(nearest_names(wanted.stem, stems), "\n  ")));
+}
+
+bool matches(const std::string& id, const std::string& pattern) {
+  if (pattern.find('*') != pattern.npos) return glob(id, pattern);
+  return id == pattern ||
+         (id.starts_with(pattern) && (pattern.ends_with('/') || id[pattern.size()] == '/'));
+}
+
+}  // namespace attest

@@ -1,0 +1,249 @@
+#include "harness/arena.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "spec/assert.h"
+
+namespace attest {
+namespace {
+
+const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+// Canaries on the side of a tensor that is not flush: enough to see a stray vector store.
+constexpr std::size_t kMargin = 512;
+
+// What fills the slack. All ones is NaN in every format; 0x7b7b is a huge finite number; 0x0101 is
+// subnormal in f16, so that even adding zero changes it on hardware that flushes.
+constexpr int kNanByte = 0xff, kHugeByte = 0x7b, kSubnormalByte = 0x01;
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+template <class Visit>
+void for_each_element(const Shape& shape, const Strides& strides, const Visit& visit) {
+  std::size_t dense = 0;
+  // The stride of an axis of size 1 is never used: its only position is 0.
+  for (Index b = 0; b < shape[0]; ++b) {
+    for (Index h = 0; h < shape[1]; ++h) {
+      for (Index s = 0; s < shape[2]; ++s) {
+        const Index row = b * strides[0] + h * strides[1] + s * strides[2];
+        for (Index d = 0; d < shape[3]; ++d) {
+          visit(dense++, static_cast<std::size_t>(row + d * strides[3]));
+        }
+      }
+    }
+  }
+}
+
+void put(std::byte* address, std::uint64_t bits, std::size_t bytes) {
+  std::memcpy(address, &bits, bytes);  // little-endian, as everywhere in Attest
+}
+
+std::uint64_t get(const std::byte* address, std::size_t bytes) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, address, bytes);
+  return bits;
+}
+
+}  // namespace
+
+Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
+  Memory memory;
+  memory.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (memory.fd < 0) fail("memfd_create");
+  if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) fail("ftruncate");
+  void* base = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);
+  if (base == MAP_FAILED) fail("mmap");
+  memory.base = static_cast<std::byte*>(base);
+  int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+#ifdef F_SEAL_FUTURE_WRITE
+  if (inputs) seals |= F_SEAL_FUTURE_WRITE;  // our mapping above stays writable, and no other ever is
+#endif
+  if (fcntl(memory.fd, F_ADD_SEALS, seals | F_SEAL_SEAL) != 0) fail("sealing shared memory");
+  return memory;
+}
+
+Arena::Arena(std::size_t capacity)
+    : capacity_(round_up(std::max<std::size_t>(capacity, 1), kPage)),
+      input_(make("attest-inputs", capacity_, true)),
+      output_(make("attest-outputs", capacity_, false)) {}
+
+Arena::~Arena() {
+  for (const Memory& memory : {input_, output_}) {
+    munmap(memory.base, capacity_);
+    close(memory.fd);
+  }
+}
+
+ElementType element_type(DType dtype) {
+  return {std::string(name(dtype)), static_cast<std::size_t>(format_of(dtype).bytes)};
+}
+
+Exchange::Exchange(Arena& arena, Placement placement, Index alignment)
+    : arena_(arena), placement_(placement), alignment_(static_cast<std::size_t>(alignment)) {}
+
+std::size_t Exchange::bytes_needed(std::size_t data_bytes, std::size_t tensors) {
+  return data_bytes + tensors * (kMargin + 2 * kPage);
+}
+
+std::byte* Exchange::memory(const Tensor& tensor) const {
+  return tensor.output ? arena_.outputs() : arena_.inputs();
+}
+
+Exchange::Tensor& Exchange::place(const std::string& name, bool output, const ElementType& type,
+                                  const Shape& shape, const Strides& strides, Index span) {
+  std::size_t& end = output ? output_end_ : input_end_;
+  Tensor tensor{.output = output, .type = type, .dtype = dtype_named(type.name), .shape = shape,
+                .strides = strides, .region_begin = end, .region_bytes = 0, .data_begin = 0,
+                .data_bytes = static_cast<std::size_t>(span) * type.bytes};
+  tensor.region_bytes = round_up(tensor.data_bytes + kMargin, kPage);
+  end += tensor.region_bytes;
+  ATTEST_ASSERT(end <= arena_.capacity());
+  const std::size_t alignment = std::max(alignment_, type.bytes);
+  tensor.data_begin = placement_ == Placement::start_flush
+                          ? tensor.region_begin
+                          : (end - tensor.data_bytes) / alignment * alignment;
+  const bool first = placement_ == Placement::end_flush;
+  std::memset(memory(tensor) + tensor.region_begin,
+              first ? kNanByte : (output ? kSubnormalByte : kHugeByte), tensor.region_bytes);
+  const auto [at, fresh] = tensors_.emplace(name, tensor);
+  ATTEST_ASSERT(fresh);
+  return at->second;
+}
+
+void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
+                         const Layout& layout) {
+  std::vector<std::uint64_t> bits(values.data.size());
+  std::transform(values.data.begin(), values.data.end(), bits.begin(),
+                 [dtype](double value) { return encode(dtype, value); });
+  add_input_bits(name, dtype, values.shape, bits, layout);
+}
+
+void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
+                              const std::vector<std::uint64_t>& bits, const Layout& layout) {
+  const Tensor& tensor = place(name, false, element_type(dtype), shape, layout.strides(shape),
+                               layout.span(shape));
+  std::byte* data = memory(tensor) + tensor.data_begin;
+  const std::size_t bytes = tensor.type.bytes;
+  for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
+    put(data + place * bytes, bits[dense], bytes);
+  });
+}
+
+void Exchange::add_input(const std::string& name, const std::vector<Index>& list) {
+  const auto count = static_cast<Index>(list.size());
+  const Tensor& tensor = place(name, false, kI64, {count, 1, 1, 1}, {1, 1, 1, 1}, count);
+  if (count > 0) std::memcpy(memory(tensor) + tensor.data_begin, list.data(), tensor.data_bytes);
+}
+
+void Exchange::add_input(const std::string& name, const Shape& shape,
+                         const std::vector<std::uint8_t>& flags) {
+  const Tensor& tensor = place(name, false, kU8, shape, Layout().strides(shape), Layout().span(shape));
+  if (!flags.empty()) std::memcpy(memory(tensor) + tensor.data_begin, flags.data(), tensor.data_bytes);
+}
+
+void Exchange::add_output(const std::string& name, DType dtype, const Shape& shape,
+                          const Layout& layout) {
+  const Tensor& tensor = place(name, true, element_type(dtype), shape, layout.strides(shape),
+                               layout.span(shape));
+  const std::uint64_t bits = poison(dtype);
+  for (std::size_t at = 0; at < tensor.data_bytes; at += tensor.type.bytes) {
+    put(memory(tensor) + tensor.data_begin + at, bits, tensor.type.bytes);
+  }
+}
+
+std::uint64_t Exchange::poison(DType dtype) const {
+  const bool first = placement_ == Placement::end_flush;
+  switch (format_of(dtype).bytes) {
+    case 8: return first ? 0x7ff7a5a5a5a5a5a5u : 0xfff6b6b6b6b6b6b6u;
+    case 4: return first ? 0x7fa57fa5u : 0xffb6ffb6u;
+    default: return first ? 0x7fa5u : 0xffb6u;
+  }
+}
+
+nlohmann::json Exchange::to_json() const {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, tensor] : tensors_) {
+    json[name] = {{"memory", tensor.output ? "output" : "input"},
+                  {"dtype", tensor.type.name},
+                  {"shape", tensor.shape},
+                  {"stride", tensor.strides},
+                  {"offset", tensor.data_begin},
+                  {"bytes", tensor.data_bytes},
+                  {"region_offset", tensor.region_begin},
+                  {"region_bytes", tensor.region_bytes}};
+  }
+  return json;
+}
+
+std::uint64_t Exchange::input_checksum() const {
+  std::uint64_t sum = 0x9e3779b97f4a7c15u;
+  for (std::size_t at = 0; at < input_end_; at += 8) {
+    sum = (sum ^ get(arena_.inputs() + at, 8)) * 0xff51afd7ed558ccdu;
+    sum ^= sum >> 32;
+  }
+  return sum;
+}
+
+void Exchange::seal() { checksum_ = input_checksum(); }
+
+std::optional<Damage> Exchange::damage() const {
+  if (input_checksum() != checksum_) {
+    return Damage{"input_mutated", "an input was changed by the call"};
+  }
+  const auto canary = static_cast<std::byte>(placement_ == Placement::end_flush ? kNanByte
+                                                                                 : kSubnormalByte);
+  for (const auto& [name, tensor] : tensors_) {
+    if (!tensor.output) continue;
+    const std::byte* base = memory(tensor);
+    const std::size_t data_end = tensor.data_begin + tensor.data_bytes;
+    const auto intact = [canary](std::byte byte) { return byte == canary; };
+    const std::byte* first = std::find_if_not(base + tensor.region_begin, base + tensor.data_begin, intact);
+    if (first != base + tensor.data_begin) {
+      return Damage{"guard", fmt::format("wrote {} bytes before the start of {}",
+                                         base + tensor.data_begin - first, name)};
+    }
+    const std::byte* region_end = base + tensor.region_begin + tensor.region_bytes;
+    const std::byte* after = std::find_if_not(base + data_end, region_end, intact);
+    if (after != region_end) {
+      return Damage{"guard", fmt::format("wrote {} bytes behind the end of {}",
+                                         after - (base + data_end) + 1, name)};
+    }
+    if (tensor.data_bytes == static_cast<std::size_t>(element_count(tensor.shape)) * tensor.type.bytes) {
+      continue;  // no gaps
+    }
+    std::vector<bool> element(tensor.data_bytes / tensor.type.bytes);
+    for_each_element(tensor.shape, tensor.strides, [&](std::size_t, std::size_t at) { element[at] = true; });
+    for (std::size_t at = 0; at < element.size(); ++at) {
+      const std::byte* address = base + tensor.data_begin + at * tensor.type.bytes;
+      if (!element[at] && get(address, tensor.type.bytes) != poison(*tensor.dtype)) {
+        return Damage{"guard", fmt::format("wrote into the gap between rows of {}, {} elements from "
+                                           "its start", name, at)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint64_t> Exchange::read(const std::string& name) const {
+  const Tensor& tensor = tensors_.at(name);
+  const std::byte* data = memory(tensor) + tensor.data_begin;
+  const std::size_t bytes = tensor.type.bytes;
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(element_count(tensor.shape)));
+  for_each_element(tensor.shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
+    bits[dense] = get(data + place * bytes, bytes);
+  });
+  return bits;
+}
+
+}  // namespace attest

@@ -1,0 +1,125 @@
+// The memory that harness and worker share, and the tensors of one call in it.
+//
+// An Arena is two memories: one for inputs, sealed so that nobody but the harness can ever write to
+// it, one for outputs. An Exchange lays the tensors of a call out in them. Each tensor has pages of
+// its own, which the worker maps between guard pages; its data lies flush with the end of these
+// pages, or with their start:
+//
+//   end_flush     guard | canaries ... canaries DATA [< alignment] | guard
+//   start_flush   guard | DATA canaries ... canaries               | guard
+//
+// Elements of outputs, and the gaps between their rows, start as a poison that is NaN; after the
+// call the canaries, gaps and inputs must be as they were (SAFE-1, SAFE-2), and no element may still
+// hold the poison (SAFE-3). Slack around inputs is NaN in one placement and huge in the other.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/dtype.h"
+#include "spec/tensor.h"
+
+namespace attest {
+
+class Arena {
+ public:
+  // Two memories of that many bytes each; nothing is used until it is touched. Throws
+  // std::system_error if the system refuses.
+  explicit Arena(std::size_t capacity);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::size_t capacity() const { return capacity_; }
+  int input_fd() const { return input_.fd; }
+  int output_fd() const { return output_.fd; }
+  std::byte* inputs() const { return input_.base; }
+  std::byte* outputs() const { return output_.base; }
+
+ private:
+  struct Memory {
+    int fd = -1;
+    std::byte* base = nullptr;
+  };
+  static Memory make(const char* name, std::size_t capacity, bool inputs);
+
+  std::size_t capacity_;
+  Memory input_, output_;
+};
+
+enum class Placement { end_flush, start_flush };
+
+// The element types that cross: the formats, and integers for lengths and tables.
+struct ElementType {
+  std::string name;  // "bf16", "i64", "u8"
+  std::size_t bytes;
+};
+ElementType element_type(DType dtype);
+inline const ElementType kI64 = {"i64", 8};
+inline const ElementType kU8 = {"u8", 1};
+
+// What was found damaged after a call.
+struct Damage {
+  std::string reason;   // "guard" or "input_mutated"
+  std::string message;
+};
+
+class Exchange {
+ public:
+  Exchange(Arena& arena, Placement placement, Index alignment);
+
+  // How many bytes of either memory the tensors of a call need, with room to spare.
+  static std::size_t bytes_needed(std::size_t data_bytes, std::size_t tensors);
+
+  // `values` in dense order.
+  void add_input(const std::string& name, DType dtype, const Values& values, const Layout& layout);
+  // Bit patterns in dense order, as read() returns them.
+  void add_input_bits(const std::string& name, DType dtype, const Shape& shape,
+                      const std::vector<std::uint64_t>& bits, const Layout& layout);
+  void add_input(const std::string& name, const std::vector<Index>& list);  // i64 [n,1,1,1]
+  void add_input(const std::string& name, const Shape& shape, const std::vector<std::uint8_t>& flags);
+  void add_output(const std::string& name, DType dtype, const Shape& shape, const Layout& layout);
+
+  // Where everything is, for a request.
+  nlohmann::json to_json() const;
+
+  // Call when all tensors are added and before the call: remembers the inputs as they are.
+  void seal();
+
+  // What the call broke outside the elements of its outputs; empty if nothing.
+  std::optional<Damage> damage() const;
+
+  // The elements of an output as bit patterns, in dense order.
+  std::vector<std::uint64_t> read(const std::string& name) const;
+
+  // The bit pattern that unwritten elements of `dtype` hold.
+  std::uint64_t poison(DType dtype) const;
+
+ private:
+  struct Tensor {
+    bool output;
+    ElementType type;
+    std::optional<DType> dtype;
+    Shape shape;
+    Strides strides;
+    std::size_t region_begin, region_bytes;  // whole pages
+    std::size_t data_begin, data_bytes;
+  };
+  std::byte* memory(const Tensor& tensor) const;
+  Tensor& place(const std::string& name, bool output, const ElementType& type, const Shape& shape,
+                const Strides& strides, Index span);
+  std::uint64_t input_checksum() const;
+
+  Arena& arena_;
+  Placement placement_;
+  std::size_t alignment_;
+  std::size_t input_end_ = 0, output_end_ = 0;
+  std::map<std::string, Tensor> tensors_;
+  std::uint64_t checksum_ = 0;
+};
+
+}  // namespace attest

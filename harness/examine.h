@@ -1,0 +1,62 @@
+// One case, one testee: asks, calls, looks for damage, judges. The whole of a verdict but the line
+// that repeats it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/arena.h"
+#include "harness/executor.h"
+#include "reference/working.h"
+#include "spec/description.h"
+#include "spec/verdict.h"
+
+namespace attest {
+
+// A case with its inputs, and what each arithmetic makes of it: computed once for all testees.
+class PreparedCase {
+ public:
+  PreparedCase(const Case& test_case, int threads)
+      : case_(test_case), inputs_(generate(test_case)), threads_(threads) {}
+
+  const Case& test_case() const { return case_; }
+  const Problem& problem() const { return case_.problem; }
+  const Inputs& inputs() const { return inputs_; }
+  const ForwardExpected& forward(const Arithmetic& arithmetic);
+  const BackwardExpected& backward(const Arithmetic& arithmetic);
+
+ private:
+  static Inputs generate(const Case& test_case);
+
+  Case case_;
+  Inputs inputs_;
+  int threads_;
+  // Few testees, fewer arithmetics: a list is enough.
+  std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardExpected>>> forward_;
+  std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardExpected>>> backward_;
+};
+
+// What one tensor came back as.
+struct Returned {
+  std::string name;  // as in records: "O", "LSE", "dQ", "dK", "dV"
+  DType dtype;
+  Shape shape;
+  std::vector<std::uint64_t> bits;  // dense order
+};
+
+struct Examination {
+  Verdict verdict;
+  std::vector<Returned> returned;  // of the first run, as far as it came; for dumps
+};
+
+Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,
+                    Executor& executor, int threads);
+
+// The expected values of a returned tensor.
+const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,
+                            const Arithmetic& arithmetic);
+
+}  // namespace attest

@@ -1,0 +1,41 @@
+// The border to a testee: something that carries out requests on the tensors of an arena.
+// The harness knows testees through this alone; tests put mocks here.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace attest {
+
+class Arena;
+
+struct Reply {
+  enum class Kind {
+    answered,       // `body` is the reply; its "status" says ok, error, refused or fault
+    crashed,        // the process died during the request
+    timed_out,
+    protocol_error, // no reply to this request: malformed, or for another nonce
+    out_of_memory,  // it used more than it may
+  };
+  Kind kind = Kind::answered;
+  nlohmann::json body = {};
+  std::string message = {};   // what happened, for a person; empty if answered
+  std::string captured = {};  // what the testee printed meanwhile, cut at 64 KiB
+
+  bool ok() const { return kind == Kind::answered && body.value("status", "") == "ok"; }
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Carries out one request (wire.h), whose nonce this adds. After anything but an answer the next
+  // request meets a fresh testee.
+  virtual Reply execute(nlohmann::json request) = 0;
+
+  // The shared memory that requests refer to, at least `bytes` each way. Growing it may mean a fresh
+  // testee.
+  virtual Arena& arena(std::size_t bytes) = 0;
+};
+
+}  // namespace attest

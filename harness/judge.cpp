@@ -1,0 +1,75 @@
+#include "harness/judge.h"
+
+#include <cmath>
+#include <limits>
+
+#include "spec/assert.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// How far the exact value lies outside the cell of `actual`; NaN if `actual` is NaN.
+long double distance(double actual, long double exact, DType dtype, Rounding rounding) {
+  if (std::isnan(actual)) return std::numeric_limits<long double>::quiet_NaN();
+  // An exact infinity (LSE of an empty row) is met by itself and by nothing else.
+  if (std::isinf(exact)) return actual == exact ? 0 : static_cast<long double>(kInfinity);
+  const Cell cell = rounding_cell(dtype, actual, rounding);
+  if (exact < cell.low) return cell.low - exact;
+  if (exact > cell.high) return exact - cell.high;
+  return 0;
+}
+
+}  // namespace
+
+TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
+                    const Expected& expected, Rounding rounding) {
+  ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
+  TensorVerdict verdict;
+  TensorEvidence& evidence = verdict.evidence;
+  evidence.compared = static_cast<Index>(bits.size());
+  long double squares = 0;
+  std::size_t finite = 0, worst = 0;
+  double worst_ratio = -1;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const double actual = decode(dtype, bits[i]);
+    const long double exact =
+        expected.value[i] + (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
+    const double bound = expected.bound[i];
+    const long double away = distance(actual, exact, dtype, rounding);
+    const bool within = away <= bound;
+    if (std::isinf(bound)) {
+      verdict.conclusive = false;
+    } else if (!within) {
+      verdict.passed = false;
+      verdict.nonfinite |= !std::isfinite(actual);
+    }
+    // What the ratio hides: 0/0 is met exactly, x/0 and NaN are infinitely far off.
+    const double ratio = away == 0 || std::isinf(bound) ? 0
+                         : within                       ? static_cast<double>(away / bound)
+                         : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
+                                                            : kInfinity;
+    if (ratio > worst_ratio) {
+      worst_ratio = ratio;
+      worst = i;
+    }
+    if (std::isfinite(actual) && std::isfinite(exact)) {
+      squares += (actual - exact) * (actual - exact);
+      ++finite;
+    }
+  }
+  if (bits.empty()) return verdict;
+  const auto place = coordinates(shape, static_cast<Index>(worst));
+  evidence.worst = {place.begin(), place.end()};
+  evidence.max_ratio = worst_ratio;
+  evidence.actual = decode(dtype, bits[worst]);
+  evidence.exact = expected.value[worst];
+  evidence.bound = expected.bound[worst];
+  if (finite > 0) {
+    evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
+  }
+  return verdict;
+}
+
+}  // namespace attest

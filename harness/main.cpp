@@ -1,0 +1,316 @@
+// The command `attest`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "cases/case.h"
+#include "harness/conclude.h"
+#include "harness/dump.h"
+#include "harness/examine.h"
+#include "harness/in_process.h"
+#include "harness/plugin_host.h"
+#include "harness/progress.h"
+#include "harness/run.h"
+#include "harness/testee.h"
+#include "reports/reports.h"
+#include "spec/json_reader.h"
+#include "spec/profile.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> g_interrupted = false;
+
+const std::map<std::string, Tier> kTiers = {
+    {"smoke", Tier::smoke}, {"standard", Tier::standard}, {"full", Tier::full}};
+
+std::string name_of(Tier tier) {
+  for (const auto& [text, value] : kTiers) {
+    if (value == tier) return text;
+  }
+  return "?";
+}
+
+// What several commands take.
+struct Options {
+  std::vector<std::string> testees;
+  std::vector<std::string> filters;
+  std::vector<std::string> profiles;
+  Tier tier = Tier::standard;
+  std::uint64_t seed = 1;
+  int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int threads = 1;
+  std::string shard = "1/1";
+  fs::path out = "reports/out";
+  Limits limits;
+  std::size_t memory_mib = Limits().memory_bytes >> 20;
+  bool json = false;
+  std::string case_id;
+  bool in_process = false;
+  fs::path dump_folder;
+  fs::path record_folder;
+};
+
+// The cases of that tier that some filter matches; all if there is no filter.
+std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
+  std::vector<Case> all = load_cases(installation.cases, options.seed);
+  std::vector<Case> chosen;
+  std::vector<std::size_t> hits(options.filters.size());
+  for (Case& c : all) {
+    bool wanted = options.filters.empty();
+    for (std::size_t f = 0; f < options.filters.size(); ++f) {
+      if (!matches(c.id, options.filters[f])) continue;
+      ++hits[f];
+      wanted = true;
+    }
+    if (wanted && c.tier <= options.tier) chosen.push_back(std::move(c));
+  }
+  for (std::size_t f = 0; f < hits.size(); ++f) {
+    if (hits[f] > 0) continue;
+    // Say what there is, not only what there is not.
+    try {
+      find_case(load_cases(installation.cases), options.filters[f]);
+    } catch (const InputError& error) {
+      throw InputError("", fmt::format("--cases {} matches nothing. {}", options.filters[f], error.what()));
+    }
+  }
+  return chosen;
+}
+
+// Every N-th of the cases, so that shards are alike. "I/N", 1 <= I <= N.
+std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
+  std::size_t index = 0, count = 0;
+  char slash = 0;
+  std::istringstream text(shard);
+  if (!(text >> index >> slash >> count) || slash != '/' || !text.eof() || index < 1 || index > count) {
+    throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
+  }
+  std::vector<Case> kept;
+  for (std::size_t i = index - 1; i < cases.size(); i += count) kept.push_back(std::move(cases[i]));
+  return kept;
+}
+
+void check_profiles(const std::vector<std::string>& names) {
+  std::vector<std::string> known = {kNoProfile};
+  for (const Profile& profile : profiles()) known.emplace_back(profile.name);
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw InputError("", fmt::format("there is no profile {}; there are {}", name, fmt::join(known, ", ")));
+    }
+    if (name == kNoProfile && names.size() > 1) throw InputError("", "--profile none goes with no other profile");
+  }
+}
+
+int list(const Options& options) {
+  const auto cases = selected_cases(options, find_installation());
+  if (options.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Case& c : cases) {
+      all.push_back({{"case", c.id}, {"clauses", c.clauses}, {"because", c.because},
+                     {"tier", name_of(c.tier)}, {"problem", to_string(c.problem)}, {"data", c.data},
+                     {"file", c.file}, {"line", c.line}});
+    }
+    fmt::print("{}\n", all.dump(2));
+  } else {
+    for (const Case& c : cases) fmt::print("{}\n", c.id);
+    fmt::print(stderr, "{} cases of tier {}\n", cases.size(), name_of(options.tier));
+  }
+  return kConformant;
+}
+
+int run(const Options& options) {
+  check_profiles(options.profiles);
+  const Installation installation = find_installation();
+  const auto cases = shard_of(selected_cases(options, installation), options.shard);
+  std::error_code error;
+  fs::create_directories(options.out, error);
+  std::ofstream results(options.out / "results.jsonl", std::ios::binary);
+  if (error || !results) {
+    throw InputError("", fmt::format("cannot write into the folder {}", options.out.string()));
+  }
+  const std::string hidden = fs::absolute(options.out).string();
+  Isolation isolation = Isolation::other_user;
+  const auto testees = find_testees(options.testees, installation, options.limits, hidden, isolation);
+
+  Header header{.suite_version = ATTEST_VERSION, .testees = {}, .tier = name_of(options.tier),
+                .seed = options.seed, .shard = options.shard, .filters = options.filters,
+                .isolation = describe(isolation), .profiles = options.profiles};
+  for (const Testee& t : testees) {
+    TesteeRecord record{.name = t.name, .version = t.description.version, .vendor = t.description.vendor,
+                        .profiles = t.description.profiles, .features = t.description.features,
+                        .dtypes = {}, .arithmetic = t.description.declared_arithmetic};
+    for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
+    header.testees.push_back(std::move(record));
+  }
+  const RunOptions run_options = {.jobs = options.jobs, .threads = options.threads,
+                                  .limits = options.limits, .isolation = isolation,
+                                  .hidden_folder = hidden};
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * testees.size());
+  const auto stop = [](int) { g_interrupted = true; };
+  signal(SIGINT, stop);
+  signal(SIGTERM, stop);
+  const Record record = run(
+      cases, testees, header, run_options,
+      [&](const Testee& testee) {
+        return std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, isolation, hidden));
+      },
+      results, [&](const Verdict& verdict) { progress.add(verdict); },
+      [] { return g_interrupted.load(); });
+  progress.finish();
+  if (!results) throw InputError("", fmt::format("writing {} failed", (options.out / "results.jsonl").string()));
+  write_reports(record, options.out);
+  fmt::print("{}", to_summary_text(record));
+  fmt::print("\nReport: {}\n", (options.out / "index.html").string());
+  if (!record.footer) {
+    fmt::print(stderr, "attest: interrupted; the record is truncated\n");
+    return kIncomplete;
+  }
+  return record.footer->exit_code;
+}
+
+int repro(const Options& options) {
+  const Installation installation = find_installation();
+  const Case test_case = find_case(load_cases(installation.cases), options.case_id);
+  Isolation isolation = Isolation::other_user;
+  const auto testees = find_testees(options.testees, installation, options.limits, "", isolation);
+  int exit_code = kConformant;
+  for (const Testee& testee : testees) {
+    PreparedCase prepared(test_case, options.jobs);
+    std::unique_ptr<Executor> executor;
+    if (options.in_process) {
+      if (testee.library.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
+      executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.library));
+    } else {
+      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, isolation, ""));
+    }
+    const Examination examination =
+        examine(prepared, testee.description, testee.kernel, *executor, options.threads);
+    const Verdict& v = examination.verdict;
+    fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
+               name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
+               test_case.data, test_case.because, fmt::join(v.clauses, ", "));
+    if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
+    if (!v.message.empty()) fmt::print("  message  {}\n", v.message);
+    for (const auto& [tensor, e] : v.tensors) {
+      fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
+                 fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
+    }
+    if (!v.captured.empty()) fmt::print("  printed  {}\n", v.captured);
+    if (!options.dump_folder.empty()) {
+      const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
+      const fs::path folder = testees.size() == 1 ? options.dump_folder : options.dump_folder / testee.name;
+      dump(folder, prepared,
+           declared != testee.description.arithmetic.end() ? declared->second : loosest(test_case.problem.dtype),
+           examination);
+      fmt::print("  dumped   {}\n", folder.string());
+    }
+    if (v.outcome == Outcome::unsupported || v.outcome == Outcome::inconclusive) {
+      if (exit_code == kConformant) exit_code = kIncomplete;
+    } else if (!conforms(v.outcome)) {
+      exit_code = kNotConformant;
+    }
+  }
+  return exit_code;
+}
+
+int report(const Options& options) {
+  const fs::path file = options.record_folder / "results.jsonl";
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
+  Record record;
+  try {
+    record = read_record(in);
+  } catch (const InputError& error) {
+    throw InputError("", fmt::format("{}: {}", file.string(), error.what()));
+  }
+  write_reports(record, options.record_folder);
+  fmt::print("{}", to_summary_text(record));
+  fmt::print("\nReport: {}\n", (options.record_folder / "index.html").string());
+  return record.footer ? record.footer->exit_code : kIncomplete;
+}
+
+void add_testee_options(CLI::App& command, Options& options) {
+  command.add_option("--testee", options.testees,
+                     "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, or exec:COMMAND; "
+                     "may be given again. Default: all bundled kernels");
+  command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--start-limit", options.limits.start_seconds, "Seconds to load and describe a testee")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--memory-limit", options.memory_mib, "MiB of private memory for a testee")
+      ->check(CLI::PositiveNumber);
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Attest: the conformance and verification suite for attention kernels");
+  app.set_version_flag("--version", ATTEST_VERSION);
+  app.require_subcommand(1);
+  const auto add_selection = [&](CLI::App& command) {
+    command.add_option("--cases", options.filters, "A case's id, the beginning of one, or a pattern with * and **")
+        ->type_name("GLOB");
+    command.add_option("--tier", options.tier, "smoke, standard or full")
+        ->transform(CLI::CheckedTransformer(kTiers))
+        ->type_name("TIER")
+        ->option_text("TIER [standard]");
+    command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases");
+  };
+
+  CLI::App& list_command = *app.add_subcommand("list", "List cases");
+  add_selection(list_command);
+  list_command.add_flag("--json", options.json, "As JSON, with clauses and reasons");
+
+  CLI::App& run_command = *app.add_subcommand("run", "Judge testees on cases and write a report");
+  add_testee_options(run_command, options);
+  add_selection(run_command);
+  run_command.add_option("--profile", options.profiles,
+                         "A profile to be met, or none. Default: all that a testee declares");
+  run_command.add_option("--jobs", options.jobs, "Cases examined at a time")->check(CLI::Range(1, 1024));
+  run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
+  run_command.add_option("--out", options.out, "The folder of the record and its reports");
+
+  CLI::App& repro_command = *app.add_subcommand("repro", "Repeat one case");
+  repro_command.add_option("case", options.case_id, "The case's id")->required();
+  add_testee_options(repro_command, options);
+  repro_command.add_flag("--in-process", options.in_process, "Run the plug-in in this process, for a debugger");
+  repro_command.add_option("--dump", options.dump_folder, "Write problem, inputs, outputs, exact values, bounds");
+
+  CLI::App& report_command = *app.add_subcommand("report", "Make the reports again from results.jsonl");
+  report_command.add_option("folder", options.record_folder, "The folder of the record")->required();
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
+  }
+  options.limits.memory_bytes = options.memory_mib << 20;
+  harden_this_process();
+  if (list_command) return list(options);
+  if (run_command) return run(options);
+  if (repro_command) return repro(options);
+  return report(options);
+}
+
+}  // namespace
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  try {
+    return attest::main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attest: {}\n", error.what());
+    return attest::kUsageOrHarnessError;
+  }
+}

@@ -1,0 +1,291 @@
+#include "harness/plugin_host.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMessageBytes = 4096;
+
+// Whether a struct of the plug-in is large enough to have the field that ends at `end`.
+#define ATTEST_HAS(struct_pointer, field)                                   \
+  ((struct_pointer)->struct_size >=                                         \
+   offsetof(std::remove_cv_t<std::remove_pointer_t<decltype(struct_pointer)>>, field) + \
+       sizeof((struct_pointer)->field))
+
+attest_dtype wire_dtype(const std::string& text) {
+  static const std::map<std::string, attest_dtype> kNames = {
+      {"f64", ATTEST_F64}, {"f32", ATTEST_F32}, {"f16", ATTEST_F16}, {"bf16", ATTEST_BF16},
+      {"u8", ATTEST_U8},   {"i32", ATTEST_I32}, {"i64", ATTEST_I64}};
+  const auto place = kNames.find(text);
+  if (place == kNames.end()) throw InputError("", fmt::format("no dtype is called {}", text));
+  return place->second;
+}
+
+attest_tensor tensor_of(const json& requests, const std::string& name, const Locate& locate) {
+  attest_tensor tensor{};
+  const auto place = requests.find(name);
+  if (place == requests.end()) return tensor;
+  const json& j = *place;
+  tensor.data = locate(name, j);
+  tensor.dtype = wire_dtype(j.at("dtype").get<std::string>());
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    tensor.shape[axis] = j.at("shape").at(axis).get<std::int64_t>();
+    tensor.stride[axis] = j.at("stride").at(axis).get<std::int64_t>();
+  }
+  tensor.capacity_bytes = j.at("bytes").get<std::uint64_t>();
+  return tensor;
+}
+
+// Appends the nodes of a mask, children before parents; the index of its root.
+std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
+                         std::vector<attest_mask>& nodes) {
+  attest_mask node{};
+  node.struct_size = sizeof(node);
+  const auto kind = j.at("kind").get<std::string>();
+  if (kind == "full") {
+    node.kind = ATTEST_MASK_FULL;
+  } else if (kind == "band") {
+    const auto width = [&](const char* key) {
+      return j.at(key).is_null() ? ATTEST_UNBOUNDED : j.at(key).get<std::int64_t>();
+    };
+    node.kind = ATTEST_MASK_BAND;
+    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
+    node.offset = j.at("offset").get<std::int64_t>();
+    node.left = width("left");
+    node.right = width("right");
+  } else if (kind == "dense") {
+    node.kind = ATTEST_MASK_DENSE;
+    node.table = tensor_of(tensors, j.at("table").get<std::string>(), locate);
+  } else if (kind == "all_of" || kind == "any_of") {
+    // A tree of any width becomes a chain of pairs; one part stands for itself.
+    const json& parts = j.at("parts");
+    if (parts.empty()) throw InputError("", fmt::format("{} needs a part", kind));
+    std::int64_t root = append_mask(parts[0], tensors, locate, nodes);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      attest_mask pair{};
+      pair.struct_size = sizeof(pair);
+      pair.kind = kind == "all_of" ? ATTEST_MASK_ALL_OF : ATTEST_MASK_ANY_OF;
+      pair.first = root;
+      pair.second = append_mask(parts[i], tensors, locate, nodes);
+      nodes.push_back(pair);
+      root = static_cast<std::int64_t>(nodes.size()) - 1;
+    }
+    return root;
+  } else {
+    throw InputError("", fmt::format("no mask is called {}", kind));
+  }
+  nodes.push_back(node);
+  return static_cast<std::int64_t>(nodes.size()) - 1;
+}
+
+// A problem as the plug-in sees it, with the memory that it points into.
+struct NativeProblem {
+  attest_problem problem{};
+  std::vector<attest_mask> nodes;
+};
+
+void fill(NativeProblem& native, const json& request, const Locate& locate) {
+  const json& j = request.at("problem");
+  const json tensors = request.value("tensors", json::object());
+  attest_problem& p = native.problem;
+  p.struct_size = sizeof(p);
+  p.dtype = wire_dtype(j.at("dtype").get<std::string>());
+  p.backward = j.at("backward").get<bool>();
+  p.batch = j.at("batch").get<std::int64_t>();
+  p.query_heads = j.at("query_heads").get<std::int64_t>();
+  p.key_heads = j.at("key_heads").get<std::int64_t>();
+  p.query_len = j.at("query_len").get<std::int64_t>();
+  p.key_len = j.at("key_len").get<std::int64_t>();
+  p.head_dim = j.at("head_dim").get<std::int64_t>();
+  p.value_dim = j.at("value_dim").get<std::int64_t>();
+  p.scale = j.at("scale").get<double>();
+  append_mask(j.at("mask"), tensors, locate, native.nodes);
+  p.mask = native.nodes.data();
+  p.mask_count = static_cast<std::int64_t>(native.nodes.size());
+  p.query_lens = tensor_of(tensors, "query_lens", locate);
+  p.key_lens = tensor_of(tensors, "key_lens", locate);
+}
+
+// Private memory for a call, flush with a guard page at its end and filled with NaN, so that a
+// kernel that trusts its workspace to be zero, or overruns it, is found out.
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t whole = (bytes + page - 1) / page * page;
+    mapped_ = whole + page;
+    base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (base_ == MAP_FAILED) {
+      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
+    }
+    mprotect(base_ + whole, page, PROT_NONE);
+    data_ = base_ + (whole - bytes) / kAlignment * kAlignment;
+    std::memset(base_, 0xff, whole);
+  }
+  ~Workspace() {
+    if (base_) munmap(base_, mapped_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::size_t kAlignment = 512;
+  std::size_t bytes_, mapped_ = 0;
+  std::byte* base_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+json call(const attest_kernel& kernel, const json& request, bool backward, const Locate& locate) {
+  NativeProblem native;
+  fill(native, request, locate);
+  const json& t = request.at("tensors");
+  attest_inputs in{};
+  in.struct_size = sizeof(in);
+  in.q = tensor_of(t, "q", locate);
+  in.k = tensor_of(t, "k", locate);
+  in.v = tensor_of(t, "v", locate);
+  attest_outputs out{};
+  out.struct_size = sizeof(out);
+  if (backward) {
+    in.o = tensor_of(t, "o", locate);
+    in.lse = tensor_of(t, "lse", locate);
+    in.d_o = tensor_of(t, "d_o", locate);
+    out.dq = tensor_of(t, "dq", locate);
+    out.dk = tensor_of(t, "dk", locate);
+    out.dv = tensor_of(t, "dv", locate);
+  } else {
+    out.o = tensor_of(t, "o", locate);
+    out.lse = tensor_of(t, "lse", locate);
+  }
+  const auto threads = request.at("threads").get<std::int32_t>();
+  const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
+  const Workspace workspace(bytes);
+  std::array<char, kMessageBytes> message{};
+  attest_context context{};
+  context.struct_size = sizeof(context);
+  context.threads = threads;
+  context.workspace = workspace.data();
+  context.workspace_bytes = workspace.bytes();
+  context.message = message.data();
+  context.message_bytes = message.size();
+  const auto run = backward ? kernel.backward : kernel.forward;
+  if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
+  const attest_status status = run(&kernel, &native.problem, &in, &out, &context);
+  message.back() = '\0';
+  if (status == ATTEST_OK) return {{"status", "ok"}, {"workspace_bytes", bytes}};
+  return {{"status", "error"},
+          {"message", fmt::format("status {}: {}", status,
+                                  message[0] ? message.data() : "no message")}};
+}
+
+json supports(const attest_kernel& kernel, const json& request, const Locate& locate) {
+  NativeProblem native;
+  fill(native, request, locate);
+  std::array<char, kMessageBytes> reason{};
+  const bool yes = kernel.supports(&kernel, &native.problem, reason.data(), reason.size()) != 0;
+  reason.back() = '\0';
+  if (yes) return {{"status", "ok"}};
+  return {{"status", "refused"}, {"message", reason.data()}};
+}
+
+}  // namespace
+
+void check_plugin(const attest_plugin* plugin) {
+  if (!plugin) throw InputError("", "attest_plugin_get returned NULL");
+  if (!ATTEST_HAS(plugin, abi_version)) throw InputError("", "the plug-in's table is too small");
+  if (plugin->abi_version != ATTEST_ABI_VERSION) {
+    throw InputError("", fmt::format("the plug-in has ABI version {}, this Attest speaks {}: build it "
+                                     "with this Attest's attest_plugin.h",
+                                     plugin->abi_version, ATTEST_ABI_VERSION));
+  }
+  if (!ATTEST_HAS(plugin, kernels) || plugin->kernel_count == 0 || !plugin->kernels) {
+    throw InputError("", "the plug-in has no kernels");
+  }
+  std::set<std::string> names;
+  for (std::uint32_t i = 0; i < plugin->kernel_count; ++i) {
+    const attest_kernel* kernel = plugin->kernels[i];
+    if (!kernel || !ATTEST_HAS(kernel, forward) || !kernel->name || !kernel->describe ||
+        !kernel->supports || !kernel->workspace || !kernel->forward) {
+      throw InputError("", fmt::format("kernel {} of the plug-in lacks a name, describe, supports, "
+                                       "workspace or forward", i));
+    }
+    if (!names.insert(kernel->name).second) {
+      throw InputError("", fmt::format("the plug-in has two kernels called {}", kernel->name));
+    }
+  }
+}
+
+const attest_plugin* load_plugin(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw InputError("", fmt::format("there is no library {}", path));
+  }
+  // A name without a slash would be searched for in system folders instead.
+  const std::string absolute = std::filesystem::absolute(path).string();
+  void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw InputError("", fmt::format("cannot load the library: {}", dlerror()));
+  const auto get = reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
+  if (!get) {
+    throw InputError("", fmt::format("{} is no Attest plug-in: it exports no {}", path,
+                                     ATTEST_PLUGIN_SYMBOL));
+  }
+  const attest_plugin* plugin = get();
+  check_plugin(plugin);
+  return plugin;
+}
+
+json answer(const attest_plugin& plugin, const json& request, const Locate& locate) {
+  const auto op = request.at("op").get<std::string>();
+  if (op == "describe") {
+    json kernels = json::array();
+    for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {
+      const attest_kernel* kernel = plugin.kernels[i];
+      const char* text = kernel->describe(kernel);
+      const json description = json::parse(text ? text : "", nullptr, false);
+      if (description.is_discarded()) {
+        return {{"status", "error"},
+                {"message", fmt::format("the description of {} is no JSON", kernel->name)}};
+      }
+      kernels.push_back({{"name", kernel->name}, {"description", description}});
+    }
+    return {{"status", "ok"}, {"kernels", kernels}};
+  }
+  const auto wanted = request.at("kernel").get<std::string>();
+  for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {
+    const attest_kernel& kernel = *plugin.kernels[i];
+    if (wanted != kernel.name) continue;
+    if (op == "supports") return supports(kernel, request, locate);
+    if (op == "forward") return call(kernel, request, false, locate);
+    if (op == "backward") {
+      if (!ATTEST_HAS(&kernel, backward)) {
+        return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
+      }
+      return call(kernel, request, true, locate);
+    }
+    throw InputError("", fmt::format("no request is called {}", op));
+  }
+  throw InputError("", fmt::format("the plug-in has no kernel {}", wanted));
+}
+
+}  // namespace attest

@@ -1,0 +1,132 @@
+#include "harness/run.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <ostream>
+#include <thread>
+
+#include "harness/conclude.h"
+#include "harness/examine.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Quoted for a shell.
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-+=/.,:@%") == std::string::npos) {
+    return text;
+  }
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+VerdictRecord examine_safely(PreparedCase* prepared, const std::string& preparation_error,
+                             const Case& test_case, const Testee& testee, Executor& executor,
+                             int threads) {
+  const auto start = Clock::now();
+  VerdictRecord record{.case_id = test_case.id, .testee = testee.name,
+                       .dtype = std::string(name(test_case.problem.dtype)),
+                       .because = test_case.because, .verdict = {}};
+  try {
+    if (!prepared) throw std::runtime_error(preparation_error);
+    record.verdict = examine(*prepared, testee.description, testee.kernel, executor, threads).verdict;
+  } catch (const std::exception& error) {
+    record.verdict.outcome = Outcome::harness_error;
+    record.verdict.message = error.what();
+    record.verdict.clauses = test_case.clauses;
+  }
+  record.verdict.wall_s = seconds_since(start);
+  record.verdict.repro = repro_line(test_case, testee);
+  return record;
+}
+
+// Takes verdicts in any order and passes them on in the order of the cases.
+class InOrder {
+ public:
+  InOrder(std::size_t count, Record& record, std::ostream& out,
+          const std::function<void(const Verdict&)>& seen)
+      : waiting_(count), record_(record), out_(out), seen_(seen) {}
+
+  void put(std::size_t place, std::vector<VerdictRecord> verdicts) {
+    const std::lock_guard lock(mutex_);
+    for (const VerdictRecord& v : verdicts) seen_(v.verdict);
+    waiting_[place] = std::move(verdicts);
+    for (; next_ < waiting_.size() && !waiting_[next_].empty(); ++next_) {
+      for (VerdictRecord& v : waiting_[next_]) {
+        out_ << to_line(v) << '\n';
+        record_.verdicts.push_back(std::move(v));
+      }
+      waiting_[next_].clear();
+      out_.flush();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<VerdictRecord>> waiting_;
+  std::size_t next_ = 0;
+  Record& record_;
+  std::ostream& out_;
+  const std::function<void(const Verdict&)>& seen_;
+};
+
+}  // namespace
+
+std::string repro_line(const Case& test_case, const Testee& testee) {
+  return fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
+}
+
+Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
+           const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
+           const std::function<void(const Verdict&)>& seen,
+           const std::function<bool()>& interrupted) {
+  const auto start = Clock::now();
+  Record record{.header = header, .verdicts = {}, .footer = {}};
+  out << to_line(header) << '\n';
+  out.flush();
+  InOrder in_order(cases.size(), record, out, seen);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    // Each job keeps its own process of every testee.
+    std::vector<std::unique_ptr<Executor>> executors;
+    for (const Testee& testee : testees) executors.push_back(make_executor(testee));
+    for (std::size_t i = next++; i < cases.size() && !interrupted(); i = next++) {
+      std::unique_ptr<PreparedCase> prepared;
+      std::string error;
+      try {
+        prepared = std::make_unique<PreparedCase>(cases[i], 1);
+      } catch (const std::exception& problem) {
+        error = fmt::format("cannot prepare the case: {}", problem.what());
+      }
+      std::vector<VerdictRecord> verdicts;
+      for (std::size_t t = 0; t < testees.size(); ++t) {
+        verdicts.push_back(examine_safely(prepared.get(), error, cases[i], testees[t], *executors[t],
+                                          options.threads));
+      }
+      in_order.put(i, std::move(verdicts));
+    }
+  };
+  std::vector<std::thread> jobs;
+  for (int job = 1; job < options.jobs; ++job) jobs.emplace_back(work);
+  work();
+  for (std::thread& job : jobs) job.join();
+  if (interrupted()) return record;
+  record.footer = conclude(header, record.verdicts);
+  record.footer->wall_s = seconds_since(start);
+  out << to_line(*record.footer) << '\n';
+  out.flush();
+  return record;
+}
+
+}  // namespace attest

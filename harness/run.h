@@ -1,0 +1,38 @@
+// A run: many cases, many testees, one record.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/testee.h"
+#include "spec/record.h"
+
+namespace attest {
+
+struct RunOptions {
+  int jobs = 1;     // cases examined at a time
+  int threads = 1;  // that a testee may use in a call
+  Limits limits = {};
+  Isolation isolation = Isolation::none;
+  std::string hidden_folder = {};
+};
+
+// Starts the executor of a testee; a test puts a mock here.
+using MakeExecutor = std::function<std::unique_ptr<Executor>(const Testee&)>;
+
+// Examines every case with every testee. Verdicts are written to `out` in the order of the cases,
+// then testees, however many jobs there are. Every case has exactly one verdict with every testee,
+// whatever the testee does; a failure of our own becomes HARNESS_ERROR. `seen` is told of each.
+// Stops early, without a footer, once `interrupted` says so.
+Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
+           const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
+           const std::function<void(const Verdict&)>& seen,
+           const std::function<bool()>& interrupted);
+
+// The command that repeats a verdict.
+std::string repro_line(const Case& test_case, const Testee& testee);
+
+}  // namespace attest

@@ -1,0 +1,169 @@
+#include "harness/testee.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One --testee, taken apart.
+struct Target {
+  std::string spec;                  // as given
+  std::string base;                  // the spec without a kernel's name
+  std::vector<std::string> command;
+  std::string library;
+  std::string kernel;                // empty: all
+};
+
+std::vector<std::string> bundled_names(const Installation& installation) {
+  std::vector<std::string> names;
+  if (!fs::is_directory(installation.plugins)) return names;
+  for (const auto& entry : fs::directory_iterator(installation.plugins)) {
+    if (entry.path().extension() == ".so") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Target parse(const std::string& spec, const Installation& installation) {
+  Target target{.spec = spec, .base = spec, .command = {}, .library = {}, .kernel = {}};
+  if (spec.starts_with("exec:")) {
+    if (spec.size() == 5) throw InputError("", "--testee exec: needs a command behind the colon");
+    target.command = {"/bin/sh", "-c", "exec " + spec.substr(5)};
+    return target;
+  }
+  const auto suffix = spec.rfind(".so");
+  if (suffix != std::string::npos) {
+    target.base = target.library = spec.substr(0, suffix + 3);
+    const std::string rest = spec.substr(suffix + 3);
+    if (!rest.empty()) {
+      if (rest[0] != ':' || rest.size() == 1) {
+        throw InputError("", fmt::format("--testee {}: a library is named LIBRARY.so or LIBRARY.so:KERNEL", spec));
+      }
+      target.kernel = rest.substr(1);
+    }
+    if (!fs::exists(target.library)) {
+      throw InputError("", fmt::format("--testee {}: there is no library {}", spec, target.library));
+    }
+  } else {
+    const std::string name = spec.substr(0, spec.find('/'));
+    const auto bundled = bundled_names(installation);
+    if (std::find(bundled.begin(), bundled.end(), name) == bundled.end()) {
+      throw InputError("", fmt::format("--testee {}: no bundled kernel of that name; there are {}. A library "
+                                       "of yours is named by its path, which ends in .so", spec,
+                                       fmt::join(bundled, ", ")));
+    }
+    target.base = name;
+    target.library = (installation.plugins / (name + ".so")).string();
+    if (spec != name) target.kernel = spec;
+  }
+  target.command = {installation.worker.string(), fs::absolute(target.library).string()};
+  return target;
+}
+
+std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
+                             const std::string& hidden_folder) {
+  WorkerExecutor executor({.command = target.command, .limits = limits, .isolation = isolation,
+                           .hidden_folder = hidden_folder});
+  const Reply reply = executor.execute({{"op", "describe"}});
+  const auto complain = [&](const std::string& what) {
+    throw InputError("", fmt::format("--testee {}: {}{}{}", target.spec, what,
+                                     reply.captured.empty() ? "" : "\nIt printed:\n", reply.captured));
+  };
+  if (reply.kind != Reply::Kind::answered) complain(reply.message);
+  if (!reply.ok()) complain(reply.body.value("message", "it does not describe itself"));
+  const auto kernels = reply.body.value("kernels", nlohmann::json::array());
+  if (!kernels.is_array() || kernels.empty()) complain("it describes no kernel");
+  std::vector<Testee> testees;
+  std::vector<std::string> names;
+  for (const auto& entry : kernels) {
+    Testee testee;
+    try {
+      ObjectReader reader(entry, "/kernels");
+      testee.kernel = reader.get<std::string>("name");
+      names.push_back(testee.kernel);
+      if (!target.kernel.empty() && target.kernel != testee.kernel) continue;
+      testee.description = parse_description(reader.at("description"));
+      reader.finish();
+    } catch (const InputError& error) {
+      complain(fmt::format("its description is wrong: {}{}{}", error.pointer(),
+                           error.pointer().empty() ? "" : ": ", error.what()));
+    }
+    testee.name = testee.kernel;
+    testee.command = target.command;
+    testee.library = target.library;
+    if (target.library.empty() || kernels.size() == 1) {
+      testee.spec = target.base;
+    } else if (target.base.ends_with(".so")) {
+      testee.spec = target.base + ":" + testee.kernel;
+    } else {
+      testee.spec = testee.kernel;  // bundled: the kernel's name begins with the library's
+    }
+    testees.push_back(std::move(testee));
+  }
+  if (testees.empty()) {
+    complain(fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
+  }
+  return testees;
+}
+
+}  // namespace
+
+Installation find_installation() {
+  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
+  const char* cases = std::getenv("ATTEST_CASES");
+  return {.worker = program / "attest-worker",
+          .plugins = program.parent_path() / "lib" / "attest",
+          .cases = cases ? cases : ATTEST_CASES_DIR};
+}
+
+std::vector<Testee> find_testees(const std::vector<std::string>& specs,
+                                 const Installation& installation, const Limits& limits,
+                                 const std::string& hidden_folder, Isolation& isolation) {
+  const auto names = specs.empty() ? bundled_names(installation) : specs;
+  if (names.empty()) {
+    throw InputError("", fmt::format("there are no bundled kernels in {}", installation.plugins.string()));
+  }
+  std::vector<Target> targets;
+  for (const std::string& name : names) {
+    targets.push_back(parse(name, installation));
+    const Isolation works = strongest_isolation({.command = targets.back().command, .limits = limits,
+                                                 .hidden_folder = hidden_folder});
+    isolation = std::max(isolation, works);
+  }
+  std::vector<Testee> testees;
+  std::map<std::string, int> uses;
+  for (const Target& target : targets) {
+    for (Testee& testee : describe(target, limits, isolation, hidden_folder)) {
+      ++uses[testee.name];
+      testees.push_back(std::move(testee));
+    }
+  }
+  for (Testee& testee : testees) {
+    if (uses[testee.name] > 1) testee.name = testee.spec;
+  }
+  for (std::size_t i = 0; i < testees.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (testees[i].name == testees[j].name) {
+        throw InputError("", fmt::format("--testee {} is named twice", testees[i].spec));
+      }
+    }
+  }
+  return testees;
+}
+
+WorkerOptions worker_options(const Testee& testee, const Limits& limits, Isolation isolation,
+                             const std::string& hidden_folder) {
+  return {.command = testee.command, .limits = limits, .isolation = isolation,
+          .hidden_folder = hidden_folder};
+}
+
+}  // namespace attest

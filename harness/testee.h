@@ -1,0 +1,48 @@
+// Testees by name: what --testee takes, how each is started, what it says of itself.
+//
+//   fa2, naive            a bundled kernel
+//   ./mine.so             all kernels of a plug-in
+//   ./mine.so:fast        one of them
+//   exec:python3 mine.py  a program that speaks the worker protocol
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/worker.h"
+#include "spec/description.h"
+
+namespace attest {
+
+struct Testee {
+  std::string name;                  // unique in a run: the kernel's, or the spec if two share it
+  std::string spec;                  // the --testee that names it alone
+  std::string kernel;                // in its plug-in
+  std::vector<std::string> command;  // of its worker
+  std::string library = {};          // empty for exec:
+  Description description;
+};
+
+// Where the command finds what belongs to it.
+struct Installation {
+  std::filesystem::path worker;   // attest-worker
+  std::filesystem::path plugins;  // the folder of the bundled kernels
+  std::filesystem::path cases;
+};
+
+// Of the running program: beside it or, for cases, where it was built. ATTEST_CASES overrides.
+Installation find_installation();
+
+// Starts the testee of each spec and asks it to describe itself; the bundled kernels if there is no
+// spec. Throws InputError for a spec that names nothing, a plug-in that cannot be loaded, and a
+// description that is malformed or beyond the caps. `isolation` is weakened to what works for all.
+std::vector<Testee> find_testees(const std::vector<std::string>& specs,
+                                 const Installation& installation, const Limits& limits,
+                                 const std::string& hidden_folder, Isolation& isolation);
+
+WorkerOptions worker_options(const Testee& testee, const Limits& limits, Isolation isolation,
+                             const std::string& hidden_folder);
+
+}  // namespace attest

@@ -1,0 +1,89 @@
+#include "harness/wire.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : json(bound); }
+
+json mask_to_json(const Mask& mask, int& tables) {
+  switch (mask.kind) {
+    case Mask::Kind::full: return {{"kind", "full"}};
+    case Mask::Kind::band:
+      return {{"kind", "band"},
+              {"anchor", mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left"},
+              {"offset", mask.offset},
+              {"left", bound_to_json(mask.left)},
+              {"right", bound_to_json(mask.right)}};
+    case Mask::Kind::dense:
+      return {{"kind", "dense"}, {"table", "mask" + std::to_string(tables++)}};
+    case Mask::Kind::all_of:
+    case Mask::Kind::any_of: {
+      json parts = json::array();
+      for (const Mask& part : mask.parts) parts.push_back(mask_to_json(part, tables));
+      return {{"kind", mask.kind == Mask::Kind::all_of ? "all_of" : "any_of"}, {"parts", parts}};
+    }
+  }
+  return {};
+}
+
+// Reads `size` bytes; how many came before the end of the stream.
+std::size_t read_fully(int fd, char* out, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = read(fd, out + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+}  // namespace
+
+bool write_frame(int fd, const std::string& text) {
+  const auto size = static_cast<std::uint32_t>(text.size());
+  std::string frame;
+  frame.reserve(4 + text.size());
+  for (int shift = 0; shift < 32; shift += 8) frame += static_cast<char>(size >> shift);
+  frame += text;
+  for (std::size_t done = 0; done < frame.size();) {
+    const ssize_t n = write(fd, frame.data() + done, frame.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+std::optional<std::string> read_frame(int fd) {
+  std::array<char, 4> head{};
+  const std::size_t got = read_fully(fd, head.data(), head.size());
+  if (got == 0) return std::nullopt;
+  std::size_t size = 0;
+  for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<unsigned char>(head[static_cast<std::size_t>(i)]);
+  if (got < head.size() || size > kMaxFrameBytes) throw InputError("", "a malformed frame");
+  std::string text(size, '\0');
+  if (read_fully(fd, text.data(), size) != size) throw InputError("", "a frame was cut off");
+  return text;
+}
+
+json problem_to_json(const Problem& p) {
+  int tables = 0;
+  return {{"dtype", name(p.dtype)},        {"backward", p.backward},
+          {"batch", p.batch},              {"query_heads", p.query_heads},
+          {"key_heads", p.key_heads},      {"query_len", p.query_len},
+          {"key_len", p.key_len},          {"head_dim", p.head_dim},
+          {"value_dim", p.value_dim},      {"scale", p.scale},
+          {"mask", mask_to_json(p.mask, tables)}};
+}
+
+}  // namespace attest

@@ -1,0 +1,46 @@
+// The worker protocol: what crosses between the harness and a worker (SPEC.md, chapter "Worker").
+//
+// Frames of JSON, each preceded by its length in bytes as a 32-bit little-endian number. A request
+// carries a fresh nonce, which its reply echoes; case ids and expected values never cross. Tensors
+// lie in two shared memories, and a request says where.
+//
+//   {"nonce": "9f..", "op": "describe"}
+//     -> {"nonce": "9f..", "status": "ok", "kernels": [{...}, ...]}
+//   {"nonce": "a1..", "op": "supports", "kernel": "fa2", "problem": {...}, "tensors": {...}}
+//     -> {"nonce": "a1..", "status": "ok"} or {..., "status": "refused", "message": "no softcap"}
+//   {"nonce": "07..", "op": "forward", "kernel": "fa2", "threads": 1, "problem": {...},
+//    "tensors": {"q": {...}, ..., "o": {...}}}
+//     -> {"nonce": "07..", "status": "ok", "workspace_bytes": 0}, or "error" with a message, or
+//        "fault" with the tensor beside which memory was touched
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "spec/problem.h"
+
+namespace attest {
+
+// The file descriptors that a worker finds open; also in its environment, as ATTEST_REQUEST_FD,
+// ATTEST_REPLY_FD, ATTEST_INPUT_FD and ATTEST_OUTPUT_FD.
+inline constexpr int kRequestFd = 3;
+inline constexpr int kReplyFd = 4;
+inline constexpr int kInputFd = 5;   // the memory of inputs: may be mapped for reading only
+inline constexpr int kOutputFd = 6;  // the memory of outputs
+
+inline constexpr std::size_t kMaxFrameBytes = std::size_t(64) << 20;
+
+// Writes one frame; false if the other side is gone.
+bool write_frame(int fd, const std::string& text);
+
+// Reads one frame, waiting as long as it takes; nothing at the end of the stream. Throws InputError
+// for a frame that is too long or cut off.
+std::optional<std::string> read_frame(int fd);
+
+// A problem as it crosses: its numbers by name; "mask" as a tree whose dense tables are named
+// tensors "mask0", "mask1", ... in the order of the tree; lengths are the tensors "key_lens" and
+// "query_lens".
+nlohmann::json problem_to_json(const Problem& problem);
+
+}  // namespace attest

@@ -1,0 +1,370 @@
+#include "harness/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <system_error>
+
+#include "harness/wire.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;
+constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
+constexpr uid_t kNobody = 65534;
+
+struct Pipe {
+  int read = -1, write = -1;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  return {ends[0], ends[1]};
+}
+
+void close_if_open(int& fd) {
+  if (fd >= 0) close(fd);
+  fd = -1;
+}
+
+// 128 fresh random bits. They only tie a reply to its request; no verdict depends on them.
+std::string fresh_nonce() {
+  static thread_local std::random_device device;
+  std::string text;
+  for (int word = 0; word < 4; ++word) text += fmt::format("{:08x}", device());
+  return text;
+}
+
+// ---- In the child, between fork and exec: system calls only -------------------------------------
+
+void write_file(const char* path, const char* text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) _exit(125);
+  if (write(fd, text, std::strlen(text)) < 0) _exit(125);
+  close(fd);
+}
+
+struct ChildPlan {
+  std::array<int, 7> fds;  // what becomes the descriptors 0 to 6
+  char* const* argv;
+  char* const* environment;
+  Isolation isolation;
+  const char* hidden_folder;
+  const char* uid_map;
+};
+
+void isolate(const ChildPlan& plan) {
+  if (plan.isolation == Isolation::other_user) {
+    // Raw calls: the C library's versions would try to convince threads that fork left behind.
+    if (syscall(SYS_setgroups, 0, nullptr) != 0 || syscall(SYS_setresgid, kNobody, kNobody, kNobody) != 0 ||
+        syscall(SYS_setresuid, kNobody, kNobody, kNobody) != 0) {
+      _exit(125);
+    }
+  } else if (plan.isolation == Isolation::user_namespace) {
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(125);
+    prctl(PR_SET_DUMPABLE, 1);  // or /proc/self would belong to root; exec is next
+    write_file("/proc/self/uid_map", plan.uid_map);
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(125);
+    if (plan.hidden_folder[0] &&
+        mount("attest-hidden", plan.hidden_folder, "tmpfs", MS_RDONLY, "size=4k") != 0) {
+      _exit(125);
+    }
+  }
+}
+
+[[noreturn]] void become_worker(const ChildPlan& plan) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Move the descriptors out of the way first: a target may be another's source.
+  std::array<int, 7> moved{};
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    moved[i] = fcntl(plan.fds[i], F_DUPFD, 64);
+    if (moved[i] < 0) _exit(126);
+  }
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    if (dup2(moved[i], static_cast<int>(i)) < 0) _exit(126);
+  }
+  if (syscall(SYS_close_range, 7u, ~0u, 0u) != 0) {
+    for (int fd = 7; fd < 4096; ++fd) close(fd);
+  }
+  const rlimit no_core = {0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  isolate(plan);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user clears it
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  execvpe(plan.argv[0], plan.argv, plan.environment);
+  _exit(127);
+}
+
+// ---- What /proc says ----------------------------------------------------------------------------
+
+std::size_t private_memory(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string word; status >> word;) {
+    std::size_t kib = 0;
+    if (word == "RssAnon:" && status >> kib) return kib << 10;
+  }
+  return 0;
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) == 127) return "the program could not be started";
+  return fmt::format("exited with status {} in the middle of a call", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+struct WorkerExecutor::Process {
+  pid_t pid = -1;
+  int request = -1;  // our ends
+  int reply = -1;
+  std::array<int, 2> printed = {-1, -1};  // stdout, stderr
+  bool answered_once = false;
+  std::string inbox = {};     // bytes of a frame that has not arrived in full
+  std::string captured = {};
+
+  ~Process() {
+    if (pid > 0) {
+      kill(-pid, SIGKILL);  // and whatever it started
+      kill(pid, SIGKILL);
+      int status;
+      waitpid(pid, &status, 0);
+    }
+    for (int* fd : {&request, &reply, &printed[0], &printed[1]}) close_if_open(*fd);
+  }
+
+  void drain(int& fd) {
+    std::array<char, 4096> buffer{};
+    const ssize_t n = read(fd, buffer.data(), buffer.size());
+    if (n <= 0) {
+      close_if_open(fd);
+      return;
+    }
+    const std::size_t room = kCaptureBytes - std::min(kCaptureBytes, captured.size());
+    captured.append(buffer.data(), std::min(room, static_cast<std::size_t>(n)));
+  }
+
+  // Once the process is dead: what it still left in its pipes.
+  void drain_rest() {
+    for (int& fd : printed) {
+      if (fd >= 0) fcntl(fd, F_SETFL, O_NONBLOCK);
+      while (fd >= 0) drain(fd);
+    }
+  }
+};
+
+WorkerExecutor::WorkerExecutor(WorkerOptions options) : options_(std::move(options)) {
+  signal(SIGPIPE, SIG_IGN);  // a worker that died is an error of write, not our end
+}
+WorkerExecutor::~WorkerExecutor() = default;
+
+Arena& WorkerExecutor::arena(std::size_t bytes) {
+  if (!arena_ || arena_->capacity() < bytes) {
+    stop();
+    std::size_t capacity = kFirstArenaBytes;
+    while (capacity < bytes) capacity *= 2;
+    arena_ = std::make_unique<Arena>(capacity);
+  }
+  return *arena_;
+}
+
+void WorkerExecutor::stop() { process_.reset(); }
+
+void WorkerExecutor::start() {
+  arena(1);
+  auto process = std::make_unique<Process>();
+  Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
+  int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+  std::vector<std::string> words = options_.command;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> variables = {fmt::format("ATTEST_REQUEST_FD={}", kRequestFd),
+                                        fmt::format("ATTEST_REPLY_FD={}", kReplyFd),
+                                        fmt::format("ATTEST_INPUT_FD={}", kInputFd),
+                                        fmt::format("ATTEST_OUTPUT_FD={}", kOutputFd)};
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable; ++variable) environment.push_back(*variable);
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  const std::string uid_map = fmt::format("{} {} 1", getuid(), getuid());
+  const ChildPlan plan = {
+      .fds = {null, out.write, err.write, request.read, reply.write, arena_->input_fd(), arena_->output_fd()},
+      .argv = argv.data(),
+      .environment = environment.data(),
+      .isolation = options_.isolation,
+      .hidden_folder = options_.hidden_folder.c_str(),
+      .uid_map = uid_map.c_str()};
+
+  const pid_t pid = fork();
+  if (pid == 0) become_worker(plan);
+  const int fork_error = errno;
+  for (int* fd : {&null, &out.write, &err.write, &request.read, &reply.write}) close_if_open(*fd);
+  process->pid = pid;
+  process->request = request.write;
+  process->reply = reply.read;
+  process->printed = {out.read, err.read};
+  if (pid < 0) throw std::system_error(fork_error, std::generic_category(), "fork");
+  setpgid(pid, pid);  // here too, so that it holds before the child gets to it
+  process_ = std::move(process);
+}
+
+Reply WorkerExecutor::ended(Reply::Kind kind, const std::string& message) {
+  kill(-process_->pid, SIGKILL);
+  kill(process_->pid, SIGKILL);
+  process_->drain_rest();
+  Reply reply{.kind = kind, .message = message, .captured = std::move(process_->captured)};
+  stop();
+  return reply;
+}
+
+Reply WorkerExecutor::execute(nlohmann::json request) {
+  using Kind = Reply::Kind;
+  if (!process_) start();
+  Process& process = *process_;
+  process.captured.clear();
+  const std::string nonce = fresh_nonce();
+  request["nonce"] = nonce;
+  const double seconds = process.answered_once ? options_.limits.call_seconds : options_.limits.start_seconds;
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(seconds));
+  pollfd unasked = {process.reply, POLLIN, 0};
+  if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
+    return ended(Kind::protocol_error, "sent a reply that nobody asked for");
+  }
+  if (!write_frame(process.request, request.dump())) {
+    int status = 0;
+    if (waitpid(process.pid, &status, 0) == process.pid) process.pid = -1;
+    const std::string how = how_it_ended(status);
+    process_->drain_rest();
+    Reply reply{.kind = Kind::crashed, .message = how, .captured = std::move(process_->captured)};
+    stop();
+    return reply;
+  }
+
+  constexpr int kWatchMs = 50;  // how often memory is looked at
+  auto next_look = Clock::now() + std::chrono::milliseconds(kWatchMs);
+  for (;;) {
+    std::array<pollfd, 3> watched = {pollfd{process.reply, POLLIN, 0},
+                                     pollfd{process.printed[0], POLLIN, 0},
+                                     pollfd{process.printed[1], POLLIN, 0}};
+    const int ready = poll(watched.data(), watched.size(), kWatchMs);
+    if (ready < 0 && errno != EINTR) throw std::system_error(errno, std::generic_category(), "poll");
+    for (std::size_t i = 0; ready > 0 && i < 2; ++i) {
+      if (watched[i + 1].revents) process.drain(process.printed[i]);
+    }
+    if (ready > 0 && watched[0].revents) {
+      std::array<char, 65536> buffer{};
+      const ssize_t n = read(process.reply, buffer.data(), buffer.size());
+      if (n <= 0) {
+        // The stream ended without a reply: the process is dying, or closed it and lives on.
+        int status = 0;
+        pid_t gone = 0;
+        for (int i = 0; i < 100 && gone == 0; ++i) {
+          gone = waitpid(process.pid, &status, WNOHANG);
+          if (gone == 0) usleep(10000);
+        }
+        if (gone == 0) return ended(Kind::protocol_error, "closed the reply stream");
+        kill(-process.pid, SIGKILL);
+        process.pid = -1;
+        process.drain_rest();
+        Reply reply{.kind = Kind::crashed, .message = how_it_ended(status),
+                    .captured = std::move(process.captured)};
+        stop();
+        return reply;
+      }
+      process.inbox.append(buffer.data(), static_cast<std::size_t>(n));
+      if (process.inbox.size() >= 4) {
+        std::size_t size = 0;
+        for (std::size_t i = 4; i-- > 0;) {
+          size = size << 8 | static_cast<unsigned char>(process.inbox[i]);
+        }
+        if (size > kMaxFrameBytes) return ended(Kind::protocol_error, "sent a malformed frame");
+        if (process.inbox.size() > 4 + size) return ended(Kind::protocol_error, "sent more than one reply");
+        if (process.inbox.size() == 4 + size) {
+          nlohmann::json body = nlohmann::json::parse(process.inbox.substr(4), nullptr, false);
+          process.inbox.clear();
+          if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
+            return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
+          }
+          if (body.value("nonce", nlohmann::json()) != nonce) {
+            return ended(Kind::protocol_error, "sent a reply to another request");
+          }
+          process.answered_once = true;
+          if (body["status"] == "fault") {
+            Reply reply = ended(Kind::answered, "");
+            reply.body = std::move(body);
+            return reply;
+          }
+          return {.body = std::move(body), .captured = std::move(process.captured)};
+        }
+      }
+    }
+    const auto now = Clock::now();
+    if (now > deadline) {
+      return ended(Kind::timed_out, fmt::format("no reply within {} s", seconds));
+    }
+    if (now > next_look) {
+      next_look = now + std::chrono::milliseconds(kWatchMs);
+      if (private_memory(process.pid) > options_.limits.memory_bytes) {
+        return ended(Kind::out_of_memory,
+                     fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
+      }
+    }
+  }
+}
+
+std::string describe(Isolation isolation) {
+  switch (isolation) {
+    case Isolation::other_user: return "another user";
+    case Isolation::user_namespace: return "user namespace; the out folder is hidden";
+    case Isolation::none: return "accidental faults only";
+  }
+  return "?";
+}
+
+Isolation strongest_isolation(const WorkerOptions& options) {
+  for (const Isolation isolation : {Isolation::other_user, Isolation::user_namespace}) {
+    if (isolation == Isolation::other_user && geteuid() != 0) continue;
+    if (isolation == Isolation::user_namespace && geteuid() == 0) continue;
+    WorkerOptions attempt = options;
+    attempt.isolation = isolation;
+    if (WorkerExecutor(attempt).execute({{"op", "describe"}}).ok()) return isolation;
+  }
+  return Isolation::none;
+}
+
+void harden_this_process() { prctl(PR_SET_DUMPABLE, 0); }
+
+}  // namespace attest

@@ -1,0 +1,199 @@
+// attest-worker: runs one plug-in in a process of its own and answers requests (wire.h).
+//
+//   attest-worker PLUGIN.so
+//
+// Each tensor is mapped by itself, between guard pages, and inputs for reading only. A touch of a
+// guard page, or a write to an input, is reported with the tensor's name, and ends the process.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "harness/plugin_host.h"
+#include "harness/wire.h"
+#include "spec/json_reader.h"
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kGuard = std::size_t(1) << 20;
+
+// A tensor in this process: guard, pages, guard. Read by the signal handler.
+struct Mapping {
+  std::array<char, 32> name;
+  bool output;
+  std::byte* reserved;  // the first byte of the first guard
+  std::size_t reserved_bytes;
+  std::byte* data;
+  std::size_t data_bytes;
+};
+
+constexpr std::size_t kMaxMappings = 64;
+std::array<Mapping, kMaxMappings> g_mappings;
+std::size_t g_mapping_count = 0;
+std::array<char, 128> g_nonce{};
+
+class Mappings {
+ public:
+  ~Mappings() {
+    for (std::size_t i = 0; i < g_mapping_count; ++i) {
+      munmap(g_mappings[i].reserved, g_mappings[i].reserved_bytes);
+    }
+    g_mapping_count = 0;
+  }
+
+  void* add(const std::string& name, const json& tensor) {
+    if (g_mapping_count == kMaxMappings || name.size() >= g_mappings[0].name.size()) {
+      throw attest::InputError("", "too many tensors, or too long a name");
+    }
+    const bool output = tensor.at("memory") == "output";
+    const auto offset = tensor.at("region_offset").get<std::size_t>();
+    const auto bytes = tensor.at("region_bytes").get<std::size_t>();
+    Mapping mapping{};
+    std::memcpy(mapping.name.data(), name.c_str(), name.size());
+    mapping.output = output;
+    mapping.reserved_bytes = bytes + 2 * kGuard;
+    void* reserved = mmap(nullptr, mapping.reserved_bytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) throw attest::InputError("", "cannot reserve address space");
+    mapping.reserved = static_cast<std::byte*>(reserved);
+    void* pages = mmap(mapping.reserved + kGuard, bytes, output ? PROT_READ | PROT_WRITE : PROT_READ,
+                       MAP_SHARED | MAP_FIXED, output ? attest::kOutputFd : attest::kInputFd,
+                       static_cast<off_t>(offset));
+    if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
+    mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
+    mapping.data_bytes = tensor.at("bytes").get<std::size_t>();
+    g_mappings[g_mapping_count++] = mapping;
+    return mapping.data;
+  }
+};
+
+// Text for a signal handler: no allocation, no locale.
+struct Text {
+  std::array<char, 512> bytes{};
+  std::size_t size = 0;
+  void add(const char* text) {
+    for (; *text && size < bytes.size(); ++text) bytes[size++] = *text;
+  }
+  void add(std::size_t number) {
+    std::array<char, 24> digits{};
+    std::size_t at = digits.size() - 1;
+    do {
+      digits[--at] = static_cast<char>('0' + number % 10);
+      number /= 10;
+    } while (number > 0);
+    add(&digits[at]);
+  }
+};
+
+const char* access_of([[maybe_unused]] void* context) {
+#if defined(__x86_64__)
+  const auto error = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
+  return error & 2 ? "wrote" : "read";
+#else
+  return "touched";
+#endif
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  const auto* address = static_cast<std::byte*>(info->si_addr);
+  for (std::size_t i = 0; i < g_mapping_count; ++i) {
+    const Mapping& m = g_mappings[i];
+    if (address < m.reserved || address >= m.reserved + m.reserved_bytes) continue;
+    const char* access = access_of(context);
+    Text text;
+    text.add("{\"nonce\":\"");
+    text.add(g_nonce.data());
+    text.add("\",\"status\":\"fault\",\"message\":\"");
+    text.add(access);
+    text.add(" ");
+    const bool inside = address >= m.reserved + kGuard &&
+                        address < m.reserved + m.reserved_bytes - kGuard;
+    if (inside) {
+      text.add("to the input ");
+    } else if (address < m.data) {
+      text.add(static_cast<std::size_t>(m.data - address));
+      text.add(" bytes before the start of ");
+    } else {
+      text.add(static_cast<std::size_t>(address - (m.data + m.data_bytes)) + 1);
+      text.add(" bytes behind the end of ");
+    }
+    text.add(m.name.data());
+    text.add(inside ? "\",\"reason\":\"input_mutated\"}" : "\",\"reason\":\"guard\"}");
+    std::array<unsigned char, 4> head{};
+    for (std::size_t b = 0; b < 4; ++b) head[b] = static_cast<unsigned char>(text.size >> (8 * b));
+    if (write(attest::kReplyFd, head.data(), head.size()) < 0 ||
+        write(attest::kReplyFd, text.bytes.data(), text.size) < 0) {
+      _exit(71);
+    }
+    _exit(70);
+  }
+  ::signal(signal, SIG_DFL);  // not ours: die of it, as any process would
+}
+
+void watch_faults() {
+  static std::array<char, 65536> stack;
+  const stack_t alternate = {.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
+}
+
+// Until the harness closes the stream.
+void serve(const attest_plugin& plugin) {
+  while (const auto frame = attest::read_frame(attest::kRequestFd)) {
+    const json request = json::parse(*frame);
+    const auto nonce = request.at("nonce").get<std::string>();
+    g_nonce.fill('\0');
+    std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
+    Mappings mappings;
+    json reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
+      return mappings.add(name, tensor);
+    });
+    reply["nonce"] = nonce;
+    attest::write_frame(attest::kReplyFd,
+                        reply.dump(-1, ' ', false, json::error_handler_t::replace));
+  }
+}
+
+// A plug-in that cannot be loaded is an answer too: to the first request, whatever it asks.
+void decline(const std::string& message) {
+  const auto frame = attest::read_frame(attest::kRequestFd);
+  if (!frame) return;
+  const json reply = {{"nonce", json::parse(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
+  attest::write_frame(attest::kReplyFd, reply.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: attest-worker PLUGIN.so\n"
+                       "Started by attest, which gives it the file descriptors 3 to 6.\n");
+    return 2;
+  }
+  watch_faults();
+  try {
+    const attest_plugin* plugin = nullptr;
+    try {
+      plugin = attest::load_plugin(argv[1]);
+    } catch (const attest::InputError& error) {
+      decline(error.what());
+      return 2;
+    }
+    serve(*plugin);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attest-worker: {}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,62 @@
+// What a kernel is called with, once the glue in plugin.cpp has checked it: every tensor has its
+// shape and its memory, every feature asked for is one that the kernels have.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "spec/attest_plugin.h"
+
+namespace attest::impl {
+
+// How many queries and keys of a batch element are real (MASK-5, MASK-6).
+struct Lengths {
+  std::int64_t query;
+  std::int64_t key;
+};
+
+// A rectangle of the score matrix.
+struct Block {
+  std::int64_t query_begin, query_end;
+  std::int64_t key_begin, key_end;
+
+  std::int64_t queries() const { return query_end - query_begin; }
+  std::int64_t keys() const { return key_end - key_begin; }
+};
+
+// The strides of a tensor, with 0 wherever they mean nothing, so that they can be used blindly.
+struct UsedStrides {
+  explicit UsedStrides(const attest_tensor& tensor) {
+    const bool empty = std::any_of(tensor.shape, tensor.shape + 4, [](auto n) { return n == 0; });
+    for (int axis = 0; axis < 4; ++axis) {
+      axes[axis] = empty || tensor.shape[axis] == 1 ? 0 : tensor.stride[axis];
+    }
+  }
+  std::int64_t axes[4];
+};
+
+struct Call {
+  attest_problem problem = {};
+  std::vector<attest_mask> mask = {};  // the nodes, children first; none: full
+  std::vector<Lengths> lengths = {};   // one a batch element
+  attest_inputs inputs = {};
+  attest_outputs outputs = {};
+  attest_context context = {};
+  int workers = 1;  // threads that the kernel shall use
+
+  // How many query heads read one key head (HEAD-1).
+  std::int64_t group_size() const { return problem.query_heads / problem.key_heads; }
+
+  // Tells the host, if it wants to know, that a worker computes a block.
+  void report(std::int64_t worker, std::int64_t batch, std::int64_t head, const Block& block,
+              bool masked, bool backward) const {
+    if (!context.trace) return;
+    const attest_block seen = {
+        sizeof(attest_block), worker,          batch,         head,   block.query_begin,
+        block.query_end,      block.key_begin, block.key_end, masked, backward};
+    context.trace(context.trace_context, &seen);
+  }
+};
+
+}  // namespace attest::impl

@@ -1,0 +1,167 @@
+// The allowed error of one element, as a function of what the testee declares of its arithmetic.
+// Each function here is one formula of NUMERICS.md and carries its name; the sums over keys, rows
+// and channels around them are in working.cpp.
+//
+// Real is the type that the reference computes in: double, or long double for f64 testees. The
+// reference is itself a kernel of the model, with one pass over the keys and the roundoff of Real.
+// Every bound is a power series in the roundoffs with no negative coefficient and no constant, so
+// adding the reference's roundoffs to the declared ones covers its own error as well (NUMERICS.md,
+// "The reference's own error").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "spec/arithmetic.h"
+#include "spec/problem.h"
+
+namespace attest::working {
+
+// Covers what the counts of roundings leave out, namely products of two roundoffs, and the
+// roundings of the bound itself. Each is below 16 roundoffs of what it belongs to.
+inline constexpr double kSlack = 1 + 0x1p-18;
+
+// gamma_k = k u / (1 - k u): what k roundings of a product or partial sum come to.
+template <class Real>
+Real gamma(Real roundings, Real u) {
+  const Real ku = roundings * u;
+  return ku < 1 ? ku / (1 - ku) : std::numeric_limits<Real>::infinity();
+}
+
+// At least exp(x) - 1, for x >= 0, and less than 2 % above it where x < 0.5.
+template <class Real>
+Real expm1_above(Real x) {
+  return x < Real(0.5) ? x / (1 - x / 2) : std::exp(x);
+}
+
+// How many roundings a sum of `terms` products takes in any order. A matrix unit that truncates
+// aligns its accumulator and a few products, at least 4, to the largest of them and cuts off: two
+// more for each step. The terms lie within `span` consecutive places.
+template <class Real>
+Real sum_roundings(const Product& product, Index terms, Index span) {
+  return Real(terms + (product.truncates ? 2 * std::min(terms, span / 4 + 2) : 0));
+}
+
+// Rounding to a narrower format, in the unit of the number that is rounded.
+template <class Real>
+struct Narrow {
+  Real roundoff = 0;
+  Real underflow = 0;      // of a subnormal result
+  Real flushed_below = 0;  // smaller results become 0
+
+  // The error of rounding a number whose magnitude lies between low and high.
+  Real error(Real low, Real high) const {
+    const Real absolute = low < flushed_below ? flushed_below : underflow;
+    return std::max(roundoff * high, std::min(absolute, high));
+  }
+
+  // The same for numbers that are kept `factor` times as large as they are rounded.
+  Narrow times(Real factor) const {
+    if (roundoff == 0) return {};
+    return {roundoff, underflow * factor, flushed_below * factor};
+  }
+};
+
+// What follows from the problem and the declaration alone.
+template <class Real>
+struct Model {
+  Arithmetic declared;
+  Real u_ref;           // the roundoff of the reference
+  Real u_s;             // each operation of the softmax
+  Real e_x;             // the exponential function
+  Real z;               // the smallest normal number of the softmax: what underflows is below it
+  Real tau;             // |scale|
+  Real score_share;     // of a_j in the error of s_j
+  Real dp_share;        // of A_ij in the error of dP_ij
+  Real score_absolute;  // of the products q k that underflow
+  Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
+  Narrow<Real> p, ds;   // p in the unit of P, normalised
+  Real tiny;            // V and dO below it count as 0
+  Real tiny_score;      // Q and K below it count as 0
+  Real flushed;         // what a flushed output adds
+  Real flushed_lse;
+  Real output_roundoff;  // of O as the backward reads it
+  Real output_underflow;
+  Real lse_roundoff;
+
+  Model(const Problem& problem, const Arithmetic& arithmetic);
+
+  Real u(const Product& product) const { return Real(product.accumulator_roundoff) + u_ref; }
+
+  // The error of a sum of products, as a share of the sum of their magnitudes.
+  Real share(const Product& product, Real roundings) const {
+    return share(product, roundings, u(product));
+  }
+  static Real share(const Product& product, Real roundings, Real accumulator) {
+    const Real operand = product.operand_roundoff;
+    const Real both = operand * (2 + operand);
+    const Real sum = gamma(roundings, accumulator);
+    return sum + both + sum * both;
+  }
+
+  // Whether every value of P is 1 before its sum is divided out, if all scores are exactly 0, and
+  // stays so: then sums of small integers are exact.
+  bool adds_exactly() const {
+    return declared.kv_splits == 1 && !declared.rescales_output &&
+           declared.pv.operand_roundoff == 0 && (declared.p_normalised == Choice::last);
+  }
+};
+
+// What one row brings along: n keys between the first and the last it sees.
+template <class Real>
+struct Row {
+  Index keys = 0;
+  Index span = 0;
+  Real m = 0;  // the largest score
+  Real lse = -std::numeric_limits<Real>::infinity();
+  Real sum = 1;        // l: of exp(s_j - m)
+  Index rescales = 0;  // R
+  Real g = 0;          // G, of the numerator
+  Real g_sum = 0;      // G, of the denominator
+  Real split = 0;      // of kappa: what does not depend on the key
+  Real den = 0;
+  Narrow<Real> p = {};
+};
+
+// R, the number of rescales that a key may live through: one for each later key or declared block.
+template <class Real>
+Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
+  const Index block = model.declared.key_block;
+  return block > 0 ? std::min(row.keys - 1, (row.span + block - 1) / block) : row.keys - 1;
+}
+
+// Up to so many rescales it is not worth while to count how many there can be at most in a single
+// pass: the most often that a running maximum of the computed scores can rise after a key, over all
+// contiguous runs of the keys, upwards or downwards. A key can raise it only if its score plus its
+// error exceeds the scores less their errors of all the keys of the run before it.
+inline constexpr Index kFewRescales = 32;
+template <class Real>
+Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error);
+
+// The members from g on, once the others are known.
+template <class Real>
+void complete_row(const Model<Real>& model, Row<Real>& row);
+
+// kappa_j: the error of the logarithm of a weight, as far as numerator and denominator share it.
+template <class Real>
+Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real score_error) {
+  const Real size = std::max(std::abs(score), std::abs(row.m));
+  Real sum = score_error + model.u_s * (2 * size + 5 * (row.m - score)) +
+             model.e_x * Real(1 + row.rescales);
+  if (model.declared.kv_splits != 1) sum += row.split + 6 * model.u_s * size;
+  return sum * Real(kSlack);
+}
+
+// kappa'_j of the backward, where P = exp(s - L) or exp(s - m) / l.
+template <class Real>
+Real kappa_backward(const Model<Real>& model, Real lse, Real score, Real score_error) {
+  const Real size = std::max(std::abs(score), std::abs(lse));
+  return (score_error + model.u_s * (6 * size + 5 * (lse - score)) + 2 * model.e_x) * Real(kSlack);
+}
+
+extern template struct Model<double>;
+extern template struct Model<long double>;
+
+}  // namespace attest::working

@@ -1,0 +1,769 @@
+// Reads bottom up: expect_forward and expect_backward, then how the work is dealt out, then a block
+// of query rows, then one row. The symbols are those of NUMERICS.md; the formulas for single
+// elements are in bound.h, the sums over keys, rows and channels in products.h.
+//
+// Keys that a row does not see have no part in it: their weights are 0, and numbers that are not
+// finite are replaced by 0 when K and V are packed. A row that does see such a number is "lost":
+// its values are NaN, its bounds infinite.
+#include "reference/working.h"
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <thread>
+
+#include "reference/bound.h"
+#include "reference/products.h"
+
+namespace attest {
+namespace working {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+// ---- Packing ----------------------------------------------------------------------------------
+
+// Where an element of an input may count as 0, its magnitude; a whole input without any is empty.
+// `Form` is Rows for a few queries, Strips for the keys.
+template <class Form>
+struct Operand {
+  Form value, size, small;         // size: |value|
+  std::vector<std::uint8_t> lost;  // rows that hold something not finite; they are 0 above
+  bool any_lost = false;
+};
+
+template <class Real>
+void clear(Rows<Real>& rows, Index count, Index columns) {
+  rows.count = count;
+  rows.width = padded(columns);
+  rows.data.assign(at(count * rows.width), Real(0));
+}
+
+template <class Real>
+void clear(Strips<Real>& strips, Index count, Index columns) {
+  strips = Strips<Real>(count, columns);
+}
+
+// The given rows of one head.
+template <class Form, class Real>
+void pack(const Values& values, Index b, Index h, Range rows, Real tiny, Operand<Form>& to) {
+  const Index count = rows.end - rows.begin, columns = values.shape[kChannel];
+  clear(to.value, count, columns);
+  clear(to.size, count, columns);
+  to.small = {};
+  to.lost.assign(at(count), 0);
+  to.any_lost = false;
+  const double* source = values.data.data() + dense_index(values.shape, b, h, rows.begin, 0);
+  for (Index j = 0; j < count; ++j, source += columns) {
+    if (!std::all_of(source, source + columns, [](double x) { return std::isfinite(x); })) {
+      to.lost[at(j)] = to.any_lost = true;
+      continue;
+    }
+    for (Index c = 0; c < columns; ++c) {
+      const Real size = std::abs(Real(source[c]));
+      to.value.at(j, c) = source[c];
+      to.size.at(j, c) = size;
+      if (size != 0 && size < tiny) {
+        if (to.small.empty()) clear(to.small, count, columns);
+        to.small.at(j, c) = size;
+      }
+    }
+  }
+}
+
+template <class Real>
+Panels<Real> transpose(const Strips<Real>& from, Index columns) {
+  Panels<Real> panels(from.empty() ? 0 : from.count, columns);
+  for (Index j = 0; !from.empty() && j < from.count; ++j) {
+    for (Index c = 0; c < columns; ++c) panels.at(j, c) = from.at(j, c);
+  }
+  return panels;
+}
+
+// What all query rows share that read one key head.
+template <class Real>
+struct KeyHead {
+  Operand<Strips<Real>> k, v;
+  Panels<Real> k_panels, k_small_panels, v_panels, v_small_panels;  // of V for a backward pass
+  std::vector<Real> k_sum;                                          // sum_c |k_jc|
+  bool small_integers = true;  // so that all sums of columns of V are exact in f32
+};
+
+template <class Real>
+KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const Model<Real>& model,
+                            Index b, Index h) {
+  KeyHead<Real> head;
+  const Range keys = {0, problem.key_len};
+  pack(inputs.k, b, h, keys, model.tiny_score, head.k);
+  pack(inputs.v, b, h, keys, model.tiny, head.v);
+  head.k_panels = transpose(head.k.value, problem.head_dim);
+  head.k_small_panels = transpose(head.k.small, problem.head_dim);
+  if (problem.backward) {
+    head.v_panels = transpose(head.v.value, problem.value_dim);
+    head.v_small_panels = transpose(head.v.small, problem.value_dim);
+  }
+  for (Index j = 0; j < problem.key_len; ++j) {
+    Real sum = 0;
+    for (Index c = 0; c < problem.head_dim; ++c) sum += head.k.size.at(j, c);
+    head.k_sum.push_back(sum);
+  }
+  for (Index c = 0; c < problem.value_dim; ++c) {
+    Real sum = 0;
+    for (Index j = 0; j < problem.key_len && head.small_integers; ++j) {
+      const Real size = head.v.size.at(j, c);
+      sum += size;
+      head.small_integers = size == std::floor(size) && sum < Real(0x1p24);
+    }
+  }
+  return head;
+}
+
+// ---- One row ----------------------------------------------------------------------------------
+
+// The keys that a row sees, side by side: score s_j with its error, P, and the errors of P.
+template <class Real>
+struct Seen {
+  std::vector<Index> key;
+  std::vector<Real> s, s_error, p;
+  std::vector<Real> common;    // p_j expm1(kappa_j)
+  std::vector<Real> uncommon;  // error of p_j that the denominator does not share
+  std::vector<Real> dp, dp_error;
+
+  void resize(std::size_t n) {
+    for (auto* each : {&s, &s_error, &p, &common, &uncommon, &dp, &dp_error}) each->resize(n);
+  }
+};
+
+// What is known of a row besides: the reference's LSE and its bound, and what sums need.
+template <class Real>
+struct RowState : Row<Real> {
+  bool lost = false;
+  bool exact = false;   // P is 1 for every key, V small integers: nothing rounds before the end
+  Real q_sum = 0;       // sum_c |q_c|
+  Real common_sum = 0;  // sum_j p_j expm1(kappa_j)
+  Real lse_bound = 0;
+  Seen<Real> seen;
+};
+
+template <class Real>
+void softmax(RowState<Real>& row) {
+  Seen<Real>& seen = row.seen;
+  row.m = *std::max_element(seen.s.begin(), seen.s.end());
+  row.sum = 0;
+  for (std::size_t t = 0; t < seen.s.size(); ++t) {
+    seen.p[t] = std::exp(seen.s[t] - row.m);
+    row.sum += seen.p[t];
+  }
+  const Real share = 1 / row.sum;
+  for (Real& p : seen.p) p *= share;
+  row.lse = row.m + std::log(row.sum);
+}
+
+// den, B_L, and the weights of |v - O| and |v| in B_O.
+template <class Real>
+void bound_row(const Model<Real>& model, RowState<Real>& row) {
+  Seen<Real>& seen = row.seen;
+  row.rescales = most_rescales(model, row);
+  if (model.declared.kv_splits == 1 && row.rescales > kFewRescales) {
+    row.rescales = std::min(row.rescales, count_rescales(seen.s, seen.s_error));
+  }
+  complete_row(model, row);
+  if (row.exact) {
+    row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
+    row.p = {};
+  }
+  const std::size_t n = seen.s.size();
+  const Real underflow = model.z * Real(row.rescales + 4);
+  // In between, common holds kappa, and uncommon e^kappa.
+  Real largest = 0;
+  for (std::size_t t = 0; t < n; ++t) {
+    const Real exponent =
+        row.exact ? 4 * model.u_ref : kappa(model, row, seen.s[t], seen.s_error[t]);
+    seen.common[t] = exponent;
+    largest = std::max(largest, exponent);
+  }
+  for (std::size_t t = 0; t < n; ++t) {
+    const Real growth = seen.common[t] / (1 - seen.common[t] / 2);
+    seen.uncommon[t] = 1 + growth;
+    seen.common[t] = largest < Real(0.5) ? seen.p[t] * growth : seen.common[t];
+  }
+  if (!(largest < Real(0.5))) {
+    for (std::size_t t = 0; t < n; ++t) {
+      const Real exponent = seen.common[t];
+      if (exponent < Real(0.5)) {
+        seen.common[t] = seen.p[t] * (seen.uncommon[t] - 1);
+      } else {  // p may have underflowed where p e^kappa would not
+        seen.common[t] = std::exp(seen.s[t] - row.lse + exponent);
+        seen.uncommon[t] = 0;
+      }
+    }
+  }
+  row.common_sum = 0;
+  for (const Real each : seen.common) row.common_sum += each;
+  row.den = row.common_sum + row.g_sum * (1 + row.common_sum) + underflow * Real(row.keys);
+  const Real weakest = 1 / ((1 + row.den) * Real(kSlack));
+  for (std::size_t t = 0; t < n; ++t) {
+    const Real p = seen.p[t], growth = seen.uncommon[t];
+    const Real least = std::max(Real(0), p * (2 - growth)) * weakest;
+    const Real narrowed = growth > 0 ? growth * row.p.error(least, p) : p + seen.common[t];
+    seen.uncommon[t] = (p + seen.common[t]) * row.g + narrowed * (1 + row.g) + underflow;
+  }
+  const Real lost = row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity);
+  row.lse_bound =
+      (lost + model.u_s * (8 * (row.lse - row.m) + 5 * std::abs(row.m) + std::abs(row.lse) + 2)) *
+          Real(kSlack) +
+      model.flushed_lse;
+}
+
+// ---- A block of rows of one head --------------------------------------------------------------
+
+template <class Real>
+struct Block {
+  Index b = 0, h = 0, begin = 0, count = 0;
+  Operand<Rows<Real>> q;
+  Range keys;  // all that any of the rows sees lies within
+  Rows<Real> dot, size, small_dot, small_size;
+  Rows<Real> p, near, far;  // weights, by row and key
+  Rows<Real> o, o_bound, extra;
+  std::array<RowState<Real>, kRows> rows;
+
+  // Backward.
+  Operand<Rows<Real>> d_o;
+  Rows<Real> dp, dp_size, ds, ds_size, dq_weight, dk_weight, dv_weight, dv_size;
+  Rows<Real> small_dp_v, small_dp_o;  // of what may be flushed; empty if nothing is
+  Rows<Real> dq, dq_bound, p_k, small_dq;
+  Real dk_share = 0, dv_share = 0;
+};
+
+template <class Real>
+struct Context {
+  const Problem& problem;
+  const Inputs& inputs;
+  const Model<Real>& model;
+};
+
+// Fills block.rows[r].seen.key and block.keys: the only place where the mask is asked.
+template <class Real>
+void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
+  block.keys = {context.problem.key_len, 0};
+  for (Index r = 0; r < block.count; ++r) {
+    RowState<Real>& row = block.rows[at(r)];
+    row.lost = block.q.lost[at(r)];
+    std::vector<Index>& keys = row.seen.key;
+    keys.resize(at(context.problem.key_len));
+    std::size_t n = 0;
+    Position position = {.batch = block.b, .head = block.h, .query = block.begin + r};
+    for (position.key = 0; position.key < context.problem.key_len; ++position.key) {
+      if (visible(context.problem, position)) keys[n++] = position.key;
+    }
+    keys.resize(n);
+    if (head.k.any_lost || head.v.any_lost) {
+      for (const Index j : keys) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
+    }
+    row.keys = Index(row.seen.key.size());
+    if (row.keys == 0) continue;
+    row.span = row.seen.key.back() - row.seen.key.front() + 1;
+    block.keys.begin = std::min(block.keys.begin, row.seen.key.front());
+    block.keys.end = std::max(block.keys.end, row.seen.key.back() + 1);
+  }
+  block.keys.begin = std::min(block.keys.begin, block.keys.end);
+}
+
+// s_j and its error before the softmax; products that may be flushed count in full.
+template <class Real>
+void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
+  const Model<Real>& model = context.model;
+  dot_products(block.q.value, head.k_panels, block.keys, block.dot, block.size);
+  const bool k_small = !head.k.small.empty(), q_small = !block.q.small.empty();
+  const Real scale = Real(context.problem.scale);
+  for (Index r = 0; r < block.count; ++r) {
+    RowState<Real>& row = block.rows[at(r)];
+    Seen<Real>& seen = row.seen;
+    seen.resize(seen.key.size());
+    row.q_sum = 0;
+    for (Index c = 0; c < block.q.size.width; ++c) row.q_sum += block.q.size.row(r)[c];
+    const Real* dot = block.dot.row(r);
+    const Real* size = block.size.row(r);
+    Real largest = 0;
+    for (std::size_t t = 0; t < seen.key.size(); ++t) {
+      const Index j = seen.key[t];
+      largest = std::max(largest, size[j]);
+      seen.s[t] = scale * dot[j];
+      seen.s_error[t] = model.score_share * (model.tau * size[j]) + model.score_absolute +
+                        model.score_operand * (row.q_sum + head.k_sum[at(j)]);
+    }
+    row.exact = largest == 0 && model.adds_exactly() && head.small_integers;
+  }
+  const auto add_flushed = [&](const Rows<Real>& x, const Panels<Real>& y) {
+    dot_products(x, y, block.keys, block.small_dot, block.small_size);
+    for (Index r = 0; r < block.count; ++r) {
+      Seen<Real>& seen = block.rows[at(r)].seen;
+      for (std::size_t t = 0; t < seen.key.size(); ++t) {
+        seen.s_error[t] += model.tau * block.small_size.row(r)[seen.key[t]];
+      }
+    }
+  };
+  if (k_small) add_flushed(block.q.value, head.k_small_panels);
+  if (q_small) add_flushed(block.q.small, head.k_panels);
+}
+
+template <class Real>
+void scatter(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
+  for (std::size_t t = 0; t < seen.key.size(); ++t) to[seen.key[t]] = from[t];
+}
+
+// O, LSE and their bounds, for all rows of the block.
+template <class Real>
+void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
+  const Problem& problem = context.problem;
+  const Model<Real>& model = context.model;
+  pack(context.inputs.q, block.b, block.h, {block.begin, block.begin + block.count},
+       model.tiny_score, block.q);
+  for (auto* rows : {&block.dot, &block.size, &block.small_dot, &block.small_size, &block.p,
+                     &block.near, &block.far}) {
+    clear(*rows, block.count, problem.key_len);
+  }
+  for (auto* rows : {&block.o, &block.o_bound, &block.extra}) {
+    clear(*rows, block.count, problem.value_dim);
+  }
+  look(context, head, block);
+  score(context, head, block);
+  for (Index r = 0; r < block.count; ++r) {
+    RowState<Real>& row = block.rows[at(r)];
+    if (row.lost || row.keys == 0) continue;
+    softmax(row);
+    bound_row(model, row);
+    scatter(row.seen, row.seen.p, block.p.row(r));
+    scatter(row.seen, row.seen.common, block.near.row(r));
+    scatter(row.seen, row.seen.uncommon, block.far.row(r));
+  }
+  weighted_sums(block.p, head.v.value, block.keys, block.o);
+  weighted_distances(block.near, block.far, head.v.value, block.keys, block.o, block.o_bound);
+  if (!head.v.small.empty()) {
+    for (std::size_t e = 0; e < block.p.data.size(); ++e) block.near.data[e] += block.p.data[e];
+    weighted_sums(block.near, head.v.small, block.keys, block.extra);
+  }
+  for (Index r = 0; r < block.count; ++r) {
+    const RowState<Real>& row = block.rows[at(r)];
+    if (row.keys == 0) continue;
+    const Real underflow = model.z * Real(row.rescales + 4) * Real(2 * row.keys + 8);
+    for (Index c = 0; c < problem.value_dim; ++c) {
+      const Real size = std::abs(block.o.row(r)[c]);
+      Real bound = block.o_bound.row(r)[c] + block.extra.row(r)[c] +
+                   row.g * size * (1 + row.common_sum) + underflow;
+      bound = row.den < 1 ? bound / (1 - row.den) : Real(kInfinity);
+      block.o_bound.row(r)[c] =
+          (bound + 3 * model.u_s * (size + bound)) * Real(kSlack) + model.flushed;
+    }
+  }
+}
+
+// ---- Backward ---------------------------------------------------------------------------------
+
+// dK and dV of one key head, summed over some of the rows that read it.
+template <class Real>
+struct KeyGradients {
+  Strips<Real> dk, dk_bound, dv, dv_bound;
+  std::vector<std::uint8_t> seen, lost;  // by any row; by a lost row
+
+  explicit KeyGradients(const Problem& problem)
+      : dk(problem.key_len, problem.head_dim),
+        dk_bound(problem.key_len, problem.head_dim),
+        dv(problem.key_len, problem.value_dim),
+        dv_bound(problem.key_len, problem.value_dim),
+        seen(at(problem.key_len)),
+        lost(at(problem.key_len)) {}
+
+  void add(const KeyGradients& other) {
+    const auto plus = [](auto& to, const auto& from) {
+      for (std::size_t e = 0; e < from.size(); ++e) to[e] += from[e];
+    };
+    plus(dk.data, other.dk.data);
+    plus(dk_bound.data, other.dk_bound.data);
+    plus(dv.data, other.dv.data);
+    plus(dv_bound.data, other.dv_bound.data);
+    for (std::size_t j = 0; j < seen.size(); ++j) {
+      seen[j] |= other.seen[j];
+      lost[j] |= other.lost[j];
+    }
+  }
+};
+
+// What the sums of dV and dK over the query rows of a whole group come to.
+template <class Real>
+Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
+                 Index b) {
+  const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
+  return model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+}
+
+// E_D where D = sum_c dO_c O_c, from the O that the forward returned.
+template <class Real>
+Real error_of_d_by_channel(const Context<Real>& context, const Block<Real>& block, Index r) {
+  const Model<Real>& model = context.model;
+  const Index channels = context.problem.value_dim;
+  const Real u = std::max(model.u(model.declared.dp), model.u_s);
+  const Real g = gamma(Real(channels + 2), u);
+  Real sum = 0;
+  for (Index c = 0; c < channels; ++c) {
+    const Real size = std::abs(block.o.row(r)[c]), d_o = block.d_o.size.row(r)[c];
+    const Real bound = block.o_bound.row(r)[c];
+    const Real error = bound + model.output_roundoff * (size + bound) + model.output_underflow;
+    sum += d_o * ((1 + g) * error + g * size) + model.z;
+    if (size - error < model.tiny) sum += d_o * std::min(size + error, model.tiny);
+    if (!block.d_o.small.empty()) sum += block.d_o.small.row(r)[c] * (size + error);
+  }
+  return sum;
+}
+
+// E_D where D = sum_j P_j dP_j, from the P of the backward itself.
+template <class Real>
+Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row) {
+  const Seen<Real>& seen = row.seen;
+  const Real u = std::max(model.u(model.declared.dp), model.u_s);
+  const Real g = gamma(sum_roundings<Real>(model.declared.dp, row.keys, row.span) + 8, u);
+  const bool rounded_p = model.declared.ds_from_p != Choice::first;
+  Real error = 0, size = 0;
+  for (std::size_t t = 0; t < seen.p.size(); ++t) {
+    const Real dp = std::abs(seen.dp[t]) + seen.dp_error[t];
+    const Real p_error = seen.common[t] + (rounded_p ? seen.uncommon[t] : 0) + model.z;
+    error += p_error * dp + seen.p[t] * seen.dp_error[t] + model.z;
+    size += seen.p[t] * std::abs(seen.dp[t]);
+  }
+  return error * (1 + g) + size * g;
+}
+
+// dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block.
+// All of dS are scaled: they are derivatives with respect to q.k.
+template <class Real>
+Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r) {
+  const Model<Real>& model = context.model;
+  const Arithmetic& declared = model.declared;
+  RowState<Real>& row = block.rows[at(r)];
+  Seen<Real>& seen = row.seen;
+  const Real lse_error = row.lse_bound + model.lse_roundoff * (std::abs(row.lse) + row.lse_bound);
+  const Index channels = context.problem.value_dim;
+  Real d = 0;
+  for (Index c = 0; c < channels; ++c) d += block.d_o.value.row(r)[c] * block.o.row(r)[c];
+
+  // From here on, common is P rho, and uncommon the error of rounding P.
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    const Index j = seen.key[t];
+    seen.dp[t] = block.dp.row(r)[j];
+    seen.dp_error[t] = model.dp_share * block.dp_size.row(r)[j] + model.z * Real(channels);
+    const Real exponent = kappa_backward(model, row.lse, seen.s[t], seen.s_error[t]) + lse_error;
+    const Real p = seen.p[t];
+    if (exponent < Real(0.5)) {
+      const Real rho = expm1_above(exponent);
+      seen.common[t] = p * rho;
+      seen.uncommon[t] = (1 + rho) * model.p.error(std::max(Real(0), p * (1 - rho)), p);
+    } else {
+      seen.common[t] = std::exp(seen.s[t] - row.lse + exponent);
+      seen.uncommon[t] = model.p.roundoff > 0 ? p + seen.common[t] : Real(0);
+    }
+  }
+  const auto add_flushed = [&](const Rows<Real>& size) {
+    for (std::size_t t = 0; t < seen.key.size(); ++t) seen.dp_error[t] += size.row(r)[seen.key[t]];
+  };
+  if (!block.small_dp_v.empty()) add_flushed(block.small_dp_v);
+  if (!block.small_dp_o.empty()) add_flushed(block.small_dp_o);
+
+  const Real d_error =
+      std::max(error_of_d_by_channel(context, block, r), error_of_d_by_key(model, row));
+  const Real scale = Real(context.problem.scale), tau = model.tau;
+  const Real underflow = model.z * (1 + tau);
+  const Real dq_share =
+      model.share(declared.dq, sum_roundings<Real>(declared.dq, row.keys, row.span) + 8) +
+      3 * model.u_s;
+  const Real dk_share = block.dk_share, dv_share = block.dv_share;
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    const Index j = seen.key[t];
+    const Real p = seen.p[t], shift = seen.common[t], most = p + shift, narrowed = seen.uncommon[t];
+    const Real x = seen.dp[t] - d, x_size = std::abs(x);
+    const Real x_error = seen.dp_error[t] + 3 * model.u_s * (std::abs(seen.dp[t]) + std::abs(d));
+    // e: all of the error of dS but what D brings into every key of the row alike.
+    const Real stray = model.z + (declared.ds_from_p == Choice::first ? Real(0) : narrowed);
+    const Real e =
+        most * x_error + shift * x_size + stray * (x_size + x_error + d_error) + 2 * model.z;
+    const Real ds = p * x_size, ds_error = e + most * d_error;
+    const Real rounding = model.ds.error(std::max(Real(0), ds - ds_error), ds + ds_error);
+    const Real total = ds_error + rounding;
+
+    block.ds.row(r)[j] = scale * p * x;
+    block.ds_size.row(r)[j] = tau * (ds + total);
+    block.dq_weight.row(r)[j] =
+        tau * ((e + rounding + shift * d_error) * (1 + dq_share) + ds * dq_share) + underflow;
+    block.dk_weight.row(r)[j] = tau * (total * (1 + dk_share) + ds * dk_share) + underflow;
+    const Real p_error = shift + narrowed + model.z;
+    block.dv_size.row(r)[j] = p + p_error;
+    block.dv_weight.row(r)[j] = p_error * (1 + dv_share) + p * dv_share;
+  }
+  // The reference's own sum of P k, which d_error multiplies, is off by this much of sum P |k|.
+  const Real common_error = gamma(Real(row.keys + 8), model.u_ref) * d_error * tau;
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    block.dq_weight.row(r)[seen.key[t]] += common_error * seen.p[t];
+  }
+  return tau * d_error * (1 + dq_share);
+}
+
+// dQ of the block's rows; dK and dV of the keys they see are added to `to`.
+template <class Real>
+void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block,
+                    KeyGradients<Real>& to) {
+  const Problem& problem = context.problem;
+  const Model<Real>& model = context.model;
+  forward_block(context, head, block);
+  pack(context.inputs.d_o, block.b, block.h, {block.begin, block.begin + block.count}, model.tiny,
+       block.d_o);
+  for (auto* rows : {&block.dp, &block.dp_size, &block.ds, &block.ds_size, &block.dq_weight,
+                     &block.dk_weight, &block.dv_weight, &block.dv_size}) {
+    clear(*rows, block.count, problem.key_len);
+  }
+  for (auto* rows : {&block.dq, &block.dq_bound, &block.p_k, &block.small_dq}) {
+    clear(*rows, block.count, problem.head_dim);
+  }
+  dot_products(block.d_o.value, head.v_panels, block.keys, block.dp, block.dp_size);
+  const auto flushed_dp = [&](bool any, const Rows<Real>& x, const Panels<Real>& y,
+                              Rows<Real>& size) {
+    clear(size, any ? block.count : 0, problem.key_len);
+    if (any) dot_products(x, y, block.keys, block.small_dot, size);
+  };
+  flushed_dp(!head.v.small.empty(), block.d_o.value, head.v_small_panels, block.small_dp_v);
+  flushed_dp(!block.d_o.small.empty(), block.d_o.small, head.v_panels, block.small_dp_o);
+  block.dk_share = group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s;
+  block.dv_share = group_share(problem, model, model.declared.dv, block.b);
+
+  std::array<Real, kRows> d_weight = {};  // of |sum_j P_j k_j| in the bound of dQ
+  for (Index r = 0; r < block.count; ++r) {
+    RowState<Real>& row = block.rows[at(r)];
+    row.lost |= block.d_o.lost[at(r)] != 0;
+    for (const Index j : row.seen.key) {
+      to.seen[at(j)] = 1;
+      to.lost[at(j)] |= row.lost;
+    }
+    if (!row.lost && row.keys > 0) d_weight[at(r)] = weigh_row(context, block, r);
+  }
+
+  weighted_sums(block.ds, head.k.value, block.keys, block.dq);
+  weighted_sums(block.p, head.k.value, block.keys, block.p_k);
+  weighted_sums(block.dq_weight, head.k.size, block.keys, block.dq_bound);
+  if (!head.k.small.empty()) {
+    weighted_sums(block.ds_size, head.k.small, block.keys, block.small_dq);
+  }
+  for (Index r = 0; r < block.count; ++r) {
+    const Real underflow = model.z * (1 + model.tau) * Real(2 * block.rows[at(r)].keys + 8);
+    for (Index c = 0; c < problem.head_dim; ++c) {
+      const Real bound = block.dq_bound.row(r)[c] + block.small_dq.row(r)[c] + underflow +
+                         d_weight[at(r)] * std::abs(block.p_k.row(r)[c]);
+      const Real size = std::abs(block.dq.row(r)[c]);
+      block.dq_bound.row(r)[c] =
+          (bound + 3 * model.u_s * (size + bound)) * Real(kSlack) + model.flushed;
+    }
+  }
+  add_outer_products(block.ds, block.q.value, block.keys, to.dk);
+  add_outer_products(block.dk_weight, block.q.size, block.keys, to.dk_bound);
+  add_outer_products(block.p, block.d_o.value, block.keys, to.dv);
+  add_outer_products(block.dv_weight, block.d_o.size, block.keys, to.dv_bound);
+  if (!block.q.small.empty()) {
+    add_outer_products(block.ds_size, block.q.small, block.keys, to.dk_bound);
+  }
+  if (!block.d_o.small.empty()) {
+    add_outer_products(block.dv_size, block.d_o.small, block.keys, to.dv_bound);
+  }
+}
+
+// Completes the sums over rows to the bounds of dK and dV.
+template <class Real>
+void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradients<Real>& sums) {
+  const Real rows = Real(problem.group_size() * problem.lengths(b).query + 8);
+  const auto complete = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
+    for (std::size_t e = 0; e < bound.data.size(); ++e) {
+      const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow * rows;
+      bound.data[e] = (sum + 3 * model.u_s * (size + sum)) * Real(kSlack) + model.flushed;
+    }
+  };
+  complete(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau));
+  complete(sums.dv, sums.dv_bound, 2 * model.z);
+}
+
+// ---- Dealing out the work ---------------------------------------------------------------------
+
+// run(task, worker) for every task, each by one of `threads` workers.
+void for_each_task(Index tasks, int threads, const std::function<void(Index, int)>& run) {
+  const int workers = static_cast<int>(std::min<Index>(threads, tasks));
+  std::atomic<Index> next = 0;
+  const auto work = [&](int worker) {
+    for (Index task = next++; task < tasks; task = next++) run(task, worker);
+  };
+  std::vector<std::thread> others;
+  for (int worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
+  work(0);
+  for (std::thread& other : others) other.join();
+}
+
+// A thread costs more than a small problem does.
+int worthwhile_threads(const Problem& problem, int threads) {
+  const double products = double(problem.batch * problem.query_heads) *
+                          double(problem.query_len * problem.key_len) *
+                          double(problem.head_dim + problem.value_dim);
+  return products < 1e6 ? 1 : std::max(threads, 1);
+}
+
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+
+void prepare(Expected& expected, const Problem& problem, const Shape& shape, double value) {
+  const auto count = at(element_count(shape));
+  expected.value.assign(count, value);
+  expected.bound.assign(count, 0);
+  if (problem.dtype == DType::f64) expected.rest.assign(count, 0);
+}
+
+template <class Real>
+void put(Expected& expected, Index element, bool lost, Real value, Real bound) {
+  const std::size_t e = at(element);
+  expected.value[e] = lost ? kNaN : static_cast<double>(value);
+  // A bound that is no number comes of infinity times 0, and admits anything too.
+  expected.bound[e] = !lost && bound < kInfinity ? static_cast<double>(bound) : kInfinity;
+  if (!expected.rest.empty() && std::isfinite(expected.value[e])) {
+    expected.rest[e] = static_cast<double>(value - Real(expected.value[e]));
+  }
+}
+
+template <class Form>
+void put_row(Expected& expected, const Shape& shape, Index b, Index h, Index s, bool lost,
+             const Form& value, const Form& bound, Index row) {
+  const Index first = dense_index(shape, b, h, s, 0);
+  for (Index c = 0; c < shape[kChannel]; ++c) {
+    put(expected, first + c, lost, value.at(row, c), bound.at(row, c));
+  }
+}
+
+// The key heads of all batch elements, batch outermost.
+template <class Real>
+std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int threads) {
+  const Problem& problem = context.problem;
+  std::vector<KeyHead<Real>> heads(at(problem.batch * problem.key_heads));
+  for_each_task(Index(heads.size()), threads, [&](Index task, int) {
+    heads[at(task)] = pack_key_head(problem, context.inputs, context.model,
+                                    task / problem.key_heads, task % problem.key_heads);
+  });
+  return heads;
+}
+
+template <class Real>
+ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic,
+                        int threads) {
+  ForwardExpected result;
+  prepare(result.o, problem, problem.o_shape(), 0);
+  prepare(result.lse, problem, problem.lse_shape(), -kInfinity);
+  const Index heads = problem.batch * problem.query_heads;
+  if (heads == 0 || problem.query_len == 0 || problem.key_len == 0) return result;
+
+  threads = worthwhile_threads(problem, threads);
+  const Model<Real> model(problem, arithmetic);
+  const Context<Real> context = {problem, inputs, model};
+  const auto key_heads = pack_key_heads(context, threads);
+  std::vector<Block<Real>> blocks(at(threads));
+  const Index blocks_of_head = ceil_div(problem.query_len, kRows);
+  for_each_task(heads * blocks_of_head, threads, [&](Index task, int worker) {
+    Block<Real>& block = blocks[at(worker)];
+    const Index head = task / blocks_of_head;
+    block.b = head / problem.query_heads;
+    block.h = head % problem.query_heads;
+    block.begin = task % blocks_of_head * kRows;
+    block.count = std::min(kRows, problem.query_len - block.begin);
+    const Index key_head = block.h / problem.group_size();
+    forward_block(context, key_heads[at(block.b * problem.key_heads + key_head)], block);
+    for (Index r = 0; r < block.count; ++r) {
+      const RowState<Real>& row = block.rows[at(r)];
+      if (row.keys == 0) continue;
+      const Index i = block.begin + r;
+      put_row(result.o, problem.o_shape(), block.b, block.h, i, row.lost, block.o, block.o_bound,
+              r);
+      put(result.lse, dense_index(problem.lse_shape(), block.b, block.h, i, 0), row.lost, row.lse,
+          row.lse_bound);
+    }
+  });
+  return result;
+}
+
+template <class Real>
+BackwardExpected backward(const Problem& problem, const Inputs& inputs,
+                          const Arithmetic& arithmetic, int threads) {
+  BackwardExpected result;
+  prepare(result.dq, problem, problem.q_shape(), 0);
+  prepare(result.dk, problem, problem.k_shape(), 0);
+  prepare(result.dv, problem, problem.v_shape(), 0);
+  const Index heads = problem.batch * problem.key_heads;
+  if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0 || problem.key_len == 0) {
+    return result;
+  }
+
+  threads = worthwhile_threads(problem, threads);
+  const Model<Real> model(problem, arithmetic);
+  const Context<Real> context = {problem, inputs, model};
+  const auto key_heads = pack_key_heads(context, threads);
+  // The rows that read a key head are cut into parts that are summed apart, and then in order: as
+  // many as the problem asks for, whatever the number of threads, so that no bit depends on it.
+  const Index blocks_of_head = ceil_div(problem.query_len, kRows);
+  const Index blocks_of_group = problem.group_size() * blocks_of_head;
+  const Index parts = std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
+  std::vector<std::unique_ptr<KeyGradients<Real>>> sums(at(heads * parts));
+  std::vector<Block<Real>> blocks(at(threads));
+  for_each_task(heads * parts, threads, [&](Index task, int worker) {
+    const Index head = task / parts, part = task % parts;
+    sums[at(task)] = std::make_unique<KeyGradients<Real>>(problem);
+    Block<Real>& block = blocks[at(worker)];
+    block.b = head / problem.key_heads;
+    for (Index n = part * blocks_of_group / parts; n < (part + 1) * blocks_of_group / parts; ++n) {
+      block.h = head % problem.key_heads * problem.group_size() + n / blocks_of_head;
+      block.begin = n % blocks_of_head * kRows;
+      block.count = std::min(kRows, problem.query_len - block.begin);
+      backward_block(context, key_heads[at(head)], block, *sums[at(task)]);
+      for (Index r = 0; r < block.count; ++r) {
+        const RowState<Real>& row = block.rows[at(r)];
+        if (row.keys == 0) continue;
+        put_row(result.dq, problem.q_shape(), block.b, block.h, block.begin + r, row.lost, block.dq,
+                block.dq_bound, r);
+      }
+    }
+  });
+  for_each_task(heads, threads, [&](Index head, int) {
+    const Index b = head / problem.key_heads, h = head % problem.key_heads;
+    KeyGradients<Real>& sum = *sums[at(head * parts)];
+    for (Index part = 1; part < parts; ++part) sum.add(*sums[at(head * parts + part)]);
+    finish(problem, model, b, sum);
+    for (Index j = 0; j < problem.key_len; ++j) {
+      if (!sum.seen[at(j)]) continue;
+      put_row(result.dk, problem.k_shape(), b, h, j, sum.lost[at(j)], sum.dk, sum.dk_bound, j);
+      put_row(result.dv, problem.v_shape(), b, h, j, sum.lost[at(j)], sum.dv, sum.dv_bound, j);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+}  // namespace working
+
+ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
+                               const Arithmetic& arithmetic, int threads) {
+  const auto compute =
+      problem.dtype == DType::f64 ? working::forward<long double> : working::forward<double>;
+  return compute(problem, inputs, arithmetic, threads);
+}
+
+BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
+                                 const Arithmetic& arithmetic, int threads) {
+  const auto compute =
+      problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
+  return compute(problem, inputs, arithmetic, threads);
+}
+
+}  // namespace attest

@@ -1,0 +1,349 @@
+#include "reports/digest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+#include "reports/text.h"
+#include "spec/clause.h"
+
+namespace attest {
+namespace {
+
+constexpr std::array<std::string_view, 7> kTensorOrder = {"O",  "LSE",   "dQ",   "dK",
+                                                          "dV", "dBias", "dSink"};
+
+template <class Container, class T>
+bool contains(const Container& items, const T& item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+void add_once(std::vector<std::string>& items, const std::string& item) {
+  if (!contains(items, item)) items.push_back(item);
+}
+
+bool names_the_broken_clause(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::fail:
+    case Outcome::crash:
+    case Outcome::timeout:
+    case Outcome::protocol_error:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class Digester {
+ public:
+  explicit Digester(const Record& record) : record_(record) {}
+
+  Digest run() {
+    for (const TesteeRecord& testee : record_.header.testees) {
+      place_of(testee.name, &testee);
+      for (const std::string& dtype : testee.dtypes) add_once(digest_.dtypes, dtype);
+    }
+    for (const VerdictRecord& verdict : record_.verdicts) absorb(verdict);
+    number_failures();
+    order();
+    if (record_.footer) {
+      digest_.profiles = record_.footer->profiles;
+      for (const ProfileRecord& p : digest_.profiles) {
+        place_of(p.testee, nullptr);
+        add_once(digest_.dtypes, p.dtype);
+      }
+      digest_.wall_s = record_.footer->wall_s;
+    }
+    conclude();
+    return std::move(digest_);
+  }
+
+ private:
+  // The testee of that name; a verdict may name one that the header has forgotten.
+  TesteeDigest& place_of(const std::string& name, const TesteeRecord* about) {
+    const auto [at, is_new] = places_.try_emplace(name, digest_.testees.size());
+    if (is_new) {
+      digest_.testees.push_back({.about = about ? *about : TesteeRecord{.name = name}});
+    }
+    return digest_.testees[at->second];
+  }
+
+  void absorb(const VerdictRecord& record) {
+    const Verdict& verdict = record.verdict;
+    TesteeDigest& testee = place_of(record.testee, nullptr);
+    testee.verdicts.push_back(&record);
+    testee.wall_s += verdict.wall_s;
+    ++testee.counts[verdict.outcome];
+    ++digest_.counts[verdict.outcome];
+    add_once(digest_.dtypes, record.dtype);
+    const std::vector<std::string> cited = cited_clauses(verdict);
+    for (const std::string& id : cited) ++testee.clauses[id].counts[verdict.outcome];
+    if (!cited.empty()) {
+      ClauseDigest& first = testee.clauses[cited.front()];
+      if (names_the_broken_clause(verdict.outcome)) ++first.broken;
+      if (verdict.outcome == Outcome::warn) ++first.missed;
+    }
+    for (const auto& [tensor, evidence] : verdict.tensors) {
+      if (evidence.compared == 0 && evidence.max_ratio == 0) continue;  // an empty tensor
+      const auto [at, is_new] =
+          testee.worst.try_emplace({tensor, record.dtype}, Worst{&record, &evidence});
+      if (!is_new && worse(evidence.max_ratio, at->second.evidence->max_ratio)) {
+        at->second = {&record, &evidence};
+      }
+      add_once(digest_.tensors, tensor);
+    }
+    if (is_failure(verdict.outcome)) digest_.failures.push_back(&record);
+  }
+
+  void number_failures() {
+    auto& failures = digest_.failures;
+    std::stable_partition(failures.begin(), failures.end(), [](const VerdictRecord* failure) {
+      return failure->verdict.outcome != Outcome::not_run;
+    });
+    for (std::size_t i = 0; i < failures.size(); ++i) {
+      TesteeDigest& testee = place_of(failures[i]->testee, nullptr);
+      for (const std::string& id : cited_clauses(failures[i]->verdict)) {
+        testee.clauses[id].failures.push_back(i);
+      }
+    }
+  }
+
+  void order() {
+    for (const auto& [outcome, count] : digest_.counts) digest_.outcomes.push_back(outcome);
+    const auto cited = [&](const std::string& id) {
+      return std::any_of(digest_.testees.begin(), digest_.testees.end(),
+                         [&](const TesteeDigest& testee) { return testee.clauses.count(id) > 0; });
+    };
+    for (const auto& clauses : {clauses_known(), planned_known()}) {
+      for (const std::string& id : clauses) {
+        if (cited(id)) digest_.clauses.push_back(id);
+      }
+    }
+    for (const TesteeDigest& testee : digest_.testees) {
+      for (const auto& [id, clause] : testee.clauses) add_once(digest_.clauses, id);
+    }
+    const auto rank = [](const std::string& tensor) {
+      return std::find(kTensorOrder.begin(), kTensorOrder.end(), tensor);
+    };
+    std::sort(digest_.tensors.begin(), digest_.tensors.end(),
+              [&](const std::string& a, const std::string& b) {
+                return std::pair(rank(a), a) < std::pair(rank(b), b);
+              });
+  }
+
+  static std::vector<std::string> clauses_known() {
+    std::vector<std::string> ids;
+    for (const Clause& clause : clauses()) ids.emplace_back(clause.id);
+    return ids;
+  }
+
+  static std::vector<std::string> planned_known() {
+    std::vector<std::string> ids;
+    for (const Clause& clause : planned()) ids.emplace_back(clause.id);
+    return ids;
+  }
+
+  void conclude() {
+    digest_.conclusion = "incomplete";
+    if (!record_.footer) {
+      digest_.state = State::truncated;
+      digest_.sentence = fmt::format(
+          "Truncated: the run did not end, so nothing is concluded; {} recorded before, {}.",
+          count_text(total(digest_.counts), "verdict"), failures_phrase());
+      return;
+    }
+    const Footer& footer = *record_.footer;
+    if (Index claimed = 0; !footer_agrees(claimed)) {
+      digest_.state = State::inconsistent;
+      digest_.sentence = fmt::format(
+          "Damaged record: its footer counts {}, it holds {} or other outcomes; nothing is "
+          "concluded.",
+          count_text(claimed, "verdict"), total(digest_.counts));
+      return;
+    }
+    digest_.state = footer.complete ? State::complete : State::incomplete;
+    const bool good = footer.conclusion == "conformant" || footer.conclusion == "passed";
+    if (footer.conclusion == "not conformant" || (good && footer.complete)) {
+      digest_.conclusion = footer.conclusion;
+    }
+    if (footer.exit_code != 0 || digest_.conclusion != "incomplete") {
+      digest_.exit_code = footer.exit_code;
+    }
+    digest_.sentence = sentence(footer);
+  }
+
+  bool footer_agrees(Index& claimed) const {
+    std::map<std::string, Index> counted;
+    for (const auto& [outcome, count] : digest_.counts) counted[std::string(name(outcome))] = count;
+    std::map<std::string, Index> said;
+    for (const auto& [outcome, count] : record_.footer->counts) {
+      claimed += count;
+      if (count != 0) said[outcome] = count;
+    }
+    return counted == said;
+  }
+
+  std::string failures_phrase() const {
+    const Index failed = failures_in(digest_.counts);
+    return failed == 0 ? "none of them a failure" : fmt::format("{} of them failures", failed);
+  }
+
+  // "fa2 fails 5 of 168 cases, naive fails 1 of 168 cases"; empty if nothing failed.
+  std::string who_fails() const {
+    constexpr std::size_t kNamed = 4;
+    std::vector<std::string> phrases;
+    for (const TesteeDigest& testee : digest_.testees) {
+      const Index failed = failures_in(testee.counts);
+      if (failed == 0) continue;
+      phrases.push_back(fmt::format("{} fails {} of {}", one_line(testee.about.name), failed,
+                                    count_text(total(testee.counts), "case")));
+    }
+    if (phrases.size() > kNamed) {
+      const auto more = static_cast<Index>(phrases.size() - kNamed);
+      phrases.resize(kNamed);
+      phrases.push_back(fmt::format("{} fail too", count_text(more, "other testee")));
+    }
+    return list_text(phrases, "");
+  }
+
+  std::string what_passed() const {
+    std::string text = fmt::format("{} of {} passed", count_of(digest_.counts, Outcome::pass),
+                                   count_text(total(digest_.counts), "verdict"));
+    const auto add = [&](Outcome outcome, std::string_view word) {
+      const Index count = count_of(digest_.counts, outcome);
+      if (count > 0) text += fmt::format(", {} {}", count, word);
+    };
+    add(Outcome::warn, "passed with a warning");
+    add(Outcome::unsupported, "unsupported");
+    if (const Index failed = failures_in(digest_.counts))
+      text += fmt::format(", {} did not pass", failed);
+    return text;
+  }
+
+  std::string sentence(const Footer& footer) const {
+    const std::string failing = who_fails();
+    const std::string profiles =
+        record_.header.profiles.empty()
+            ? "every profile declared"
+            : fmt::format("every profile asked for ({})",
+                          one_line(list_text(record_.header.profiles, "")));
+    if (digest_.state == State::complete && footer.conclusion == "conformant") {
+      std::vector<std::string> names;
+      for (const TesteeDigest& testee : digest_.testees)
+        names.push_back(one_line(testee.about.name));
+      return fmt::format("Conformant: {} {} {}; {}.", list_text(names, "nothing"),
+                         names.size() == 1 ? "meets" : "meet", profiles, what_passed());
+    }
+    if (digest_.state == State::complete && footer.conclusion == "passed") {
+      return fmt::format("Passed: no profile was asked for, and no case failed; {}.",
+                         what_passed());
+    }
+    if (footer.conclusion == "not conformant") {
+      return fmt::format(
+          "Not conformant: {}{}.",
+          failing.empty() ? fmt::format("no case failed, but not {} is met", profiles) : failing,
+          footer.complete ? "" : "; and the run is incomplete");
+    }
+    if (digest_.counts.empty()) return "Incomplete: no case was run.";
+    if (const Index ours = count_of(digest_.counts, Outcome::harness_error)) {
+      return fmt::format("Incomplete: Attest itself failed in {}; {}.", count_text(ours, "case"),
+                         what_passed());
+    }
+    if (const Index open = count_of(digest_.counts, Outcome::not_run)) {
+      return fmt::format("Incomplete: {} not run; {}.", count_text(open, "case"), what_passed());
+    }
+    if (!footer.complete) {
+      return fmt::format("Incomplete: the run did not do all it should; {}.", what_passed());
+    }
+    return fmt::format("Incomplete: no profile was judged in full; {}.", what_passed());
+  }
+
+  const Record& record_;
+  Digest digest_;
+  std::unordered_map<std::string, std::size_t> places_;
+};
+
+}  // namespace
+
+const Worst* TesteeDigest::worst_of(const std::string& tensor) const {
+  const Worst* found = nullptr;
+  for (const auto& [key, candidate] : worst) {
+    if (key.first != tensor) continue;
+    if (!found || worse(candidate.evidence->max_ratio, found->evidence->max_ratio)) {
+      found = &candidate;
+    }
+  }
+  return found;
+}
+
+Digest digest(const Record& record) { return Digester(record).run(); }
+
+bool worse(double ratio, double than) {
+  return std::isnan(ratio) ? !std::isnan(than) : ratio > than;
+}
+
+std::vector<std::string> cited_clauses(const Verdict& verdict) {
+  std::vector<std::string> ids;
+  for (const std::string& id : verdict.clauses) add_once(ids, id);
+  return ids;
+}
+
+Index count_of(const Counts& counts, Outcome outcome) {
+  const auto at = counts.find(outcome);
+  return at == counts.end() ? 0 : at->second;
+}
+
+Index total(const Counts& counts) {
+  Index sum = 0;
+  for (const auto& [outcome, count] : counts) sum += count;
+  return sum;
+}
+
+Index failures_in(const Counts& counts) {
+  Index sum = 0;
+  for (const auto& [outcome, count] : counts) sum += is_failure(outcome) ? count : 0;
+  return sum;
+}
+
+std::string standing_text(const ProfileRecord& profile) {
+  if (profile.demanded == 0) return "no case";
+  if (!profile.complete) {
+    return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
+  }
+  return profile.met ? "met" : fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+}
+
+const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,
+                                         const std::string& profile, const std::string& dtype) {
+  for (const ProfileRecord& p : digest.profiles) {
+    if (p.testee == testee && p.profile == profile && p.dtype == dtype) return &p;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> judged_profiles(const Digest& digest, const std::string& testee) {
+  std::vector<std::string> names;
+  for (const ProfileRecord& p : digest.profiles) {
+    if (p.testee == testee) add_once(names, p.profile);
+  }
+  return names;
+}
+
+std::string_view name(State state) {
+  switch (state) {
+    case State::complete:
+      return "complete";
+    case State::incomplete:
+      return "incomplete";
+    case State::truncated:
+      return "truncated";
+    case State::inconsistent:
+      return "inconsistent";
+  }
+  return "";
+}
+
+}  // namespace attest

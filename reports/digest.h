@@ -1,0 +1,98 @@
+// The digest of a record: what every report says, whatever its format.
+//
+// Counts, clauses, worst ratios and failures come from the verdicts; profiles and the conclusion
+// from the footer. A record that lacks its footer, or whose footer counts other verdicts than there
+// are, concludes nothing, whatever it says.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spec/record.h"
+
+namespace attest {
+
+using Counts = std::map<Outcome, Index>;  // of outcomes that occur
+
+enum class State {
+  complete,
+  incomplete,    // the run says itself that it did not do all it should
+  truncated,     // no footer: the run did not end
+  inconsistent,  // the footer and the verdicts disagree
+};
+
+// One clause and one testee.
+struct ClauseDigest {
+  Counts counts = {};                      // of the cases that cite the clause
+  Index broken = 0;                        // failures that name it as the broken one
+  Index missed = 0;                        // warnings that do
+  std::vector<std::size_t> failures = {};  // those cases that failed, as places in Digest::failures
+};
+
+// The verdict in which a tensor came closest to its bound, or went furthest beyond it.
+struct Worst {
+  const VerdictRecord* verdict;
+  const TensorEvidence* evidence;
+};
+
+struct TesteeDigest {
+  TesteeRecord about;
+  Counts counts = {};
+  double wall_s = 0;
+  std::map<std::string, ClauseDigest> clauses = {};
+  std::map<std::pair<std::string, std::string>, Worst> worst = {};  // by tensor and dtype
+  std::vector<const VerdictRecord*> verdicts = {};
+
+  // The worst of a tensor over all dtypes; null if it was never compared.
+  const Worst* worst_of(const std::string& tensor) const;
+};
+
+// Points into its record, which must outlive it.
+struct Digest {
+  State state = State::complete;
+  std::string conclusion;  // "conformant", "passed", "not conformant", "incomplete"
+  std::string sentence;    // the conclusion with its ground, for a person
+  int exit_code = 3;
+  double wall_s = 0;
+  Counts counts = {};
+  std::vector<TesteeDigest> testees = {};           // those of the header first, in its order
+  std::vector<const VerdictRecord*> failures = {};  // in the order of the record, NOT_RUN last
+  std::vector<ProfileRecord> profiles = {};
+  std::vector<Outcome> outcomes = {};     // that occur
+  std::vector<std::string> clauses = {};  // that are cited, in the order of the standard
+  std::vector<std::string> tensors = {};  // that were compared: O, LSE, dQ, dK, dV, then others
+  std::vector<std::string> dtypes = {};
+};
+
+Digest digest(const Record& record);
+
+// All that is neither conformant nor a refusal.
+constexpr bool is_failure(Outcome outcome) {
+  return !conforms(outcome) && outcome != Outcome::unsupported;
+}
+
+// Whether a ratio is worse than another; NaN is worse than anything.
+bool worse(double ratio, double than);
+
+// What a verdict cites, each clause once, the broken one first.
+std::vector<std::string> cited_clauses(const Verdict& verdict);
+
+Index count_of(const Counts& counts, Outcome outcome);
+Index total(const Counts& counts);
+Index failures_in(const Counts& counts);
+
+// "met", "not met: 12 of 13", "incomplete: 3 of 13", "no case"
+std::string standing_text(const ProfileRecord& profile);
+
+// The profile's record for a dtype; null if it was not judged.
+const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,
+                                         const std::string& profile, const std::string& dtype);
+
+// The profiles that were judged for a testee, in their order.
+std::vector<std::string> judged_profiles(const Digest& digest, const std::string& testee);
+
+std::string_view name(State state);
+
+}  // namespace attest

@@ -1,0 +1,462 @@
+// index.html: one page, readable offline, without script. From the top: the conclusion for whoever
+// has a minute, then verdicts, profiles, failures, and the matrices for whoever has to find out
+// why.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "reports/digest.h"
+#include "reports/markup.h"
+#include "reports/reports.h"
+#include "reports/style.h"
+#include "reports/text.h"
+#include "spec/clause.h"
+#include "spec/profile.h"
+
+namespace attest {
+namespace {
+
+const char* tone(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::pass:
+      return "good";
+    case Outcome::warn:
+      return "warn";
+    case Outcome::unsupported:
+      return "mute";
+    case Outcome::not_run:
+    case Outcome::inconclusive:
+      return "warn";
+    default:
+      return "bad";
+  }
+}
+
+const char* tone(const Digest& d) {
+  if (d.conclusion == "not conformant") return "bad";
+  return d.conclusion == "conformant" || d.conclusion == "passed" ? "good" : "warn";
+}
+
+Markup code(std::string_view text) { return element("code", {}, text); }
+
+Markup badge(Outcome outcome) {
+  return element("span", {{"class", fmt::format("badge {}", tone(outcome))}},
+                 std::string(name(outcome)));
+}
+
+Markup number(const std::string& text) { return element("td", {{"class", "number"}}, text); }
+Markup id_cell(std::string_view text) { return element("td", {{"class", "id"}}, code(text)); }
+Markup title(std::string_view text) { return element("th", {}, text); }
+Markup number_title(std::string_view text) { return element("th", {{"class", "number"}}, text); }
+
+Markup table(const Markup& head, const Markup& rows) {
+  return element("div", {{"class", "scroll"}},
+                 element("table", {}, element("thead", {}, element("tr", {}, head)),
+                         element("tbody", {}, rows)));
+}
+
+Markup quiet(std::string_view text) { return element("p", {{"class", "quiet"}}, text); }
+
+Markup section(std::string_view id, std::string_view heading, const Markup& content) {
+  return element("section", {{"id", std::string(id)}}, element("h2", {}, heading), content);
+}
+
+std::string counts_text(const Counts& counts) {
+  std::vector<std::string> parts;
+  for (const auto& [outcome, count] : counts) {
+    parts.push_back(fmt::format("{} {}", count, name(outcome)));
+  }
+  return list_text(parts, "no case");
+}
+
+Markup fact(std::string_view term, const Markup& value) {
+  return element("dt", {}, term) + element("dd", {}, value);
+}
+
+Markup facts(const Record& record, const Digest& d) {
+  const Header& h = record.header;
+  Markup filters = "all of the tier";
+  if (!h.filters.empty()) {
+    filters = Markup();
+    for (const std::string& filter : h.filters) filters += code(filter) + Markup(" ");
+  }
+  return element(
+      "dl", {{"class", "facts"}}, fact("Suite", "Attest " + h.suite_version),
+      fact("Run", fmt::format("tier {}, seed {}, shard {}", h.tier, h.seed, h.shard)),
+      fact("Cases", filters), fact("Profiles asked for", list_text(h.profiles, "those declared")),
+      fact("Isolation", h.isolation.empty() ? "not recorded" : h.isolation),
+      fact("Wall time", record.footer ? duration_text(d.wall_s) : "unknown: the run did not end"));
+}
+
+Markup bar(const Counts& counts) {
+  Markup pieces;
+  const auto all = static_cast<double>(total(counts));
+  for (const auto& [outcome, count] : counts) {
+    pieces +=
+        element("span", {{"class", tone(outcome)},
+                         {"style", fmt::format("flex: {:.4f}", static_cast<double>(count) / all)},
+                         {"title", fmt::format("{} {}", count, name(outcome))}});
+  }
+  return element("div", {{"class", "bar"}}, pieces);
+}
+
+Markup verdicts(const Digest& d) {
+  if (d.testees.empty()) return quiet("No testee.");
+  Markup head = title("Testee") + title("");
+  for (const Outcome outcome : d.outcomes) head += number_title(name(outcome));
+  head += number_title("Time");
+  Markup rows;
+  for (const TesteeDigest& testee : d.testees) {
+    Markup row = id_cell(testee.about.name) + element("td", {}, bar(testee.counts));
+    for (const Outcome outcome : d.outcomes) {
+      const Index count = count_of(testee.counts, outcome);
+      const bool shout = count > 0 && outcome != Outcome::pass;
+      row += element("td", {{"class", fmt::format("number {}", shout ? tone(outcome) : "")}},
+                     std::to_string(count));
+    }
+    rows += element("tr", {}, row, number(duration_text(testee.wall_s)));
+  }
+  return table(head, rows);
+}
+
+Markup profiles(const Digest& d) {
+  if (d.profiles.empty()) return quiet("No profile was judged.");
+  Markup head = title("Testee") + title("Profile");
+  for (const std::string& dtype : d.dtypes) head += title(dtype);
+  Markup rows;
+  for (const TesteeDigest& testee : d.testees) {
+    for (const std::string& name : judged_profiles(d, testee.about.name)) {
+      const Profile* profile = find_profile(name);
+      const std::string about = profile ? std::string(profile->about) : "";
+      Markup row = id_cell(testee.about.name) + element("td", {{"title", about}}, name);
+      for (const std::string& dtype : d.dtypes) {
+        const ProfileRecord* p = find_profile_record(d, testee.about.name, name, dtype);
+        if (!p) {
+          row += element("td", {{"class", "mute"}}, "–");
+          continue;
+        }
+        const bool judged = p->complete && p->demanded > 0;
+        row += element(
+            "td",
+            {{"class", !judged  ? "warn"
+                       : p->met ? "good"
+                                : "bad"},
+             {"title", fmt::format("{} of {} demanded cases passed", p->passed, p->demanded)}},
+            standing_text(*p));
+      }
+      rows += element("tr", {}, row);
+    }
+  }
+  return quiet(
+             "A profile is a named set of clauses. It is met in a format when every case that it "
+             "demands was run and passed.") +
+         table(head, rows);
+}
+
+std::string anchor(std::size_t failure) { return fmt::format("failure-{}", failure + 1); }
+
+Markup evidence_table(const Digest& d, const std::map<std::string, TensorEvidence>& tensors) {
+  Markup rows;
+  for (const std::string& tensor : d.tensors) {
+    const auto at = tensors.find(tensor);
+    if (at == tensors.end()) continue;
+    const TensorEvidence& e = at->second;
+    const bool within = e.max_ratio <= 1;
+    rows += element(
+        "tr", {}, id_cell(element_text(tensor, e)), number(number_text(e.actual)),
+        number(number_text(e.exact)), number(number_text(e.bound)),
+        element("td", {{"class", within ? "number" : "number bad"}}, ratio_text(e.max_ratio)),
+        number(ratio_text(e.rms)), number(std::to_string(e.compared)));
+  }
+  return table(title("Worst element") + number_title("actual") + number_title("exact") +
+                   number_title("bound") + number_title("ratio") + number_title("rms error") +
+                   number_title("compared"),
+               rows);
+}
+
+Markup clause_phrase(const std::string& id) {
+  const Clause* clause = find_clause(id);
+  return code(id) + Markup(clause ? fmt::format(" {}", clause->title) : "");
+}
+
+Markup failure_details(const Digest& d, std::size_t number) {
+  const VerdictRecord& record = *d.failures[number];
+  const Verdict& v = record.verdict;
+  Markup summary =
+      badge(v.outcome) + Markup(" ") + code(record.testee) + Markup(": ") + code(record.case_id);
+  if (!v.clauses.empty()) {
+    summary += Markup(v.outcome == Outcome::fail ? " breaks " : " on ") +
+               element("b", {}, v.clauses.front());
+  }
+  if (!v.message.empty()) summary += Markup(": ") + Markup(v.message);
+
+  Markup list = fact("Testee", code(record.testee)) + fact("Format", record.dtype);
+  if (!v.reason.empty()) list += fact("Reason", v.reason);
+  for (const std::string& id : cited_clauses(v)) list += fact("Clause", clause_phrase(id));
+  if (!record.because.empty()) list += fact("The case hunts", record.because);
+  list += fact("Time", duration_text(v.wall_s));
+  Markup body = element("dl", {{"class", "facts"}}, list);
+  if (!v.tensors.empty()) body += evidence_table(d, v.tensors);
+  if (!v.repro.empty()) {
+    body += Markup("Repeat it with") +
+            element("pre", {}, element("code", {{"class", "repro"}}, v.repro));
+  }
+  if (!v.captured.empty()) {
+    body += Markup("What the testee printed") + element("pre", {}, excerpt(v.captured));
+  }
+  return element("details", {{"class", "failure"}, {"id", anchor(number)}},
+                 element("summary", {}, summary), element("section", {}, body));
+}
+
+Markup failures(const Digest& d) {
+  if (d.failures.empty()) return quiet("None.");
+  Markup out;
+  for (std::size_t i = 0; i < d.failures.size(); ++i) out += failure_details(d, i);
+  return out;
+}
+
+// What stands in the matrix for one clause and one testee.
+Markup clause_cell(const ClauseDigest& clause) {
+  const Counts& counts = clause.counts;
+  const Index cases = total(counts);
+  const Index failed = failures_in(counts);
+  const Index refused = count_of(counts, Outcome::unsupported);
+  const Index passed = count_of(counts, Outcome::pass) + count_of(counts, Outcome::warn);
+  const std::string hover = counts_text(counts);
+  const auto cell = [&](const char* style, const Markup& content) {
+    return element("td", {{"class", style}, {"title", hover}}, content);
+  };
+  if (failed > 0) {
+    Markup links;
+    for (const std::size_t i : clause.failures) {
+      links += element("a", {{"href", fmt::format("#{}", anchor(i))}}, std::to_string(i + 1)) +
+               Markup(" ");
+    }
+    const std::string text =
+        clause.broken > 0
+            ? fmt::format("broken by {} of {}", clause.broken, count_text(cases, "case"))
+            : fmt::format("{} of {} not judged", failed, count_text(cases, "case"));
+    return cell(clause.broken > 0 ? "bad" : "warn",
+                element("details", {}, element("summary", {}, text), links));
+  }
+  if (refused == cases) return cell("mute", "unsupported");
+  std::string text = fmt::format("{} passed", passed);
+  if (clause.missed > 0) text += fmt::format(", {} with a warning", clause.missed);
+  if (refused > 0) text += fmt::format(", {} unsupported", refused);
+  return cell(clause.missed > 0 ? "warn" : "good", text);
+}
+
+Markup clause_matrix(const Digest& d) {
+  if (d.clauses.empty()) return quiet("No case cited a clause.");
+  Markup head = title("Clause") + title("Level") + title("");
+  for (const TesteeDigest& testee : d.testees) head += title(testee.about.name);
+  Markup rows;
+  for (const std::string& id : d.clauses) {
+    const Clause* clause = find_clause(id);
+    Markup row =
+        id_cell(id) +
+        element("td", {{"class", "quiet"}}, clause ? std::string(name(clause->level)) : "") +
+        element("td", {}, clause ? std::string(clause->title) : "");
+    for (const TesteeDigest& testee : d.testees) {
+      const auto at = testee.clauses.find(id);
+      row += at == testee.clauses.end() ? element("td", {{"class", "mute"}}, "–")
+                                        : clause_cell(at->second);
+    }
+    rows += element("tr", {}, row);
+  }
+  std::vector<std::string> untried;
+  for (const Clause& clause : clauses()) {
+    if (std::find(d.clauses.begin(), d.clauses.end(), clause.id) == d.clauses.end()) {
+      untried.emplace_back(clause.id);
+    }
+  }
+  Markup out = quiet(
+                   "Broken: a case failed and names this clause. Not judged: a case that cites it "
+                   "failed by another clause, or came to no verdict. The numbers lead to the "
+                   "failures.") +
+               table(head, rows);
+  if (!untried.empty())
+    out += quiet(fmt::format("Not tried in this run: {}.", list_text(untried, "")));
+  return out;
+}
+
+Markup worst_ratios(const Digest& d) {
+  Markup rows;
+  for (const std::string& tensor : d.tensors) {
+    for (const std::string& dtype : d.dtypes) {
+      for (const TesteeDigest& testee : d.testees) {
+        const auto at = testee.worst.find({tensor, dtype});
+        if (at == testee.worst.end()) continue;
+        const TensorEvidence& e = *at->second.evidence;
+        rows +=
+            element("tr", {}, id_cell(tensor), element("td", {}, dtype), id_cell(testee.about.name),
+                    element("td", {{"class", e.max_ratio <= 1 ? "number" : "number bad"}},
+                            ratio_text(e.max_ratio)),
+                    number(number_text(e.actual)), number(number_text(e.exact)),
+                    number(number_text(e.bound)), id_cell(element_text(tensor, e)),
+                    id_cell(at->second.verdict->case_id));
+      }
+    }
+  }
+  if (rows.empty()) return quiet("Nothing was compared.");
+  return quiet(
+             "The distance of an element from the exact value, over the bound proven for it. At "
+             "most 1 is correct; the closer to 1, the more of the allowed error is used.") +
+         table(title("Tensor") + title("Format") + title("Testee") + number_title("ratio") +
+                   number_title("actual") + number_title("exact") + number_title("bound") +
+                   title("Element") + title("Case"),
+               rows);
+}
+
+// Verdicts of one outcome, under what was said with them.
+Markup grouped_by_message(const TesteeDigest& testee, Outcome outcome) {
+  std::map<std::string, std::vector<std::string>> groups;
+  for (const VerdictRecord* record : testee.verdicts) {
+    if (record->verdict.outcome != outcome) continue;
+    groups[record->verdict.message].push_back(record->case_id);
+  }
+  Markup out;
+  for (const auto& [message, cases] : groups) {
+    Markup items;
+    for (const std::string& id : cases) items += element("li", {}, code(id));
+    out +=
+        element("details", {},
+                element("summary", {}, badge(outcome), " ", code(testee.about.name), ": ",
+                        message.empty() ? "no reason given" : message,
+                        fmt::format(" ({})", count_text(static_cast<Index>(cases.size()), "case"))),
+                element("ul", {}, items));
+  }
+  return out;
+}
+
+Markup refusals_and_warnings(const Digest& d) {
+  Markup out;
+  for (const Outcome outcome : {Outcome::warn, Outcome::unsupported}) {
+    for (const TesteeDigest& testee : d.testees) out += grouped_by_message(testee, outcome);
+  }
+  return out.empty() ? quiet("None.") : out;
+}
+
+std::string largest_ratio(const Verdict& verdict) {
+  std::string found;
+  double largest = -1;
+  for (const auto& [tensor, e] : verdict.tensors) {
+    if (!worse(e.max_ratio, largest)) continue;
+    largest = e.max_ratio;
+    found = fmt::format("{} {}", tensor, ratio_text(e.max_ratio));
+  }
+  return found;
+}
+
+Markup all_verdicts(const Digest& d) {
+  Markup out;
+  for (const TesteeDigest& testee : d.testees) {
+    std::map<std::string, std::vector<const VerdictRecord*>> topics;
+    for (const VerdictRecord* record : testee.verdicts) {
+      topics[record->case_id.substr(0, record->case_id.find('/'))].push_back(record);
+    }
+    for (const auto& [topic, records] : topics) {
+      Counts counts;
+      Markup rows;
+      for (const VerdictRecord* record : records) {
+        const Verdict& v = record->verdict;
+        ++counts[v.outcome];
+        rows += element("tr", {}, id_cell(record->case_id),
+                        element("td", {{"class", tone(v.outcome)}}, std::string(name(v.outcome))),
+                        number(largest_ratio(v)), number(duration_text(v.wall_s)));
+      }
+      out += element(
+          "details", {},
+          element("summary", {}, code(testee.about.name), " ", topic, ": ", counts_text(counts)),
+          table(title("Case") + title("Outcome") + number_title("Largest ratio") +
+                    number_title("Time"),
+                rows));
+    }
+  }
+  return out.empty() ? quiet("None.") : out;
+}
+
+Markup testees(const Digest& d) {
+  Markup out;
+  for (const TesteeDigest& testee : d.testees) {
+    const TesteeRecord& about = testee.about;
+    const std::string arithmetic =
+        about.arithmetic.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    out += element("details", {},
+                   element("summary", {}, code(about.name), " ", about.version, " ", about.vendor),
+                   element("dl", {{"class", "facts"}},
+                           fact("Profiles declared", list_text(about.profiles, "none")),
+                           fact("Features", list_text(about.features, "none")),
+                           fact("Formats", list_text(about.dtypes, "none"))),
+                   "Arithmetic as declared", element("pre", {}, arithmetic));
+  }
+  return out.empty() ? quiet("None.") : out;
+}
+
+Markup outcome_meanings() {
+  const auto entry = [](Outcome outcome, std::string_view meaning) {
+    return element("dt", {}, badge(outcome)) + element("dd", {}, meaning);
+  };
+  return element(
+      "details", {}, element("summary", {}, "What the outcomes mean"),
+      element("dl", {{"class", "facts"}},
+              entry(Outcome::pass, "every element lies within its proven bound"),
+              entry(Outcome::warn, "only a recommended clause is missed: conformant still"),
+              entry(Outcome::fail, "a required clause is broken"),
+              entry(Outcome::unsupported,
+                    "the testee refused the case, gave a reason, and had not "
+                    "declared that it supports it"),
+              entry(Outcome::inconclusive, "nothing that was compared could have failed"),
+              entry(Outcome::crash, "the testee's process died"),
+              entry(Outcome::timeout, "the testee did not answer in time"),
+              entry(Outcome::protocol_error,
+                    "the testee's answer was malformed, late, doubled or "
+                    "for another request"),
+              entry(Outcome::harness_error, "Attest's own fault: no verdict on the testee"),
+              entry(Outcome::not_run, "the run ended before this case")));
+}
+
+Markup navigation(const Digest& d) {
+  const auto link = [](const char* id, const std::string& text) {
+    return element("a", {{"href", fmt::format("#{}", id)}}, text) + Markup("\n");
+  };
+  return element("nav", {}, link("verdicts", "Verdicts"), link("profiles", "Profiles"),
+                 link("failures", fmt::format("Failures ({})", d.failures.size())),
+                 link("clauses", "Clauses"), link("ratios", "Worst ratios"),
+                 link("refusals", "Warnings and refusals"), link("all", "All verdicts"),
+                 link("testees", "Testees"));
+}
+
+// Nothing is fetched and no script runs, even if something slipped through the escaping.
+Markup page_head() {
+  return Markup::raw(R"html(<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Attest report</title>
+)html") + element("style", {}, style_sheet()) +
+         Markup::raw("</head>\n");
+}
+
+}  // namespace
+
+std::string to_html(const Record& record) {
+  const Digest d = digest(record);
+  const Markup body = element(
+      "body", {}, element("h1", {}, "Attest report"),
+      element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence),
+      facts(record, d), navigation(d),
+      section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()),
+      section("profiles", "Profiles", profiles(d)),
+      section("failures", fmt::format("Failures ({})", d.failures.size()), failures(d)),
+      section("clauses", "Clauses", clause_matrix(d)),
+      section("ratios", "Worst ratios", worst_ratios(d)),
+      section("refusals", "Warnings and refusals", refusals_and_warnings(d)),
+      section("all", "All verdicts", all_verdicts(d)), section("testees", "Testees", testees(d)));
+  return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + page_head() + body +
+          Markup::raw("</html>\n"))
+      .str();
+}
+
+}  // namespace attest

@@ -1,0 +1,144 @@
+// summary.md: one screen for a pull request or a mail.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/digest.h"
+#include "reports/reports.h"
+#include "reports/text.h"
+
+namespace attest {
+namespace {
+
+// Free text: what Markdown or HTML could take for markup is escaped.
+std::string prose(std::string_view text) {
+  std::string out;
+  for (const char c : one_line(text)) {
+    if (std::string_view("\\`*_[]<>|#&~").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+// A code span, its fence longer than any run of backticks within. Tables split at bars even in
+// code.
+std::string code(std::string_view text, bool in_table = false) {
+  const std::string line = one_line(text);
+  if (line.empty()) return "";
+  std::string fence = "`";
+  while (line.find(fence) != std::string::npos) fence += '`';
+  const std::string_view space = line.front() == '`' || line.back() == '`' ? " " : "";
+  std::string out;
+  for (const char c : line) {
+    if (c == '|' && in_table) out += '\\';
+    out += c;
+  }
+  return fmt::format("{0}{1}{2}{1}{0}", fence, space, out);
+}
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string out = "|";
+  for (const std::string& cell : cells) out += fmt::format(" {} |", cell);
+  return out + "\n";
+}
+
+// The first `left` columns are text, the others numbers.
+std::string head(const std::vector<std::string>& cells, std::size_t left) {
+  std::string out = row(cells) + "|";
+  for (std::size_t i = 0; i < cells.size(); ++i) out += i < left ? " --- |" : " ---: |";
+  return out + "\n";
+}
+
+std::string what_was_run(const Record& record, const Digest& d) {
+  const Header& h = record.header;
+  std::string out =
+      fmt::format("Attest {}, tier {}, seed {}, shard {}, {}, {}.\n", prose(h.suite_version),
+                  prose(h.tier), h.seed, prose(h.shard), count_text(total(d.counts), "verdict"),
+                  record.footer ? duration_text(d.wall_s) : "time unknown");
+  std::vector<std::string> filters;
+  for (const std::string& filter : h.filters) filters.push_back(code(filter));
+  out += fmt::format("Cases: {}. Isolation: {}.\n", list_text(filters, "all of the tier"),
+                     h.isolation.empty() ? "not recorded" : prose(h.isolation));
+  return out;
+}
+
+std::string counts_table(const Digest& d) {
+  if (d.testees.empty()) return "No testee.\n";
+  std::vector<std::string> titles = {"testee"};
+  for (const Outcome outcome : d.outcomes) titles.push_back(prose(name(outcome)));
+  std::string out = head(titles, 1);
+  for (const TesteeDigest& testee : d.testees) {
+    std::vector<std::string> cells = {code(testee.about.name, true)};
+    for (const Outcome outcome : d.outcomes) {
+      cells.push_back(std::to_string(count_of(testee.counts, outcome)));
+    }
+    out += row(cells);
+  }
+  return out;
+}
+
+std::string profiles_table(const Digest& d) {
+  if (d.profiles.empty()) return "No profile was judged.\n";
+  std::vector<std::string> titles = {"testee", "profile"};
+  for (const std::string& dtype : d.dtypes) titles.push_back(prose(dtype));
+  std::string out = head(titles, titles.size());
+  for (const TesteeDigest& testee : d.testees) {
+    for (const std::string& profile : judged_profiles(d, testee.about.name)) {
+      std::vector<std::string> cells = {code(testee.about.name, true), prose(profile)};
+      for (const std::string& dtype : d.dtypes) {
+        const ProfileRecord* p = find_profile_record(d, testee.about.name, profile, dtype);
+        cells.push_back(!p ? "–" : p->met && p->complete ? "**met**" : standing_text(*p));
+      }
+      out += row(cells);
+    }
+  }
+  return out;
+}
+
+std::string worst_table(const Digest& d) {
+  if (d.tensors.empty()) return "Nothing was compared.\n";
+  std::string out =
+      head({"testee", "tensor", "dtype", "case", "ratio", "actual", "exact", "bound"}, 4);
+  for (const TesteeDigest& testee : d.testees) {
+    for (const std::string& tensor : d.tensors) {
+      for (const std::string& dtype : d.dtypes) {
+        const auto at = testee.worst.find({tensor, dtype});
+        if (at == testee.worst.end()) continue;
+        const TensorEvidence& e = *at->second.evidence;
+        out += row({code(testee.about.name, true), code(element_text(tensor, e), true),
+                    prose(dtype), code(at->second.verdict->case_id, true), ratio_text(e.max_ratio),
+                    number_text(e.actual), number_text(e.exact), number_text(e.bound)});
+      }
+    }
+  }
+  return out;
+}
+
+std::string failure_item(const VerdictRecord& record) {
+  const Verdict& v = record.verdict;
+  std::string out = fmt::format("- **{}**", prose(name(v.outcome)));
+  if (!v.reason.empty()) out += fmt::format(" ({})", prose(v.reason));
+  if (!v.clauses.empty()) out += fmt::format(" {}", prose(v.clauses.front()));
+  out += fmt::format(", {}: {}", code(record.testee), code(record.case_id));
+  if (!v.message.empty()) out += fmt::format("  \n  {}", prose(v.message));
+  if (!v.repro.empty()) out += fmt::format("  \n  {}", code(v.repro));
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string to_summary_markdown(const Record& record) {
+  const Digest d = digest(record);
+  std::string out =
+      fmt::format("# Attest report\n\n**{}**\n\n{}", prose(d.sentence), what_was_run(record, d));
+  out += "\n## Verdicts\n\n" + counts_table(d);
+  out += "\n## Profiles\n\n" + profiles_table(d);
+  out += "\n## Worst ratios\n\nThe distance to the exact value over the bound; above 1 fails.\n\n" +
+         worst_table(d);
+  out += fmt::format("\n## Failures: {}\n", d.failures.size());
+  if (!d.failures.empty()) out += '\n';
+  for (const VerdictRecord* failure : d.failures) out += failure_item(*failure);
+  return out;
+}
+
+}  // namespace attest

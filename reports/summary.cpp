@@ -1,0 +1,109 @@
+// The table that a run ends with on a terminal.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/digest.h"
+#include "reports/reports.h"
+#include "reports/text.h"
+
+namespace attest {
+namespace {
+
+// Columns as wide as their widest cell; the first `left` columns flush left, the others right.
+class Table {
+ public:
+  Table(std::vector<std::string> titles, std::size_t left) : left_(left) { add(std::move(titles)); }
+
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  std::string str() const {
+    std::vector<std::size_t> widths(rows_.front().size(), 0);
+    for (const auto& row : rows_) {
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    }
+    std::string out;
+    for (const auto& row : rows_) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        if (i > 0) line += "  ";
+        line += i < left_ ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+      }
+      out += line.erase(line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::size_t left_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string verdicts(const Digest& d) {
+  std::vector<std::string> titles = {"testee"};
+  for (const Outcome outcome : d.outcomes) titles.emplace_back(name(outcome));
+  for (const std::string& tensor : d.tensors)
+    titles.push_back(fmt::format("max {}", one_line(tensor)));
+  Table table(titles, 1);
+  for (const TesteeDigest& testee : d.testees) {
+    std::vector<std::string> cells = {one_line(testee.about.name)};
+    for (const Outcome outcome : d.outcomes) {
+      cells.push_back(std::to_string(count_of(testee.counts, outcome)));
+    }
+    for (const std::string& tensor : d.tensors) {
+      const Worst* worst = testee.worst_of(tensor);
+      cells.push_back(worst ? ratio_text(worst->evidence->max_ratio) : "-");
+    }
+    table.add(cells);
+  }
+  return table.str();
+}
+
+std::string profiles(const Digest& d) {
+  std::vector<std::string> titles = {"testee", "profile"};
+  for (const std::string& dtype : d.dtypes) titles.push_back(one_line(dtype));
+  Table table(titles, titles.size());
+  for (const TesteeDigest& testee : d.testees) {
+    for (const std::string& profile : judged_profiles(d, testee.about.name)) {
+      std::vector<std::string> cells = {one_line(testee.about.name), one_line(profile)};
+      for (const std::string& dtype : d.dtypes) {
+        const ProfileRecord* p = find_profile_record(d, testee.about.name, profile, dtype);
+        cells.push_back(p ? standing_text(*p) : "-");
+      }
+      table.add(cells);
+    }
+  }
+  return table.str();
+}
+
+std::string failures(const Digest& d) {
+  constexpr std::size_t kShown = 10;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, d.failures.size()); ++i) {
+    const VerdictRecord& record = *d.failures[i];
+    const Verdict& v = record.verdict;
+    out += fmt::format("{}{}{} {} {}\n", name(v.outcome),
+                       v.reason.empty() ? "" : fmt::format("({})", one_line(v.reason)),
+                       v.clauses.empty() ? "" : fmt::format(" {}", one_line(v.clauses.front())),
+                       one_line(record.testee), one_line(record.case_id));
+    if (!v.message.empty()) out += fmt::format("    {}\n", one_line(v.message));
+    if (!v.repro.empty()) out += fmt::format("    {}\n", one_line(v.repro));
+  }
+  if (d.failures.size() > kShown) {
+    out += fmt::format("... and {} more; the report lists all\n", d.failures.size() - kShown);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string to_summary_text(const Record& record) {
+  const Digest d = digest(record);
+  std::string out;
+  if (!d.testees.empty()) out += verdicts(d) + "\n";
+  if (!d.profiles.empty()) out += profiles(d) + "\n";
+  if (!d.failures.empty()) out += failures(d) + "\n";
+  return out + d.sentence + "\n";
+}
+
+}  // namespace attest

@@ -1,0 +1,120 @@
+// The case files themselves: that they load, how many there are, what they cost, that their ids
+// stay.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cases/case.h"
+#include "cases/generate.h"
+
+namespace attest {
+namespace {
+
+const std::vector<Case>& all_cases() {
+  static const std::vector<Case> kCases = load_cases(ATTEST_CASES_DIR);
+  return kCases;
+}
+
+TEST(CaseFilesTest, HoldAtLeast120EntriesIn12Files) {
+  std::set<std::string> files;
+  std::set<std::pair<std::string, int>> entries;
+  std::map<Tier, int> tiers;
+  for (const Case& c : all_cases()) {
+    files.insert(c.file);
+    entries.emplace(c.file, c.line);
+    ++tiers[c.tier];
+  }
+  fmt::print("{} files, {} entries, {} cases: smoke {}, standard {}, full {}\n", files.size(),
+             entries.size(), all_cases().size(), tiers[Tier::smoke], tiers[Tier::standard],
+             tiers[Tier::full]);
+  EXPECT_GE(files.size(), 12u);
+  EXPECT_GE(entries.size(), 120u);
+  EXPECT_GE(tiers[Tier::smoke], 60);
+  EXPECT_LE(tiers[Tier::smoke], 150);
+}
+
+TEST(CaseFilesTest, IdsAreUniqueAndProblemsWellFormed) {
+  std::set<std::string> ids;
+  for (const Case& c : all_cases()) {
+    EXPECT_TRUE(ids.insert(c.id).second) << c.id;
+    EXPECT_FALSE(defect_of(c.problem).has_value()) << c.id;
+    EXPECT_EQ(find_case({c}, c.id).id, c.id);
+  }
+}
+
+// Ids are what reports, known-failure lists and bug trackers quote.
+TEST(CaseFilesTest, TheseIdsStay) {
+  for (const char* id :
+       {"seeds/tutorial/forward/dtype=f32/data=uniform/s=1",
+        "mask/causal/offset/anchor=top_left,offset=-21/dtype=bf16/data=normal/s=1",
+        "mask/causal/anchors_around_tiles/sq=65,sk=130,anchor=bottom_right/dtype=bf16/"
+        "data=key_names/s=1",
+        "shape/head_dims/value_narrower/d=128,dv=96/dtype=f16/data=normal/s=1",
+        "layout/strides/gaps/layouts=bshd_gap_1/dtype=f32/data=normal/s=1",
+        "grad/masks/one_sided_window/mask=window_inf..4/dtype=f32/data=normal/s=1",
+        "score/scale/many/scale=-0.125/dtype=f32/data=normal/s=1"}) {
+    EXPECT_NO_THROW(find_case(all_cases(), id)) << id;
+  }
+}
+
+TEST(CaseFilesTest, EveryInputClassIsUsedInEveryCoreFormat) {
+  std::set<std::pair<std::string, DType>> used;
+  for (const Case& c : all_cases()) used.emplace(c.data, c.problem.dtype);
+  for (const InputClass& input_class : input_classes()) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      EXPECT_TRUE(used.contains({input_class.name, dtype}))
+          << input_class.name << " " << name(dtype);
+    }
+  }
+}
+
+TEST(CaseFilesTest, EveryReasonIsOneSentence) {
+  for (const Case& c : all_cases()) {
+    EXPECT_THAT(c.because, testing::EndsWith(".")) << c.id;
+    EXPECT_LE(c.because.size(), 120u) << c.id;
+  }
+}
+
+TEST(CaseFilesTest, WhatIsToBeHiddenIsHidden) {
+  for (const Case& c : all_cases()) {
+    if (c.hidden == Hidden::plain) continue;
+    Case plain = c;
+    plain.hidden = Hidden::plain;
+    EXPECT_NE(generate(plain).v.data, generate(c).v.data) << c.id;
+  }
+}
+
+// Multiply-adds of both matrix products of the forward pass, three and a half times with a
+// backward.
+double work_of(const Problem& p) {
+  return static_cast<double>(p.batch * p.query_heads * p.query_len * p.key_len *
+                             (p.head_dim + p.value_dim)) *
+         (p.backward ? 3.5 : 1);
+}
+
+TEST(CaseFilesTest, TiersAreAsCheapAsTheyPromise) {
+  std::map<Tier, double> work;
+  for (const Case& c : all_cases()) work[c.tier] += work_of(c.problem);
+  fmt::print("multiply-adds: smoke {:.2g}, standard {:.2g}, full {:.2g}\n", work[Tier::smoke],
+             work[Tier::standard], work[Tier::full]);
+  EXPECT_LE(work[Tier::smoke], 1e8);
+  EXPECT_LE(work[Tier::standard], 3e10);
+}
+
+TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
+  std::set<std::string> topics, smoke;
+  for (const Case& c : all_cases()) {
+    const std::string topic = c.id.substr(0, c.id.find('/'));
+    topics.insert(topic);
+    if (c.tier == Tier::smoke) smoke.insert(topic);
+  }
+  topics.erase("contract");    // its checks are made on every case
+  topics.erase("regression");  // repeats other topics at reported shapes
+  EXPECT_TRUE(std::includes(smoke.begin(), smoke.end(), topics.begin(), topics.end()));
+}
+
+}  // namespace
+}  // namespace attest

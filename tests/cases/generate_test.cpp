@@ -1,0 +1,369 @@
+#include "cases/generate.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+Case case_of(const std::string& data, DType dtype = DType::f32) {
+  return {.id = fmt::format("a/case/dtype={}/data={}/s=1", name(dtype), data),
+          .clauses = {},
+          .because = "",
+          .problem = {.dtype = dtype,
+                      .batch = 2,
+                      .query_heads = 4,
+                      .key_heads = 2,
+                      .query_len = 30,
+                      .key_len = 50,
+                      .head_dim = 32,
+                      .value_dim = 16,
+                      .scale = 1 / std::sqrt(32.0),
+                      .backward = true},
+          .data = data};
+}
+
+std::vector<const Values*> tensors(const Inputs& inputs) {
+  return {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o};
+}
+
+// A hash of the bits of all tensors, after FNV-1a.
+std::uint64_t digest(const Inputs& inputs) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Values* values : tensors(inputs)) {
+    for (const double value : values->data) {
+      hash = (hash ^ std::bit_cast<std::uint64_t>(value)) * 0x100000001b3;
+      hash ^= hash >> 32;  // the products alone never reach the lower bits
+    }
+  }
+  return hash;
+}
+
+double score(const Case& c, const Inputs& in, Index b, Index h, Index i, Index j) {
+  double sum = 0;
+  for (Index d = 0; d < c.problem.head_dim; ++d) {
+    sum += in.q.at(b, h, i, d) * in.k.at(b, h / c.problem.group_size(), j, d);
+  }
+  return c.problem.scale * sum;
+}
+
+struct Scores {
+  double mean, deviation, least, most;
+};
+Scores scores_of(const Case& c) {
+  const Inputs in = generate(c);
+  const Problem& p = c.problem;
+  double sum = 0, squares = 0, least = 1e300, most = -1e300;
+  Index count = 0;
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index h = 0; h < p.query_heads; ++h) {
+      for (Index i = 0; i < p.query_len; ++i) {
+        for (Index j = 0; j < p.key_len; ++j, ++count) {
+          const double s = score(c, in, b, h, i, j);
+          sum += s;
+          squares += s * s;
+          least = std::min(least, s);
+          most = std::max(most, s);
+        }
+      }
+    }
+  }
+  const double mean = sum / static_cast<double>(count);
+  return {mean, std::sqrt(squares / static_cast<double>(count) - mean * mean), least, most};
+}
+
+TEST(GenerateTest, EveryValueIsFiniteAndOfItsType) {
+  for (const InputClass& input_class : input_classes()) {
+    for (const DType dtype : kDTypes) {
+      const Inputs inputs = generate(case_of(input_class.name, dtype));
+      for (const Values* values : tensors(inputs)) {
+        for (const double value : values->data) {
+          ASSERT_TRUE(std::isfinite(value)) << input_class.name << " " << name(dtype);
+          ASSERT_EQ(value, round_to(dtype, value)) << input_class.name << " " << name(dtype);
+        }
+      }
+    }
+  }
+}
+
+RC_GTEST_PROP(GenerateTest, EveryScoreIsFiniteInSinglePrecision, ()) {
+  const auto index = *rc::gen::inRange<std::size_t>(0, input_classes().size());
+  Case c =
+      case_of(input_classes()[index].name, *rc::gen::element(DType::f32, DType::f16, DType::bf16));
+  Problem& p = c.problem;
+  p.batch = 1;
+  p.query_len = *rc::gen::inRange<Index>(1, 6);
+  p.key_len = *rc::gen::inRange<Index>(1, 80);
+  p.head_dim = *rc::gen::inRange<Index>(1, 257);
+  p.scale = *rc::gen::element(1.0, -1.0, 0.125, 1e-3, 8.0);
+  const Inputs in = generate(c);
+  for (Index i = 0; i < p.query_len; ++i) {
+    for (Index j = 0; j < p.key_len; ++j) {
+      double sum = 0;  // of absolute values: no order of summation may overflow
+      for (Index d = 0; d < p.head_dim; ++d) {
+        sum += std::abs(in.q.at(0, 3, i, d) * in.k.at(0, 1, j, d));
+      }
+      RC_ASSERT(sum * std::max(1.0, std::abs(p.scale)) < 1e37);
+    }
+  }
+}
+
+TEST(GenerateTest, LogitsHaveTheDeviationThatTheirClassNames) {
+  for (const DType dtype : kDTypes) {
+    EXPECT_NEAR(scores_of(case_of("normal", dtype)).deviation, 1, 0.15);
+    EXPECT_NEAR(scores_of(case_of("std10", dtype)).deviation, 10, 1.5);
+    EXPECT_NEAR(scores_of(case_of("std50", dtype)).deviation, 50, 7.5);
+  }
+}
+
+TEST(GenerateTest, LogitsKeepTheirDeviationAtAnyScale) {
+  for (const double scale : {-0.5, 0.01, 1.0, 8.0}) {
+    Case c = case_of("std10");
+    c.problem.scale = scale;
+    EXPECT_NEAR(scores_of(c).deviation, 10, 1.5) << scale;
+  }
+}
+
+TEST(GenerateTest, NormalNumbersHaveMeanZeroAndDeviationOne) {
+  Case c = case_of("normal", DType::f64);
+  c.problem.query_len = 400;
+  double sum = 0, squares = 0;
+  const Inputs inputs = generate(c);
+  for (const double value : inputs.q.data) {
+    sum += value;
+    squares += value * value;
+  }
+  const auto count = static_cast<double>(inputs.q.data.size());
+  EXPECT_NEAR(sum / count, 0, 0.01);
+  EXPECT_NEAR(squares / count, 1, 0.01);
+}
+
+TEST(GenerateTest, AscendingScoresRiseWithEveryKeyAndDescendingFall) {
+  for (const DType dtype : kDTypes) {
+    for (const Index head_dim : {1, 2, 7, 32, 64}) {
+      for (const double scale : {0.125, -1.0}) {
+        for (const bool rises : {true, false}) {
+          Case c = case_of(rises ? "ascending" : "descending", dtype);
+          c.problem.head_dim = head_dim;
+          c.problem.scale = scale;
+          const Inputs in = generate(c);
+          for (Index j = 1; j < c.problem.key_len; ++j) {
+            const double step = score(c, in, 1, 3, 5, j) - score(c, in, 1, 3, 5, j - 1);
+            ASSERT_GT(rises ? step : -step, 0) << name(dtype) << " d" << head_dim << " key " << j;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GenerateTest, LevelsLieWhereTheirClassSays) {
+  for (const DType dtype : kDTypes) {
+    const Scores low = scores_of(case_of("low", dtype));
+    EXPECT_LT(low.most, -89) << name(dtype);
+    EXPECT_GT(low.least, -150) << name(dtype);
+    EXPECT_GT(low.deviation, 0.5) << name(dtype);
+    Case deep = case_of("deep", dtype);
+    deep.problem.head_dim = 8;
+    EXPECT_LT(scores_of(deep).most, -50000) << name(dtype);
+    EXPECT_GT(scores_of(deep).deviation, 0.5) << name(dtype);
+    EXPECT_GT(scores_of(case_of("huge", dtype)).least, 20000) << name(dtype);
+  }
+}
+
+TEST(GenerateTest, OneHotRowsHaveOneKeyFarAboveAllOthers) {
+  const Case c = case_of("one_hot", DType::bf16);
+  const Inputs in = generate(c);
+  for (Index i = 0; i < c.problem.query_len; ++i) {
+    std::vector<double> row;
+    for (Index j = 0; j < c.problem.key_len; ++j) row.push_back(score(c, in, 1, 2, i, j));
+    std::sort(row.rbegin(), row.rend());
+    EXPECT_NEAR(row[0], 48, 0.5);
+    EXPECT_GT(row[0] - row[1], 8);
+  }
+}
+
+TEST(GenerateTest, ValuesNameTheirKeys) {
+  const Inputs in = generate(case_of("key_names", DType::bf16));
+  std::map<std::vector<double>, Index> seen;
+  for (Index j = 0; j < in.v.shape[kPosition]; ++j) {
+    std::vector<double> row;
+    for (Index d = 0; d < in.v.shape[kChannel]; ++d) row.push_back(in.v.at(1, 1, j, d));
+    EXPECT_TRUE(seen.emplace(row, j).second) << "key " << j << " has the name of another";
+  }
+}
+
+TEST(GenerateTest, SubnormalQueriesAreSubnormal) {
+  for (const DType dtype : kDTypes) {
+    const Inputs in = generate(case_of("subnormal", dtype));
+    const auto is_subnormal = [&](double x) {
+      return x != 0 && std::abs(x) < smallest_normal(dtype);
+    };
+    const auto count = std::count_if(in.q.data.begin(), in.q.data.end(), is_subnormal);
+    EXPECT_GT(count, static_cast<std::ptrdiff_t>(in.q.data.size() / 2)) << name(dtype);
+  }
+}
+
+TEST(GenerateTest, ElementsAlongAnExpandedAxisAreEqual) {
+  for (const InputClass& input_class : input_classes()) {
+    Case c = case_of(input_class.name);
+    c.problem.layouts.q = Layout::parse("bhsd expand=h");
+    c.problem.layouts.k = Layout::parse("bhsd expand=bs");
+    c.problem.layouts.v = Layout::parse("bshd expand=d");
+    c.problem.layouts.d_o = Layout::parse("bhsd expand=bhsd");
+    const Inputs in = generate(c);
+    EXPECT_EQ(in.q.at(1, 0, 7, 3), in.q.at(1, 3, 7, 3)) << input_class.name;
+    EXPECT_EQ(in.k.at(0, 1, 0, 3), in.k.at(1, 1, 9, 3)) << input_class.name;
+    EXPECT_EQ(in.v.at(1, 1, 9, 0), in.v.at(1, 1, 9, 15)) << input_class.name;
+    EXPECT_EQ(in.d_o.at(0, 0, 0, 0), in.d_o.at(1, 3, 29, 15)) << input_class.name;
+  }
+}
+
+TEST(GenerateTest, GradientIsMadeForBackwardProblemsOnly) {
+  Case c = case_of("normal");
+  EXPECT_EQ(generate(c).d_o.shape, c.problem.o_shape());
+  c.problem.backward = false;
+  EXPECT_TRUE(generate(c).d_o.data.empty());
+}
+
+TEST(GenerateTest, NothingIsMadeOfEmptyShapes) {
+  for (const InputClass& input_class : input_classes()) {
+    for (Index Problem::*size : {&Problem::batch, &Problem::query_len, &Problem::key_len,
+                                 &Problem::head_dim, &Problem::value_dim}) {
+      Case c = case_of(input_class.name);
+      c.problem.*size = 0;
+      EXPECT_NO_THROW(generate(c)) << input_class.name;
+    }
+  }
+}
+
+TEST(GenerateTest, NanLiesBeyondTheKeyLengthAndNowhereElse) {
+  Case c = case_of("normal");
+  c.hidden = Hidden::nan;
+  c.problem.key_lens = {50, 13};
+  const Inputs in = generate(c);
+  for (const Values* values : {&in.k, &in.v}) {
+    for (std::size_t i = 0; i < values->data.size(); ++i) {
+      const auto [b, h, j, d] = coordinates(values->shape, static_cast<Index>(i));
+      EXPECT_EQ(!std::isfinite(values->data[i]), b == 1 && j >= 13);
+    }
+  }
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  EXPECT_GT(std::count_if(in.k.data.begin(), in.k.data.end(), is_nan), 0);
+  for (const Values* values : {&in.q, &in.d_o}) {
+    for (const double value : values->data) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(GenerateTest, HugeNumbersLieInKeysThatNoRowOfTheGroupSees) {
+  for (const DType dtype : kDTypes) {
+    Case c = case_of("normal", dtype);
+    c.hidden = Hidden::huge;
+    c.problem.mask = Mask::causal(Anchor::top_left, 3);  // key 33 and those beyond it are hidden
+    const Inputs in = generate(c);
+    for (const Values* values : {&in.k, &in.v}) {
+      for (std::size_t i = 0; i < values->data.size(); ++i) {
+        const auto [b, h, j, d] = coordinates(values->shape, static_cast<Index>(i));
+        EXPECT_EQ(std::abs(values->data[i]) > 1000, j >= 33) << name(dtype) << " key " << j;
+        EXPECT_TRUE(std::isfinite(values->data[i]));
+      }
+    }
+  }
+}
+
+TEST(GenerateTest, KeysThatSomeRowSeesAreLeftAlone) {
+  Case c = case_of("normal");
+  const Inputs plain = generate(c);
+  c.hidden = Hidden::huge;
+  c.problem.mask = Mask::window(2, 0, Anchor::top_left, 20);  // sees keys 18 to 49
+  const Inputs in = generate(c);
+  for (Index j = 18; j < 50; ++j) EXPECT_EQ(in.k.at(1, 1, j, 5), plain.k.at(1, 1, j, 5));
+}
+
+TEST(GenerateTest, IdAloneDecidesTheBits) {
+  Case c = case_of("normal");
+  const auto first = digest(generate(c));
+  EXPECT_EQ(digest(generate(c)), first);
+  c.id = "a/case/dtype=f32/data=normal/s=2";
+  EXPECT_NE(digest(generate(c)), first);
+}
+
+TEST(GenerateTest, ThreadsAndOrderDoNotMatter) {
+  const auto& classes = input_classes();
+  std::vector<std::uint64_t> alone, together(classes.size());
+  for (const InputClass& input_class : classes)
+    alone.push_back(digest(generate(case_of(input_class.name))));
+  std::vector<std::thread> threads;
+  for (std::size_t i = classes.size(); i-- > 0;) {
+    threads.emplace_back([&, i] { together[i] = digest(generate(case_of(classes[i].name))); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(alone, together);
+}
+
+TEST(GenerateTest, UnknownClassIsAnError) {
+  EXPECT_THROW(generate(case_of("nonsense")), InputError);
+}
+
+struct Golden {
+  const char* data;
+  std::uint64_t f32, f16, bf16;
+};
+
+// The bits of every class. They may change only on purpose: every id ever reported would then stand
+// for other numbers.
+constexpr Golden kGolden[] = {
+    {"normal", 0xdefce924c7172c99, 0xbfced699bdd5ce76, 0xa28a8ab58c7702d8},
+    {"std10", 0xb4d9d2e3ff49924, 0xc396fb8ea8e14408, 0x7482bbe887f27808},
+    {"std50", 0xf7b395ccb6594014, 0xf667f63eb6c75bf1, 0x1dab9b5f9ac6d9c7},
+    {"heavy_tail", 0x6af7c758aa1697ea, 0x9452af20d1021db9, 0x429059fc6dab18e0},
+    {"near_ties", 0xe40d733c969da3f2, 0x27e9fec4f41c2777, 0xf53a6d0e571e3fc1},
+    {"all_equal", 0xd06f9e1f9903d679, 0x4794864eed9f25d8, 0xd3decaa7a045cc1d},
+    {"equal_huge", 0x79dbebb8993ef2d4, 0x661cc27dc4a75e9a, 0xa9c2f75b465f421e},
+    {"one_hot", 0x510861a440b3d184, 0x41b6e744e78c3510, 0x4d73dcd35a1c078d},
+    {"ascending", 0x1039a05ebf9a1abb, 0x17ed0f393afcb3d6, 0x595ada1a39f5f580},
+    {"descending", 0xc958540f6af6e5e7, 0x41787387f3d53617, 0xad99174a38805f18},
+    {"q0int", 0xf038dafe7156efd6, 0x57f35cdee7bbf335, 0xac967a8cfa6e368e},
+    {"outliers", 0x1a49185fd17b1773, 0xdb7a991e480aaece, 0x523f7e4fc23f6954},
+    {"sparse_ints", 0x9f56c6fb0fca3924, 0xe21fbe2465ea41d2, 0xa1cf082aa9885001},
+    {"key_names", 0xefdc56bb52976b11, 0xc7c57a5514be7cb3, 0xcfb670f1ae4012d4},
+    {"cancelling", 0xcec93cedb110a297, 0xfd536c4cba56049, 0xb6207eafc59f0752},
+    {"halves", 0x9f20446f905b6f24, 0x35a48bbbe416d771, 0xbeebd8723838dec3},
+    {"offset", 0x5caa4a6607cffc70, 0xbc7d891b167238cc, 0x1d864ed313b2c11c},
+    {"huge", 0x70d6f66f9f674aae, 0xcff798d63818ca57, 0x471796b0a52fa91a},
+    {"deep", 0xa072ee4e35595b9, 0xbc0403728693458e, 0xb3c3dd7d75e1d815},
+    {"low", 0x294a314b64dc89bc, 0x639698e6c4a07f5e, 0x4f9448458a93a53e},
+    {"unbalanced", 0x4d3133feda49599d, 0x82595514d6d9e89c, 0x979dbcc61d4046a7},
+    {"tiny", 0x10ed4c13470af2a7, 0x158a65479a7af02f, 0x28aca31d6f0e3b8b},
+    {"uniform", 0x2d2c447aca043d86, 0x20e2fd20cfa84316, 0x5fbfed8a6349c829},
+    {"subnormal", 0x6766fc53d29dbcf3, 0xb48048db41016e0b, 0x20c80840abd82d4a},
+};
+
+TEST(GenerateTest, BitsAreThoseOfTheFirstRelease) {
+  std::string all;
+  for (const InputClass& input_class : input_classes()) {
+    const auto of = [&](DType dtype) { return digest(generate(case_of(input_class.name, dtype))); };
+    const std::uint64_t f32 = of(DType::f32), f16 = of(DType::f16), bf16 = of(DType::bf16);
+    all += fmt::format("{{\"{}\", {:#x}, {:#x}, {:#x}}},\n", input_class.name, f32, f16, bf16);
+    const auto golden = std::find_if(std::begin(kGolden), std::end(kGolden),
+                                     [&](const Golden& g) { return g.data == input_class.name; });
+    const bool known = golden != std::end(kGolden);
+    EXPECT_TRUE(known && golden->f32 == f32) << input_class.name;
+    EXPECT_TRUE(known && golden->f16 == f16) << input_class.name;
+    EXPECT_TRUE(known && golden->bf16 == bf16) << input_class.name;
+  }
+  EXPECT_EQ(std::size(kGolden), input_classes().size());
+  if (HasFailure()) std::puts(all.c_str());
+}
+
+}  // namespace
+}  // namespace attest

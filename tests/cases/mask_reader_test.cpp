@@ -1,0 +1,111 @@
+#include "cases/mask_reader.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+RC_GTEST_PROP(MaskReaderTest, TextOfABandParsesBack, ()) {
+  const auto width = [] {
+    return *rc::gen::oneOf(rc::gen::just(kUnbounded), rc::gen::inRange<Index>(0, 1000));
+  };
+  const Anchor anchor = *rc::gen::element(Anchor::top_left, Anchor::bottom_right);
+  const Mask mask = Mask::window(width(), width(), anchor, *rc::gen::inRange<Index>(-1000, 1000));
+  const Mask parsed = parse_mask(to_string(mask));
+  RC_ASSERT(parsed.kind == mask.kind);
+  RC_ASSERT(parsed.anchor == mask.anchor);
+  RC_ASSERT(parsed.left == mask.left);
+  RC_ASSERT(parsed.right == mask.right);
+  RC_ASSERT(parsed.offset == mask.offset);
+}
+
+TEST(MaskReaderTest, AnchorIsTopLeftUnlessGiven) {
+  EXPECT_EQ(to_string(parse_mask("causal")), "causal top_left");
+  EXPECT_EQ(to_string(parse_mask("window -3..*")), "window -3..* top_left");
+  EXPECT_EQ(to_string(parse_mask("full")), "full");
+}
+
+TEST(MaskReaderTest, RefusesWhatIsNoMask) {
+  for (const char* text :
+       {"", "full causal", "causal left", "window", "window 3", "window -3..-1", "window -3..1..2",
+        "window -x..1", "causal offset=", "causal offset=1.5"}) {
+    EXPECT_THROW(parse_mask(text), InputError) << text;
+  }
+}
+
+// The mask as rows of x and . for batch element `b` and head `h`.
+std::string drawn(const char* json, const Problem& sizes, Index b = 0, Index h = 0) {
+  const Mask mask = read_mask(nlohmann::json::parse(json), "", sizes, "seed");
+  std::string text;
+  for (Index i = 0; i < sizes.query_len; ++i) {
+    for (Index j = 0; j < sizes.key_len; ++j) {
+      text +=
+          mask.allows({.batch = b, .head = h, .query = i, .key = j}, sizes.lengths(b)) ? 'x' : '.';
+    }
+    text += ' ';
+  }
+  return text;
+}
+
+const Problem kSizes{.batch = 2, .query_heads = 2, .key_heads = 1, .query_len = 3, .key_len = 6};
+
+TEST(MaskReaderTest, PatternsDrawWhatTheirNamesSay) {
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "checkerboard"}})", kSizes), "x.x.x. .x.x.x x.x.x. ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "hide_first_tile", "tile": 2}})", kSizes),
+            "..xxxx ..xxxx ..xxxx ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "hide_middle_tile", "tile": 2}})", kSizes),
+            "xx..xx xx..xx xx..xx ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "hide_last_tile", "tile": 4}})", kSizes),
+            "xxxx.. xxxx.. xxxx.. ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "keep_last_tile", "tile": 4}})", kSizes),
+            "....xx ....xx ....xx ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "first_rows_empty", "tile": 2}})", kSizes),
+            "...... ...... xxxxxx ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "last_rows_empty", "tile": 2}})", kSizes),
+            "xxxxxx ...... ...... ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "odd_rows_empty"}})", kSizes), "xxxxxx ...... xxxxxx ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "one_key"}})", kSizes), "...x.. ....x. .....x ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "all_but_one_key"}})", kSizes), "xxx.xx xxxx.x xxxxx. ");
+  EXPECT_EQ(drawn(R"({"dense": {"pattern": "nothing", "axes": ""}})", kSizes),
+            "...... ...... ...... ");
+  EXPECT_EQ(drawn(R"({"dense": {"rows": ["x.x...", "......", "xxxxxx"]}})", kSizes, 1, 1),
+            "x.x... ...... xxxxxx ");
+}
+
+TEST(MaskReaderTest, BatchElementsAndHeadsDifferUnlessBroadcast) {
+  const char* own = R"({"dense": {"pattern": "hide_first_tile", "tile": 2}})";
+  EXPECT_EQ(drawn(own, kSizes, 0, 1), "xx..xx xx..xx xx..xx ");
+  EXPECT_EQ(drawn(own, kSizes, 1, 0), "xxxx.. xxxx.. xxxx.. ");
+  const char* shared = R"({"dense": {"pattern": "random", "percent": 50, "axes": "qk"}})";
+  EXPECT_EQ(drawn(shared, kSizes, 0, 0), drawn(shared, kSizes, 1, 1));
+  const char* random = R"({"dense": {"pattern": "random", "percent": 50}})";
+  EXPECT_NE(drawn(random, kSizes, 0, 0), drawn(random, kSizes, 1, 1));
+}
+
+TEST(MaskReaderTest, RandomTableHasItsDensity) {
+  const Problem sizes{
+      .batch = 2, .query_heads = 5, .key_heads = 1, .query_len = 100, .key_len = 100};
+  for (const int percent : {0, 2, 30, 99, 100}) {
+    const nlohmann::json value = {{"dense", {{"pattern", "random"}, {"percent", percent}}}};
+    const Mask mask = read_mask(value, "", sizes, "seed");
+    double sum = 0;
+    for (const auto allowed : mask.table->allowed) sum += allowed;
+    EXPECT_NEAR(sum / 1e5, percent / 100.0, 0.01) << percent;
+  }
+}
+
+TEST(MaskReaderTest, PartsOfAnIntersectionHaveTablesOfTheirOwn) {
+  const auto value = nlohmann::json::parse(R"({"all_of": [
+      {"dense": {"pattern": "random", "percent": 50}},
+      {"dense": {"pattern": "random", "percent": 50}}]})");
+  const Mask mask = read_mask(value, "", kSizes, "seed");
+  EXPECT_NE(mask.parts[0].table->allowed, mask.parts[1].table->allowed);
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,162 @@
+#include "harness/arena.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace attest {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr Shape kShape = {1, 2, 3, 5};
+
+class ExchangeTest : public testing::TestWithParam<Placement> {
+ protected:
+  Arena arena_{1 << 20};
+
+  // An exchange with one input and one output of odd sizes, in f16.
+  Exchange exchange(const Layout& layout = {}) {
+    Exchange result(arena_, GetParam(), 16);
+    Values values = zeros(kShape);
+    for (std::size_t i = 0; i < values.data.size(); ++i) values.data[i] = static_cast<double>(i);
+    result.add_input("q", DType::f16, values, layout);
+    result.add_output("o", DType::f16, kShape, layout);
+    result.seal();
+    return result;
+  }
+
+  std::byte* data(const Exchange& e, const std::string& name) {
+    const auto tensor = e.to_json().at(name);
+    std::byte* memory = tensor.at("memory") == "output" ? arena_.outputs() : arena_.inputs();
+    return memory + tensor.at("offset").get<std::size_t>();
+  }
+};
+
+TEST_P(ExchangeTest, UntouchedCallIsUndamagedAndLeavesAllOutputsPoisoned) {
+  const Exchange e = exchange();
+  EXPECT_FALSE(e.damage());
+  EXPECT_THAT(e.read("o"), Each(e.poison(DType::f16)));
+}
+
+TEST_P(ExchangeTest, InputsReadBackAsTheyWereGiven) {
+  for (const char* layout : {"bhsd", "bshd", "bhds", "bhsd gap=3", "sbhd wild"}) {
+    const auto bits = exchange(Layout::parse(layout)).read("q");
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      EXPECT_EQ(decode(DType::f16, bits[i]), static_cast<double>(i)) << layout;
+    }
+  }
+}
+
+TEST_P(ExchangeTest, EveryByteBesideAnOutputIsWatched) {
+  const Exchange e = exchange();
+  const auto tensor = e.to_json().at("o");
+  const auto begin = tensor.at("offset").get<std::ptrdiff_t>();
+  const auto end = begin + tensor.at("bytes").get<std::ptrdiff_t>();
+  const auto region = tensor.at("region_offset").get<std::ptrdiff_t>();
+  const auto region_end = region + tensor.at("region_bytes").get<std::ptrdiff_t>();
+  int watched = 0;
+  for (std::ptrdiff_t at = region; at < region_end; ++at) {
+    if (at >= begin && at < end) continue;
+    std::byte& byte = arena_.outputs()[at];
+    const std::byte before = byte;
+    byte ^= std::byte{1};
+    const auto damage = e.damage();
+    ASSERT_TRUE(damage) << at;
+    EXPECT_EQ(damage->reason, "guard");
+    EXPECT_THAT(damage->message, HasSubstr(at < begin ? "before the start of o" : "behind the end of o"));
+    byte = before;
+    ++watched;
+  }
+  EXPECT_GE(watched, 512);
+}
+
+TEST_P(ExchangeTest, ChangedInputIsFound) {
+  const Exchange e = exchange();
+  data(e, "q")[7] ^= std::byte{1};
+  ASSERT_TRUE(e.damage());
+  EXPECT_EQ(e.damage()->reason, "input_mutated");
+}
+
+TEST_P(ExchangeTest, WriteIntoTheGapBetweenRowsIsFound) {
+  const Exchange e = exchange(Layout::parse("bhsd gap=2"));
+  EXPECT_FALSE(e.damage());
+  data(e, "o")[2 * 5] ^= std::byte{1};  // the first element behind the first row
+  ASSERT_TRUE(e.damage());
+  EXPECT_THAT(e.damage()->message, HasSubstr("gap between rows of o, 5 elements"));
+}
+
+TEST_P(ExchangeTest, SlackAroundInputsIsNanFirstAndHugeThen) {
+  const Exchange e = exchange(Layout::parse("bhsd gap=1"));
+  const double slack = load(DType::f16, data(e, "q") + 2 * 5);
+  if (GetParam() == Placement::end_flush) {
+    EXPECT_TRUE(std::isnan(slack));
+  } else {
+    EXPECT_GT(slack, 60000);
+  }
+}
+
+TEST_P(ExchangeTest, DataLieFlushWithTheirPagesUpToTheAlignment) {
+  const Exchange e = exchange();
+  const auto tensors = e.to_json();
+  for (const auto& [name, tensor] : tensors.items()) {
+    const auto begin = tensor.at("offset").get<std::size_t>();
+    EXPECT_EQ(begin % 16, 0) << name;
+    const auto region = tensor.at("region_offset").get<std::size_t>();
+    const auto region_end = region + tensor.at("region_bytes").get<std::size_t>();
+    EXPECT_EQ(region % 4096, 0);
+    if (GetParam() == Placement::end_flush) {
+      EXPECT_LT(region_end - (begin + tensor.at("bytes").get<std::size_t>()), 16) << name;
+    } else {
+      EXPECT_EQ(begin, region) << name;
+    }
+  }
+}
+
+TEST_P(ExchangeTest, PoisonIsNanInEveryFormatAndDiffersBetweenPlacements) {
+  const Exchange end(arena_, Placement::end_flush, 16), start(arena_, Placement::start_flush, 16);
+  for (const DType dtype : kDTypes) {
+    EXPECT_TRUE(std::isnan(decode(dtype, end.poison(dtype))));
+    EXPECT_TRUE(std::isnan(decode(dtype, start.poison(dtype))));
+    EXPECT_NE(end.poison(dtype), start.poison(dtype));
+  }
+}
+
+TEST_P(ExchangeTest, TensorWithoutElementsIsWatchedToo) {
+  Exchange e(arena_, GetParam(), 16);
+  e.add_output("o", DType::f32, {1, 1, 0, 4}, Layout());
+  e.seal();
+  EXPECT_FALSE(e.damage());
+  EXPECT_TRUE(e.read("o").empty());
+  data(e, "o")[GetParam() == Placement::end_flush ? -1 : 0] ^= std::byte{1};
+  EXPECT_TRUE(e.damage());
+}
+
+INSTANTIATE_TEST_SUITE_P(BothPlacements, ExchangeTest,
+                         testing::Values(Placement::end_flush, Placement::start_flush));
+
+TEST(ArenaTest, NobodyCanMapOrWriteInputsAnew) {
+  const Arena arena(1 << 16);
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena.input_fd(), 0), MAP_FAILED);
+  EXPECT_EQ(write(arena.input_fd(), "x", 1), -1);
+  void* readable = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, arena.input_fd(), 0);
+  ASSERT_NE(readable, MAP_FAILED);
+  EXPECT_EQ(mprotect(readable, 4096, PROT_READ | PROT_WRITE), -1);
+  munmap(readable, 4096);
+}
+
+TEST(ArenaTest, NeitherMemoryCanBeShrunkOrGrown) {
+  const Arena arena(1 << 16);
+  for (const int fd : {arena.input_fd(), arena.output_fd()}) {
+    EXPECT_EQ(ftruncate(fd, 0), -1);
+    EXPECT_EQ(ftruncate(fd, 1 << 20), -1);
+  }
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,200 @@
+// The command `attest` as a user meets it: what it prints, what it leaves, how it exits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "spec/json_reader.h"
+#include "spec/record.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Result {
+  int exit_code;
+  std::string text;  // stdout and stderr
+};
+
+Result attest_command(const std::string& arguments) {
+  std::FILE* pipe = popen((std::string(ATTEST) + " " + arguments + " 2>&1").c_str(), "r");
+  Result result{-1, ""};
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    result.text.append(buffer.data(), n);
+  }
+  result.exit_code = WEXITSTATUS(pclose(pipe));
+  return result;
+}
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class CommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) /
+              (std::string("attest_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string out() const { return " --out " + (folder_ / "out").string(); }
+  Record record() const {
+    std::ifstream in(folder_ / "out" / "results.jsonl");
+    return read_record(in);
+  }
+  // A folder of cases with that one file, for ATTEST_CASES.
+  void write_cases(const std::string& text) {
+    std::ofstream(folder_ / "mine.json") << text;
+    setenv("ATTEST_CASES", folder_.c_str(), 1);
+  }
+
+  fs::path folder_;
+};
+
+const std::string kMutants = std::string(" --testee ") + MUTANTS + ":mutant/";
+
+TEST_F(CommandTest, RunOfTheSmokeTierIsConformantAndLeavesEveryReport) {
+  const Result result = attest_command("run --tier smoke" + out());
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, AllOf(HasSubstr("fa2"), HasSubstr("naive"), HasSubstr("index.html")));
+  for (const char* file : {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
+    EXPECT_GT(fs::file_size(folder_ / "out" / file), 100u) << file;
+  }
+  EXPECT_TRUE(record().footer);
+}
+
+TEST_F(CommandTest, SameRunTwiceIsTheSameRecordButForItsTimes) {
+  const auto verdicts = [&](const std::string& more) {
+    attest_command("run --tier smoke --testee fa2" + more + out());
+    std::string text;
+    Record r = record();
+    for (VerdictRecord& v : r.verdicts) {
+      v.verdict.wall_s = 0;
+      text += to_line(v);
+    }
+    return text;
+  };
+  const std::string once = verdicts(" --jobs 2");
+  EXPECT_EQ(once, verdicts(" --jobs 1"));
+  EXPECT_NE(once, verdicts(" --seed 2"));
+}
+
+TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstElement) {
+  const Result result = attest_command("run --tier smoke --cases 'mask/**'" + kMutants + "top_left" + out());
+  EXPECT_EQ(result.exit_code, 1) << result.text;
+  const Record r = record();
+  int repeated = 0;
+  for (const VerdictRecord& v : r.verdicts) {
+    if (v.verdict.outcome != Outcome::fail || repeated == 5) continue;
+    ++repeated;
+    ASSERT_EQ(v.verdict.repro.substr(0, 7), "attest ");
+    const Result again = attest_command(v.verdict.repro.substr(7) + " --dump " + (folder_ / "dump").string());
+    EXPECT_EQ(again.exit_code, 1) << again.text;
+    std::ifstream in(folder_ / "dump" / "problem.json");
+    const auto dumped = nlohmann::json::parse(in);
+    for (const auto& [tensor, evidence] : v.verdict.tensors) {
+      const auto& e = dumped.at("tensors").at(tensor);
+      EXPECT_EQ(e.at("worst").get<std::vector<Index>>(), evidence.worst);
+      EXPECT_EQ(number_from_json(e.at("actual")), evidence.actual);
+      EXPECT_EQ(number_from_json(e.at("exact")), evidence.exact);
+      EXPECT_EQ(number_from_json(e.at("bound")), evidence.bound);
+    }
+  }
+  EXPECT_EQ(repeated, 5);
+}
+
+TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
+  const Result listed = attest_command("list --tier smoke --cases 'grad/**'");
+  const auto begin = listed.text.find("grad/");
+  const std::string id = listed.text.substr(begin, listed.text.find('\n', begin) - begin);
+  const Result result = attest_command("repro " + id + " --testee naive --dump " + (folder_ / "dump").string());
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  for (const char* file : {"problem.json", "q.npy", "k.npy", "v.npy", "d_o.npy", "O.npy", "O.exact.npy",
+                           "O.bound.npy", "LSE.npy", "dQ.npy", "dK.exact.npy", "dV.bound.npy"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "dump" / file)) << file;
+  }
+  EXPECT_EQ(attest_command("repro " + id + " --testee naive --in-process").exit_code, 0);
+}
+
+TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {
+  EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**'" + out()).exit_code, 3);
+  EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**' --profile none" + out()).exit_code, 0);
+}
+
+TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
+  std::vector<std::string> all;
+  for (const char* shard : {"1/3", "2/3", "3/3"}) {
+    attest_command(std::string("run --testee naive --tier smoke --shard ") + shard + out());
+    for (const VerdictRecord& v : record().verdicts) all.push_back(v.case_id);
+  }
+  attest_command("run --testee naive --tier smoke" + out());
+  std::vector<std::string> whole;
+  for (const VerdictRecord& v : record().verdicts) whole.push_back(v.case_id);
+  EXPECT_THAT(all, testing::UnorderedElementsAreArray(whole));
+}
+
+TEST_F(CommandTest, TruncatedRecordIsReportedAsSuch) {
+  attest_command("run --testee naive --tier smoke" + out());
+  const std::string text = contents(folder_ / "out" / "results.jsonl");
+  std::ofstream(folder_ / "out" / "results.jsonl") << text.substr(0, text.size() / 2);
+  const Result result = attest_command("report " + (folder_ / "out").string());
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(contents(folder_ / "out" / "index.html"), HasSubstr("runcated"));
+}
+
+TEST_F(CommandTest, ReportIsMadeAgainFromTheRecordAlone) {
+  attest_command("run --testee naive --tier smoke" + out());
+  const std::string before = contents(folder_ / "out" / "index.html");
+  fs::remove(folder_ / "out" / "index.html");
+  EXPECT_EQ(attest_command("report " + (folder_ / "out").string()).exit_code, 0);
+  EXPECT_EQ(contents(folder_ / "out" / "index.html"), before);
+}
+
+TEST_F(CommandTest, UnknownKeyInACaseFileIsNamedWithFileAndLine) {
+  write_cases("{\n \"about\": \"x\",\n \"cases\": [\n  {\"name\": \"a\", \"clauses\": [\"MASK-1\"],\n"
+              "   \"becuase\": \"typo\"}\n ]\n}\n");
+  const Result result = attest_command("list");
+  unsetenv("ATTEST_CASES");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.text, AllOf(HasSubstr("mine.json:5"), HasSubstr("\"becuase\""), HasSubstr("because")));
+}
+
+TEST_F(CommandTest, CaseThatIsNotThereTellsTheNearest) {
+  const Result result = attest_command("repro mask/causl/bottom_right --testee naive");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.text, HasSubstr("mask/causal/"));
+  EXPECT_EQ(attest_command("run --cases mask/causl" + out()).exit_code, 2);
+}
+
+TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
+  EXPECT_EQ(attest_command("").exit_code, 2);
+  EXPECT_EQ(attest_command("run --tier gigantic").exit_code, 2);
+  EXPECT_THAT(attest_command("run --testee ./none.so" + out()).text, HasSubstr("there is no library ./none.so"));
+  EXPECT_THAT(attest_command("run --shard 3/2" + out()).text, HasSubstr("--shard 3/2"));
+  EXPECT_THAT(attest_command("run --profile magic" + out()).text, HasSubstr("forward-core"));
+  EXPECT_THAT(attest_command("report /nonexistent").text, HasSubstr("there is no /nonexistent/results.jsonl"));
+  EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
+}
+
+TEST_F(CommandTest, HelpAndVersionExitWithZero) {
+  EXPECT_EQ(attest_command("--version").exit_code, 0);
+  EXPECT_THAT(attest_command("run --help").text, AllOf(HasSubstr("--testee"), HasSubstr("--tier")));
+}
+
+}  // namespace
+}  // namespace attest

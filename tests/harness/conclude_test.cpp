@@ -1,0 +1,123 @@
+#include "harness/conclude.h"
+
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+Header header() {
+  Header header;
+  header.testees = {{.name = "fa2", .profiles = {"forward-core"}, .features = {"lse"}, .dtypes = {"f32", "bf16"}}};
+  return header;
+}
+
+VerdictRecord verdict(Outcome outcome, const std::string& dtype = "f32",
+                      std::vector<std::string> clauses = {"MASK-1"}) {
+  VerdictRecord record{.case_id = "a/b", .testee = "fa2", .dtype = dtype, .verdict = {}};
+  record.verdict.outcome = outcome;
+  record.verdict.clauses = std::move(clauses);
+  return record;
+}
+
+const std::vector<VerdictRecord> kAllPassed = {verdict(Outcome::pass, "f32"), verdict(Outcome::pass, "bf16")};
+
+int exit_code(const Header& h, const std::vector<VerdictRecord>& verdicts) {
+  return conclude(h, verdicts).exit_code;
+}
+
+TEST(ConcludeTest, AllDemandedCasesPassedIsConformant) {
+  const Footer footer = conclude(header(), kAllPassed);
+  EXPECT_EQ(footer.exit_code, kConformant);
+  ASSERT_EQ(footer.profiles.size(), 2u);
+  EXPECT_TRUE(footer.profiles[0].met);
+  EXPECT_EQ(footer.profiles[0].demanded, 1);
+  EXPECT_EQ(footer.counts.at("PASS"), 2);
+}
+
+TEST(ConcludeTest, ProfileOfATesteeWithoutLseIsMarked) {
+  Header without = header();
+  without.testees[0].features = {};
+  EXPECT_EQ(conclude(without, kAllPassed).profiles[0].profile, "forward-core (O-only)");
+  EXPECT_EQ(conclude(header(), kAllPassed).profiles[0].profile, "forward-core");
+}
+
+TEST(ConcludeTest, WarnStaysConformant) {
+  EXPECT_EQ(exit_code(header(), {verdict(Outcome::warn), verdict(Outcome::pass, "bf16")}), kConformant);
+}
+
+TEST(ConcludeTest, NothingRanIsIncompleteAndNeverConformant) {
+  EXPECT_EQ(exit_code(header(), {}), kIncomplete);
+  Header none = header();
+  none.profiles = {kNoProfile};
+  EXPECT_EQ(exit_code(none, {}), kIncomplete);
+  EXPECT_EQ(exit_code(none, {verdict(Outcome::unsupported)}), kIncomplete);
+}
+
+TEST(ConcludeTest, EveryKindOfMisbehaviourIsNotConformant) {
+  for (const Outcome outcome : {Outcome::fail, Outcome::crash, Outcome::timeout, Outcome::protocol_error}) {
+    auto verdicts = kAllPassed;
+    verdicts.push_back(verdict(outcome));
+    EXPECT_EQ(exit_code(header(), verdicts), kNotConformant) << name(outcome);
+  }
+}
+
+TEST(ConcludeTest, FailureOutsideEveryProfileCountsToo) {
+  auto verdicts = kAllPassed;
+  verdicts.push_back(verdict(Outcome::fail, "f32", {"GRAD-1"}));
+  EXPECT_EQ(exit_code(header(), verdicts), kNotConformant);
+}
+
+TEST(ConcludeTest, RefusedDemandedCaseMissesTheProfile) {
+  auto verdicts = kAllPassed;
+  verdicts.push_back(verdict(Outcome::unsupported));
+  EXPECT_EQ(exit_code(header(), verdicts), kNotConformant);
+  verdicts.back() = verdict(Outcome::unsupported, "f32", {"GRAD-1"});  // not demanded
+  EXPECT_EQ(exit_code(header(), verdicts), kConformant);
+}
+
+TEST(ConcludeTest, OurOwnErrorIsNobodyElsesFailure) {
+  auto verdicts = kAllPassed;
+  verdicts.push_back(verdict(Outcome::harness_error));
+  EXPECT_EQ(exit_code(header(), verdicts), kUsageOrHarnessError);
+}
+
+TEST(ConcludeTest, InconclusiveAndNotRunAreIncomplete) {
+  for (const Outcome outcome : {Outcome::inconclusive, Outcome::not_run}) {
+    auto verdicts = kAllPassed;
+    verdicts.push_back(verdict(outcome));
+    EXPECT_EQ(exit_code(header(), verdicts), kIncomplete) << name(outcome);
+  }
+}
+
+TEST(ConcludeTest, FilteredOrShardedRunsProveNoProfile) {
+  Header filtered = header();
+  filtered.filters = {"mask/*"};
+  EXPECT_EQ(exit_code(filtered, kAllPassed), kIncomplete);
+  EXPECT_FALSE(conclude(filtered, kAllPassed).profiles[0].met);
+  Header sharded = header();
+  sharded.shard = "1/2";
+  EXPECT_EQ(exit_code(sharded, kAllPassed), kIncomplete);
+  filtered.profiles = {kNoProfile};
+  EXPECT_EQ(exit_code(filtered, kAllPassed), kConformant);
+}
+
+TEST(ConcludeTest, DtypeWithoutAnyDemandedCaseDoesNotMeetAProfileAlone) {
+  EXPECT_EQ(exit_code(header(), {verdict(Outcome::pass, "f64")}), kIncomplete);
+}
+
+TEST(ConcludeTest, TesteeThatClaimsNothingIsIncomplete) {
+  Header claims_nothing = header();
+  claims_nothing.testees[0].profiles = {};
+  EXPECT_EQ(exit_code(claims_nothing, kAllPassed), kIncomplete);
+}
+
+TEST(ConcludeTest, ProfileAskedForIsDemandedThoughUndeclared) {
+  Header asked = header();
+  asked.testees[0].profiles = {};
+  asked.profiles = {"forward-core"};
+  EXPECT_EQ(exit_code(asked, kAllPassed), kConformant);
+  EXPECT_EQ(exit_code(asked, {verdict(Outcome::pass), verdict(Outcome::unsupported, "bf16")}), kNotConformant);
+}
+
+}  // namespace
+}  // namespace attest

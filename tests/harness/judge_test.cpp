@@ -1,0 +1,110 @@
+#include "harness/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// The verdict on a single element.
+TensorVerdict judge_one(DType dtype, double actual, double exact, double bound,
+                        Rounding rounding = Rounding::nearest) {
+  return judge({encode(dtype, actual)}, dtype, {1, 1, 1, 1},
+               {.value = {exact}, .rest = {}, .bound = {bound}}, rounding);
+}
+
+TEST(JudgeTest, ExactValueWithinTheRoundingCellPassesWithoutAnyBound) {
+  // 1 + 2^-12 lies in the cell of 1 in f16, whose spacing there is 2^-10.
+  EXPECT_TRUE(judge_one(DType::f16, 1.0, 1.0 + std::ldexp(1.0, -12), 0).passed);
+  EXPECT_EQ(judge_one(DType::f16, 1.0, 1.0 + std::ldexp(1.0, -12), 0).evidence.max_ratio, 0);
+}
+
+TEST(JudgeTest, DistanceIsMeasuredFromTheCellAndNotFromTheValue) {
+  const double exact = 1.0 + std::ldexp(1.0, -11) + 0.001;  // 0.001 beyond the cell of 1
+  EXPECT_TRUE(judge_one(DType::f16, 1.0, exact, 0.0011).passed);
+  EXPECT_FALSE(judge_one(DType::f16, 1.0, exact, 0.0009).passed);
+  EXPECT_NEAR(judge_one(DType::f16, 1.0, exact, 0.0011).evidence.max_ratio, 0.001 / 0.0011, 1e-6);
+}
+
+TEST(JudgeTest, FaithfulRoundingMayPickEitherNeighbour) {
+  const double exact = 1.0 + 0.9 * std::ldexp(1.0, -7);  // between 1 and its bf16 successor
+  EXPECT_FALSE(judge_one(DType::bf16, 1.0, exact, 0).passed);
+  EXPECT_TRUE(judge_one(DType::bf16, 1.0, exact, 0, Rounding::faithful).passed);
+}
+
+TEST(JudgeTest, NanNeverPasses) {
+  for (const double bound : {0.0, 1.0, 1e300}) {
+    const TensorVerdict verdict = judge_one(DType::f32, kNan, 0, bound);
+    EXPECT_FALSE(verdict.passed);
+    EXPECT_TRUE(verdict.nonfinite);
+    EXPECT_EQ(verdict.evidence.max_ratio, kInfinity);
+  }
+}
+
+TEST(JudgeTest, ZeroBoundDemandsTheValueItself) {
+  EXPECT_TRUE(judge_one(DType::f32, 0.0, 0.0, 0).passed);
+  EXPECT_TRUE(judge_one(DType::f32, -0.0, 0.0, 0).passed);
+  EXPECT_FALSE(judge_one(DType::f16, std::ldexp(1.0, -24), 0.0, 0).passed);
+}
+
+TEST(JudgeTest, LseOfAnEmptyRowIsMinusInfinityAndNothingElse) {
+  EXPECT_TRUE(judge_one(DType::f32, -kInfinity, -kInfinity, 0).passed);
+  for (const double wrong : {kInfinity, -1e38, 0.0, kNan}) {
+    EXPECT_FALSE(judge_one(DType::f32, wrong, -kInfinity, 0).passed) << wrong;
+  }
+}
+
+TEST(JudgeTest, OverflowIsAcceptedOnlyWhereTheExactValueReachesIt) {
+  EXPECT_TRUE(judge_one(DType::f16, kInfinity, 65520.0, 0).passed);
+  EXPECT_TRUE(judge_one(DType::f16, kInfinity, 65510.0, 20).passed);
+  const TensorVerdict verdict = judge_one(DType::f16, kInfinity, 60000.0, 20);
+  EXPECT_FALSE(verdict.passed);
+  EXPECT_TRUE(verdict.nonfinite);
+}
+
+TEST(JudgeTest, BoundThatAdmitsAnythingIsInconclusive) {
+  const TensorVerdict verdict = judge_one(DType::f32, 1e30, 0, kInfinity);
+  EXPECT_TRUE(verdict.passed);
+  EXPECT_FALSE(verdict.conclusive);
+}
+
+TEST(JudgeTest, EvidenceNamesTheWorstElement) {
+  const Shape shape = {1, 2, 2, 2};
+  std::vector<std::uint64_t> bits(8, encode(DType::f32, 1.0));
+  bits[5] = encode(DType::f32, 1.5);
+  const TensorVerdict verdict =
+      judge(bits, DType::f32, shape,
+            {.value = std::vector<double>(8, 1.0), .rest = {}, .bound = std::vector<double>(8, 0.25)},
+            Rounding::nearest);
+  EXPECT_FALSE(verdict.passed);
+  EXPECT_EQ(verdict.evidence.worst, (std::vector<Index>{0, 1, 0, 1}));
+  EXPECT_EQ(verdict.evidence.actual, 1.5);
+  EXPECT_EQ(verdict.evidence.compared, 8);
+  EXPECT_NEAR(verdict.evidence.rms, std::sqrt(0.25 / 8), 1e-9);
+}
+
+TEST(JudgeTest, DoubleIsJudgedBeyondDoublePrecision) {
+  // The exact value lies 0.6 of a spacing above 1: it rounds to the next double, not to 1.
+  const double spacing = std::ldexp(1.0, -52);
+  const Expected expected = {.value = {1.0}, .rest = {0.6 * spacing}, .bound = {0}};
+  const auto passes = [&](double actual) {
+    return judge({encode(DType::f64, actual)}, DType::f64, {1, 1, 1, 1}, expected, Rounding::nearest).passed;
+  };
+  EXPECT_FALSE(passes(1.0));
+  EXPECT_TRUE(passes(1.0 + spacing));
+}
+
+TEST(JudgeTest, EmptyTensorPassesWithNothingCompared) {
+  const TensorVerdict verdict = judge({}, DType::f32, {0, 1, 1, 1}, {}, Rounding::nearest);
+  EXPECT_TRUE(verdict.passed);
+  EXPECT_EQ(verdict.evidence.compared, 0);
+  EXPECT_TRUE(verdict.evidence.worst.empty());
+}
+
+}  // namespace
+}  // namespace attest

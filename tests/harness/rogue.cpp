@@ -1,0 +1,74 @@
+// A worker program that breaks the protocol in the way its argument says; "honest" keeps to it.
+// Tests start it as exec:rogue WAY.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/wire.h"
+
+namespace {
+
+using nlohmann::json;
+
+void send(const json& reply) { attest::write_frame(attest::kReplyFd, reply.dump()); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string way = argc > 1 ? argv[1] : "";
+  while (const auto frame = attest::read_frame(attest::kRequestFd)) {
+    const json request = json::parse(*frame);
+    const json honest = {{"nonce", request.at("nonce")}, {"status", "ok"}};
+    if (way == "honest") {
+      send(honest);
+    } else if (way == "wrong_nonce") {
+      send({{"nonce", "0123"}, {"status", "ok"}});
+    } else if (way == "no_nonce") {
+      send({{"status", "ok"}});
+    } else if (way == "no_json") {
+      attest::write_frame(attest::kReplyFd, "hello");
+    } else if (way == "no_object") {
+      attest::write_frame(attest::kReplyFd, "[1, 2]");
+    } else if (way == "doubled") {
+      const std::string text = honest.dump();
+      std::string frames;
+      for (int i = 0; i < 2; ++i) {
+        frames += static_cast<char>(text.size());
+        frames += std::string(3, '\0') + text;
+      }
+      if (write(attest::kReplyFd, frames.data(), frames.size()) < 0) return 1;
+    } else if (way == "absurd_length") {
+      if (write(attest::kReplyFd, "\xff\xff\xff\xff", 4) < 0) return 1;
+    } else if (way == "half") {
+      if (write(attest::kReplyFd, "\x40\x00\x00\x00{", 5) < 0) return 1;
+      return 0;
+    } else if (way == "exits") {
+      return 3;
+    } else if (way == "closes") {
+      close(attest::kReplyFd);
+      pause();
+    } else if (way == "silent") {
+      pause();
+    } else if (way == "prints") {
+      const std::string line(1000, 'p');
+      for (int i = 0; i < 1000; ++i) {
+        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return 1;
+      }
+      send(honest);
+    } else if (way == "identity") {
+      send({{"nonce", request.at("nonce")}, {"status", "ok"}, {"uid", getuid()}, {"groups", getgroups(0, nullptr)}});
+    } else if (way == "descriptors") {
+      json open = json::array();
+      for (int fd = 0; fd < 1024; ++fd) {
+        if (lseek(fd, 0, SEEK_CUR) != -1 || errno != EBADF) open.push_back(fd);
+      }
+      send({{"nonce", request.at("nonce")}, {"status", "ok"}, {"open", open}});
+    } else {
+      return 2;
+    }
+  }
+  return 0;
+}

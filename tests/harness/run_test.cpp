@@ -1,0 +1,98 @@
+#include "harness/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <sstream>
+
+#include "harness/arena.h"
+
+namespace attest {
+namespace {
+
+// Answers every request with "refused"; or breaks our own side, where the test wants that.
+class RefusingExecutor : public Executor {
+ public:
+  explicit RefusingExecutor(bool broken) : broken_(broken) {}
+  Reply execute(nlohmann::json) override {
+    if (broken_) throw std::runtime_error("no more processes");
+    return {.body = {{"status", "refused"}, {"message", "not today"}}};
+  }
+  Arena& arena(std::size_t) override { return arena_; }
+
+ private:
+  bool broken_;
+  Arena arena_{1 << 16};
+};
+
+std::vector<Case> cases(int count) {
+  std::vector<Case> result;
+  for (int i = 0; i < count; ++i) {
+    Case c;
+    c.id = "test/run/n=" + std::to_string(i) + "/dtype=f32/data=normal/s=1";
+    c.clauses = {"MASK-1"};
+    c.data = "normal";
+    result.push_back(c);
+  }
+  return result;
+}
+
+Testee testee(const std::string& name) {
+  return {.name = name, .spec = "./" + name + ".so", .kernel = name, .command = {}, .description = {}};
+}
+
+Record run_all(int jobs, bool broken, std::ostream& out, int count = 40,
+               const std::function<bool()>& interrupted = [] { return false; }) {
+  Header header;
+  header.testees = {{.name = "a"}, {.name = "b"}};
+  return run(cases(count), {testee("a"), testee("b")}, header, {.jobs = jobs},
+             [broken](const Testee&) { return std::make_unique<RefusingExecutor>(broken); }, out,
+             [](const Verdict&) {}, interrupted);
+}
+
+TEST(RunTest, EveryCaseHasOneVerdictWithEveryTesteeInOrderForAnyNumberOfJobs) {
+  for (const int jobs : {1, 4}) {
+    std::stringstream out;
+    run_all(jobs, false, out);
+    const Record record = read_record(out);
+    ASSERT_EQ(record.verdicts.size(), 80u);
+    for (std::size_t i = 0; i < 80; ++i) {
+      EXPECT_EQ(record.verdicts[i].case_id, cases(40)[i / 2].id);
+      EXPECT_EQ(record.verdicts[i].testee, i % 2 == 0 ? "a" : "b");
+      EXPECT_EQ(record.verdicts[i].verdict.outcome, Outcome::unsupported);
+    }
+    ASSERT_TRUE(record.footer);
+    EXPECT_EQ(record.footer->counts.at("UNSUPPORTED"), 80);
+    EXPECT_EQ(record.footer->exit_code, 3);
+  }
+}
+
+TEST(RunTest, OurOwnFailureBecomesAHarnessErrorAndTheRunGoesOn) {
+  std::stringstream out;
+  const Record record = run_all(2, true, out);
+  ASSERT_EQ(record.verdicts.size(), 80u);
+  EXPECT_EQ(record.verdicts[7].verdict.outcome, Outcome::harness_error);
+  EXPECT_EQ(record.verdicts[7].verdict.message, "no more processes");
+  EXPECT_EQ(record.footer->exit_code, 2);
+}
+
+TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
+  std::stringstream out;
+  std::atomic<int> asked = 0;
+  run_all(1, false, out, 40, [&] { return ++asked > 5; });
+  const Record record = read_record(out);
+  EXPECT_FALSE(record.footer);
+  EXPECT_GT(record.verdicts.size(), 0u);
+  EXPECT_LT(record.verdicts.size(), 80u);
+}
+
+TEST(RunTest, ReproLineIsQuotedForAShell) {
+  Testee odd = testee("x");
+  odd.spec = "exec:python3 'my kernel.py'";
+  EXPECT_EQ(repro_line(cases(1)[0], odd),
+            "attest repro test/run/n=0/dtype=f32/data=normal/s=1 --testee 'exec:python3 '\\''my kernel.py'\\'''");
+}
+
+}  // namespace
+}  // namespace attest

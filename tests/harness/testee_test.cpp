@@ -1,0 +1,95 @@
+#include "harness/testee.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const Installation kInstallation = {.worker = WORKER, .plugins = BUNDLED, .cases = {}};
+
+std::vector<Testee> find(const std::vector<std::string>& specs) {
+  Isolation isolation = Isolation::other_user;
+  return find_testees(specs, kInstallation, {}, "", isolation);
+}
+
+// What the error for that spec says.
+std::string complaint(const std::string& spec) {
+  try {
+    find({spec});
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(TesteeTest, BundledKernelsAreTheDefault) {
+  const auto testees = find({});
+  ASSERT_GE(testees.size(), 2u);
+  EXPECT_EQ(testees[0].name, "fa2");
+  EXPECT_EQ(testees[0].spec, "fa2");
+  EXPECT_EQ(testees[1].name, "naive");
+}
+
+TEST(TesteeTest, PluginOfManyKernelsIsTakenWholeOrByOne) {
+  const std::string path = std::string(PLUGINS) + "/mutants.so";
+  EXPECT_GT(find({path}).size(), 20u);
+  const auto one = find({path + ":mutant/top_left"});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0].name, "mutant/top_left");
+  EXPECT_EQ(one[0].spec, path + ":mutant/top_left");
+}
+
+TEST(TesteeTest, UnknownNameTellsWhichThereAre) {
+  EXPECT_THAT(complaint("fa3"), AllOf(HasSubstr("fa3"), HasSubstr("fa2, naive")));
+}
+
+TEST(TesteeTest, MissingLibraryIsNamed) {
+  EXPECT_THAT(complaint("./nothing.so"), HasSubstr("there is no library ./nothing.so"));
+}
+
+TEST(TesteeTest, MissingKernelTellsWhichThereAre) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:nobody"),
+              AllOf(HasSubstr("no kernel nobody"), HasSubstr("mutant/top_left")));
+}
+
+TEST(TesteeTest, OtherAbiVersionIsExplained) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/old_abi.so"),
+              AllOf(HasSubstr("ABI version 2"), HasSubstr("speaks 1")));
+}
+
+TEST(TesteeTest, LibraryThatIsNoPluginIsExplained) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/no_symbol.so"), HasSubstr("exports no attest_plugin_get"));
+}
+
+TEST(TesteeTest, PluginThatDiesWhileLoadingIsToldWithWhatItPrinted) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/dies_loading.so"),
+              AllOf(HasSubstr("signal 6"), HasSubstr("no device found")));
+}
+
+TEST(TesteeTest, ArithmeticBeyondTheCapsIsRefused) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/braggart.so"),
+              AllOf(HasSubstr("/arithmetic/f32/exp_ulp"), HasSubstr("1000")));
+}
+
+TEST(TesteeTest, FileThatIsNoLibraryIsExplained) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/text.so"), HasSubstr("cannot load the library"));
+}
+
+TEST(TesteeTest, ProgramThatEndsAtOnceIsTold) {
+  EXPECT_THAT(complaint("exec:true"), HasSubstr("exited with status 0"));
+  EXPECT_THAT(complaint("exec:/nonexistent"), HasSubstr("could not be started"));
+  EXPECT_THAT(complaint("exec:"), HasSubstr("needs a command"));
+}
+
+TEST(TesteeTest, SameTesteeTwiceIsAMistake) {
+  EXPECT_THROW(find({"fa2", "fa2"}), InputError);
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,110 @@
+#include "harness/worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::SizeIs;
+using Kind = Reply::Kind;
+
+WorkerExecutor rogue(const std::string& way, Isolation isolation = Isolation::none) {
+  return WorkerExecutor({.command = {ROGUE, way},
+                         .limits = {.start_seconds = 20, .call_seconds = 20, .memory_bytes = 1 << 30},
+                         .isolation = isolation});
+}
+
+TEST(WorkerTest, HonestProgramIsAnsweredAgainAndAgain) {
+  WorkerExecutor worker = rogue("honest");
+  for (int i = 0; i < 3; ++i) {
+    const Reply reply = worker.execute({{"op", "describe"}});
+    EXPECT_TRUE(reply.ok()) << reply.message;
+  }
+}
+
+struct Breach {
+  const char* way;
+  Kind kind;
+  const char* message;
+};
+
+class BreachTest : public testing::TestWithParam<Breach> {};
+
+TEST_P(BreachTest, IsNamedAndTheNextRequestMeetsAFreshProgram) {
+  WorkerExecutor worker = rogue(GetParam().way);
+  for (int i = 0; i < 2; ++i) {
+    const Reply reply = worker.execute({{"op", "describe"}});
+    EXPECT_EQ(reply.kind, GetParam().kind);
+    EXPECT_THAT(reply.message, HasSubstr(GetParam().message));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllWays, BreachTest,
+    testing::Values(Breach{"wrong_nonce", Kind::protocol_error, "a reply to another request"},
+                    Breach{"no_nonce", Kind::protocol_error, "a reply to another request"},
+                    Breach{"no_json", Kind::protocol_error, "no JSON object"},
+                    Breach{"no_object", Kind::protocol_error, "no JSON object"},
+                    Breach{"doubled", Kind::protocol_error, "more than one reply"},
+                    Breach{"absurd_length", Kind::protocol_error, "a malformed frame"},
+                    Breach{"half", Kind::crashed, "exited with status 0 in the middle"},
+                    Breach{"exits", Kind::crashed, "exited with status 3 in the middle"},
+                    Breach{"closes", Kind::protocol_error, "closed the reply stream"}),
+    [](const auto& breach) {
+      std::string name = breach.param.way;
+      std::erase(name, '_');
+      return name;
+    });
+
+TEST(WorkerTest, SilentProgramRunsIntoItsTimeLimit) {
+  WorkerExecutor worker({.command = {ROGUE, "silent"}, .limits = {.start_seconds = 0.2}});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(reply.kind, Kind::timed_out);
+  EXPECT_THAT(reply.message, HasSubstr("no reply within 0.2 s"));
+}
+
+TEST(WorkerTest, ProgramThatIsNotThereSaysSo) {
+  WorkerExecutor worker({.command = {"/nonexistent/worker"}});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(reply.kind, Kind::crashed);
+  EXPECT_THAT(reply.message, HasSubstr("could not be started"));
+}
+
+TEST(WorkerTest, WhatItPrintsIsCapturedAndCutAt64KiB) {
+  WorkerExecutor worker = rogue("prints");
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_TRUE(reply.ok());
+  EXPECT_THAT(reply.captured, SizeIs(64 << 10));
+}
+
+TEST(WorkerTest, NothingIsOpenInAWorkerButWhatItNeeds) {
+  const std::ifstream secret("/proc/self/status");  // stands for whatever else a harness has open
+  WorkerExecutor worker = rogue("descriptors");
+  const Reply reply = worker.execute({{"op", "describe"}});
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.body.at("open"), nlohmann::json({0, 1, 2, 3, 4, 5, 6}));
+}
+
+TEST(WorkerTest, OtherUserIsNobodyWithoutGroups) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  WorkerExecutor worker = rogue("identity", Isolation::other_user);
+  const Reply reply = worker.execute({{"op", "describe"}});
+  if (reply.kind == Kind::crashed) GTEST_SKIP() << "nobody may not read " << ROGUE;
+  EXPECT_EQ(reply.body.at("uid"), 65534);
+  EXPECT_EQ(reply.body.at("groups"), 0);
+}
+
+TEST(WorkerTest, GrowingTheArenaKeepsAWorkerThatAnswers) {
+  WorkerExecutor worker = rogue("honest");
+  EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
+  EXPECT_GE(worker.arena(std::size_t(200) << 20).capacity(), std::size_t(200) << 20);
+  EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
+}
+
+}  // namespace
+}  // namespace attest

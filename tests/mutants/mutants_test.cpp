@@ -1,0 +1,147 @@
+// Every wrong kernel of mutants.cpp is judged through the worker, as a vendor's would be: caught, for
+// the right reason, by a case of a clause that it breaks; and the run goes on to its end.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "cases/case.h"
+#include "harness/run.h"
+#include "harness/testee.h"
+
+namespace attest {
+namespace {
+
+struct Expectation {
+  const char* mutant;
+  Outcome outcome;
+  const char* reason;
+  const char* clause;  // cited by a verdict that catches it
+};
+
+void PrintTo(const Expectation& expectation, std::ostream* out) { *out << expectation.mutant; }
+
+// The smoke tier in f32 and bf16, whose reach is all that these faults need.
+const std::vector<Case>& smoke_cases() {
+  static const std::vector<Case> kCases = [] {
+    std::vector<Case> chosen;
+    for (Case& c : load_cases(CASES)) {
+      const bool wanted = c.problem.dtype == DType::f32 || c.problem.dtype == DType::bf16;
+      if (c.tier == Tier::smoke && wanted) chosen.push_back(std::move(c));
+    }
+    return chosen;
+  }();
+  return kCases;
+}
+
+// Few cases do for a fault that shows in every call.
+std::vector<Case> first_cases(std::size_t count) {
+  std::vector<Case> chosen;
+  for (const Case& c : smoke_cases()) {
+    const Problem& p = c.problem;
+    const bool ordinary = element_count(p.o_shape()) > 0 && p.key_len > 1 && p.head_dim > 1;
+    if (ordinary && chosen.size() < count) chosen.push_back(c);
+  }
+  return chosen;
+}
+
+Record judge_mutant(const std::string& mutant, const std::vector<Case>& cases, const Limits& limits) {
+  const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
+  Isolation isolation = Isolation::other_user;
+  const auto testees = find_testees({std::string(MUTANTS) + ":mutant/" + mutant}, installation, limits, "", isolation);
+  Header header;
+  header.testees = {{.name = testees[0].name, .profiles = {"forward-core"}, .dtypes = {"f32", "bf16"}}};
+  std::ostringstream out;
+  return run(cases, testees, header, {.limits = limits, .isolation = isolation},
+             [&](const Testee& t) { return std::make_unique<WorkerExecutor>(worker_options(t, limits, isolation, "")); },
+             out, [](const Verdict&) {}, [] { return false; });
+}
+
+std::string story(const Record& record) {
+  std::string text;
+  for (const VerdictRecord& v : record.verdicts) {
+    if (conforms(v.verdict.outcome)) continue;
+    text += v.case_id + ": " + std::string(name(v.verdict.outcome)) + " " + v.verdict.reason + " " +
+            v.verdict.message + "\n";
+  }
+  return text;
+}
+
+bool catches(const VerdictRecord& v, const Expectation& e) {
+  const auto& clauses = v.verdict.clauses;
+  return v.verdict.outcome == e.outcome && v.verdict.reason == e.reason &&
+         std::find(clauses.begin(), clauses.end(), e.clause) != clauses.end();
+}
+
+TEST(MutantsTest, KernelWithoutAFaultPassesEverything) {
+  const Record record = judge_mutant("none", smoke_cases(), {});
+  EXPECT_EQ(record.verdicts.size(), smoke_cases().size());
+  for (const VerdictRecord& v : record.verdicts) {
+    EXPECT_TRUE(conforms(v.verdict.outcome)) << v.case_id << ": " << v.verdict.message;
+  }
+}
+
+class WrongKernelTest : public testing::TestWithParam<Expectation> {};
+
+TEST_P(WrongKernelTest, IsCaughtByAClauseItBreaksAndTheRunGoesOn) {
+  const Record record = judge_mutant(GetParam().mutant, smoke_cases(), {});
+  EXPECT_TRUE(std::any_of(record.verdicts.begin(), record.verdicts.end(),
+                          [](const VerdictRecord& v) { return catches(v, GetParam()); }))
+      << story(record);
+  ASSERT_TRUE(record.footer);
+  EXPECT_EQ(record.verdicts.size(), smoke_cases().size());
+  EXPECT_EQ(record.footer->exit_code, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllWrongValues, WrongKernelTest,
+    testing::Values(Expectation{"top_left", Outcome::fail, "bound", "MASK-3"},
+                    Expectation{"scale_squared", Outcome::fail, "bound", "SCORE-1"},
+                    Expectation{"last_key_dropped", Outcome::fail, "bound", "MASK-1"},
+                    Expectation{"dk_misses_head", Outcome::fail, "bound", "HEAD-2"},
+                    Expectation{"lse_base_2", Outcome::fail, "bound", "LSE-1"},
+                    Expectation{"window_exclusive", Outcome::fail, "bound", "MASK-4"},
+                    Expectation{"ignores_lengths", Outcome::fail, "bound", "MASK-5"},
+                    Expectation{"heads_interleaved", Outcome::fail, "bound", "HEAD-1"},
+                    Expectation{"empty_row_nan", Outcome::fail, "nonfinite", "EMPTY-1"},
+                    Expectation{"ignores_strides", Outcome::fail, "bound", "LAYOUT-2"},
+                    Expectation{"d_term_missing", Outcome::fail, "bound", "GRAD-1"},
+                    Expectation{"dense_inverted", Outcome::fail, "bound", "MASK-7"},
+                    Expectation{"leaks_hidden", Outcome::fail, "nonfinite", "HIDE-2"},
+                    Expectation{"unwritten_row", Outcome::fail, "unwritten", "SAFE-3"},
+                    Expectation{"writes_past_end", Outcome::fail, "guard", "SAFE-1"},
+                    Expectation{"writes_before_start", Outcome::fail, "guard", "SAFE-1"},
+                    Expectation{"reads_past_end", Outcome::fail, "guard", "SAFE-1"},
+                    Expectation{"writes_input", Outcome::fail, "input_mutated", "SAFE-2"},
+                    Expectation{"remaps_input", Outcome::fail, "input_mutated", "SAFE-2"},
+                    Expectation{"refuses", Outcome::fail, "wrong_refusal", "CALL-1"},
+                    Expectation{"refuses_silently", Outcome::fail, "wrong_refusal", "CALL-1"},
+                    Expectation{"bad_status", Outcome::fail, "wrong_refusal", "CALL-1"},
+                    Expectation{"random", Outcome::fail, "nondeterministic", "DET-1"}));
+
+class RudeKernelTest : public testing::TestWithParam<Expectation> {};
+
+TEST_P(RudeKernelTest, HasOneVerdictForEveryCase) {
+  const auto cases = first_cases(3);
+  ASSERT_EQ(cases.size(), 3u);
+  const Record record = judge_mutant(GetParam().mutant, cases,
+                                     {.call_seconds = 1, .memory_bytes = std::size_t(256) << 20});
+  ASSERT_EQ(record.verdicts.size(), 3u);
+  for (const VerdictRecord& v : record.verdicts) {
+    EXPECT_EQ(v.verdict.outcome, GetParam().outcome) << v.verdict.message;
+    EXPECT_EQ(v.verdict.reason, GetParam().reason) << v.verdict.message;
+    EXPECT_LE(v.verdict.captured.size(), std::size_t(64) << 10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllRudeness, RudeKernelTest,
+                         testing::Values(Expectation{"crash", Outcome::crash, "", "SAFE-4"},
+                                         Expectation{"abort", Outcome::crash, "", "SAFE-4"},
+                                         Expectation{"exit_zero", Outcome::crash, "", "SAFE-4"},
+                                         Expectation{"hang", Outcome::timeout, "", "SAFE-4"},
+                                         Expectation{"hoards", Outcome::fail, "memory", ""},
+                                         Expectation{"flood", Outcome::pass, "", ""},
+                                         Expectation{"leaves_child", Outcome::pass, "", ""}));
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,422 @@
+// The exact reference against closed forms: problems whose answer can be written down, in each of
+// its number types; and against the definition of what it may not touch.
+#include "reference/exact.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "tests/reference/random_problem.h"
+
+namespace attest::exact {
+namespace {
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Tensors filled by a function of the coordinates.
+template <typename T, typename F>
+Tensor<T> filled(const Shape& shape, const F& value) {
+  Tensor<T> tensor(shape);
+  for (Index n = 0; n < element_count(shape); ++n) {
+    const auto [b, h, s, c] = coordinates(shape, n);
+    tensor.data[static_cast<std::size_t>(n)] = T(value(b, h, s, c));
+  }
+  return tensor;
+}
+
+// Some number in -4 ... 4, which has no pattern that a test could fall for.
+double some(Index b, Index h, Index s, Index c) {
+  return static_cast<double>((b * 7919 + h * 104729 + s * 1299709 + c * 15485863) % 65) / 8 - 4;
+}
+
+template <typename T>
+Inputs<T> some_inputs(const Problem& problem) {
+  return {.q = filled<T>(problem.q_shape(), some),
+          .k = filled<T>(problem.k_shape(), [](auto... at) { return some(at...) / 3; }),
+          .v = filled<T>(problem.v_shape(), [](auto... at) { return some(at...) + 1; }),
+          .d_o = filled<T>(problem.o_shape(), [](auto... at) { return some(at...) - 1; })};
+}
+
+template <typename T>
+class ExactTest : public testing::Test {
+ protected:
+  static constexpr int kUlps = 32;  // for closed forms of a few operations on numbers below 10
+
+  static void expect_near(const T& actual, const T& expected) {
+    using std::abs;
+    EXPECT_LE(T(abs(T(actual - expected))), kUlps * std::numeric_limits<T>::epsilon())
+        << actual << " is not " << expected;
+  }
+
+  static void expect_near(const Tensor<T>& actual, const Tensor<T>& expected) {
+    ASSERT_EQ(actual.shape, expected.shape);
+    for (std::size_t n = 0; n < actual.data.size(); ++n) {
+      if (actual.data[n] == expected.data[n]) continue;  // -inf too
+      expect_near(actual.data[n], expected.data[n]);
+    }
+  }
+};
+
+using Types = testing::Types<double, long double, Quad, Digits100>;
+struct TypeName {
+  template <typename T>
+  static std::string GetName(int) {
+    return std::to_string(std::numeric_limits<T>::digits) + "Digits";
+  }
+};
+TYPED_TEST_SUITE(ExactTest, Types, TypeName);
+
+TYPED_TEST(ExactTest, ZeroQueriesGiveTheMeanOfTheVisibleValuesAndTheLogOfTheirNumber) {
+  using std::log;
+  using T = TypeParam;
+  const Problem problem = {.query_len = 5,
+                           .key_len = 5,
+                           .head_dim = 3,
+                           .value_dim = 2,
+                           .mask = Mask::causal(Anchor::top_left)};
+  Inputs<T> in = some_inputs<T>(problem);
+  in.q = Tensor<T>(problem.q_shape());
+  const Outputs<T> out = forward(problem, in);
+  for (Index i = 0; i < 5; ++i) {
+    this->expect_near(out.lse.at(0, 0, i, 0), log(T(i + 1)));
+    for (Index c = 0; c < 2; ++c) {
+      T sum = 0;
+      for (Index j = 0; j <= i; ++j) sum += in.v.at(0, 0, j, c);
+      this->expect_near(out.o.at(0, 0, i, c), sum / T(i + 1));
+    }
+  }
+}
+
+TYPED_TEST(ExactTest, TheOnlyVisibleKeyGivesItsValueAndItsScore) {
+  using T = TypeParam;
+  const Problem problem = {.query_len = 4,
+                           .key_len = 6,
+                           .head_dim = 3,
+                           .value_dim = 2,
+                           .scale = -0.25,
+                           .mask = Mask::window(0, 0, Anchor::bottom_right)};
+  const Inputs<T> in = some_inputs<T>(problem);
+  const Outputs<T> out = forward(problem, in);
+  const Gradients<T> gradients = backward(problem, in);
+  for (Index i = 0; i < 4; ++i) {
+    const Index j = i + 2;
+    T score = 0;
+    for (Index c = 0; c < 3; ++c) score += in.q.at(0, 0, i, c) * in.k.at(0, 0, j, c);
+    EXPECT_EQ(out.lse.at(0, 0, i, 0), T(-0.25) * score);
+    for (Index c = 0; c < 2; ++c) {
+      EXPECT_EQ(out.o.at(0, 0, i, c), in.v.at(0, 0, j, c));
+      EXPECT_EQ(gradients.dv.at(0, 0, j, c), in.d_o.at(0, 0, i, c));
+    }
+  }
+  EXPECT_THAT(gradients.dq.data, testing::Each(T(0)));
+  EXPECT_THAT(gradients.dk.data, testing::Each(T(0)));
+}
+
+TYPED_TEST(ExactTest, ValuesOfOneGiveOneAndNoGradientOfTheScores) {
+  using T = TypeParam;
+  const Problem problem = {.query_heads = 2,
+                           .key_heads = 2,
+                           .query_len = 3,
+                           .key_len = 5,
+                           .head_dim = 4,
+                           .value_dim = 2};
+  Inputs<T> in = some_inputs<T>(problem);
+  in.v = filled<T>(problem.v_shape(), [](auto...) { return 1; });
+  this->expect_near(forward(problem, in).o,
+                    filled<T>(problem.o_shape(), [](auto...) { return 1; }));
+  this->expect_near(backward(problem, in).dq, Tensor<T>(problem.q_shape()));
+}
+
+TYPED_TEST(ExactTest, TwoKeysShareByTheSigmoidOfTheDifferenceOfTheirScores) {
+  using T = TypeParam;
+  const Problem problem = {.key_len = 2, .scale = 0.5};
+  Inputs<T> in = {.q = filled<T>(problem.q_shape(), [](auto...) { return 2; }),
+                  .k = filled<T>(problem.k_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
+                  .v = filled<T>(problem.v_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
+                  .d_o = filled<T>(problem.o_shape(), [](auto...) { return 1; })};
+  // 1 / (1 + 1/e) and log(1 + e), in as many digits as the type can hold.
+  const T share = static_cast<T>(Digits100(
+      "0.7310585786300048792511592418218362743651446401650565192763659079190404530702046393"
+      "87474532075981245292"));
+  const T lse = static_cast<T>(Digits100(
+      "1.3132616875182228340489954949678556419152800856703483747190635148371949015091872209"
+      "3620040627729239139"));
+  const Outputs<T> out = forward(problem, in);
+  this->expect_near(out.o.at(0, 0, 0, 0), share);
+  this->expect_near(out.lse.at(0, 0, 0, 0), lse);
+  // O = sigmoid(scale q (k0 - k1)), and the derivative of the sigmoid is O (1 - O).
+  const T slope = share * (1 - share);
+  const Gradients<T> gradients = backward(problem, in);
+  this->expect_near(gradients.dq.at(0, 0, 0, 0), slope / 2);
+  this->expect_near(gradients.dk.at(0, 0, 0, 0), slope);
+  this->expect_near(gradients.dk.at(0, 0, 1, 0), -slope);
+  this->expect_near(gradients.dv.at(0, 0, 0, 0), share);
+  this->expect_near(gradients.dv.at(0, 0, 1, 0), 1 - share);
+}
+
+TYPED_TEST(ExactTest, FiniteScoresNeverOverflow) {
+  using T = TypeParam;
+  const Problem problem = {.query_len = 2, .key_len = 3};
+  const T huge = 1e150;
+  const Inputs<T> in = {
+      .q = filled<T>(problem.q_shape(),
+                     [&](auto, auto, auto i, auto) { return i == 0 ? huge : -huge; }),
+      .k = filled<T>(problem.k_shape(), [&](auto, auto, auto j, auto) { return T(j - 1) * huge; }),
+      .v = filled<T>(problem.v_shape(), [](auto, auto, auto j, auto) { return 10 + j; })};
+  const Outputs<T> out = forward(problem, in);
+  EXPECT_EQ(out.o.at(0, 0, 0, 0), T(12));
+  EXPECT_EQ(out.o.at(0, 0, 1, 0), T(10));
+  EXPECT_EQ(out.lse.at(0, 0, 0, 0), huge * huge);
+  EXPECT_EQ(out.lse.at(0, 0, 1, 0), huge * huge);
+}
+
+TYPED_TEST(ExactTest, RowsThatSeeNoKeyAreZeroWithoutMassAndWithoutGradient) {
+  using T = TypeParam;
+  // Five queries on three keys: the first two see none. The third batch element has no key at all.
+  const Problem problem = {.batch = 3,
+                           .query_len = 5,
+                           .key_len = 3,
+                           .head_dim = 2,
+                           .value_dim = 2,
+                           .mask = Mask::causal(Anchor::bottom_right),
+                           .key_lens = {3, 3, 0}};
+  const Inputs<T> in = some_inputs<T>(problem);
+  const Outputs<T> out = forward(problem, in);
+  const Gradients<T> gradients = backward(problem, in);
+  for (Index b = 0; b < 3; ++b) {
+    for (Index i = 0; i < 5; ++i) {
+      const bool empty = b == 2 || i < 2;
+      EXPECT_EQ(out.lse.at(b, 0, i, 0) == -std::numeric_limits<T>::infinity(), empty);
+      for (Index c = 0; c < 2; ++c) {
+        EXPECT_EQ(out.o.at(b, 0, i, c) == T(0), empty);
+        // The row after the empty ones sees one key: no gradient of its scores either.
+        EXPECT_EQ(gradients.dq.at(b, 0, i, c) == T(0), empty || i == 2);
+      }
+    }
+  }
+  for (Index j = 0; j < 3; ++j) {
+    EXPECT_EQ(gradients.dk.at(2, 0, j, 0), T(0));
+    EXPECT_EQ(gradients.dv.at(2, 0, j, 0), T(0));
+    EXPECT_NE(gradients.dv.at(1, 0, j, 0), T(0));
+  }
+}
+
+TYPED_TEST(ExactTest, AnySizeMayBeZero) {
+  using T = TypeParam;
+  const Problem usual = {.batch = 2,
+                         .query_heads = 2,
+                         .key_heads = 1,
+                         .query_len = 3,
+                         .key_len = 4,
+                         .head_dim = 2,
+                         .value_dim = 3};
+  for (Index Problem::*size : {&Problem::batch, &Problem::query_heads, &Problem::query_len,
+                               &Problem::key_len, &Problem::head_dim, &Problem::value_dim}) {
+    Problem problem = usual;
+    problem.*size = 0;
+    const Inputs<T> in = some_inputs<T>(problem);
+    const Outputs<T> out = forward(problem, in);
+    const Gradients<T> gradients = backward(problem, in);
+    EXPECT_EQ(out.o.shape, problem.o_shape());
+    EXPECT_EQ(out.lse.shape, problem.lse_shape());
+    EXPECT_EQ(gradients.dk.shape, problem.k_shape());
+    if (problem.key_len == 0) {
+      EXPECT_THAT(out.o.data, testing::Each(T(0)));
+      EXPECT_THAT(out.lse.data, testing::Each(-std::numeric_limits<T>::infinity()));
+    }
+    if (problem.query_len == 0) {
+      EXPECT_THAT(gradients.dv.data, testing::Each(T(0)));
+    }
+    if (problem.head_dim == 0) {  // all scores are 0
+      this->expect_near(out.lse.data.front(), 2 * log(T(2)));
+      this->expect_near(out.o.at(0, 0, 0, 0), (in.v.at(0, 0, 0, 0) + in.v.at(0, 0, 1, 0) +
+                                               in.v.at(0, 0, 2, 0) + in.v.at(0, 0, 3, 0)) /
+                                                  4);
+    }
+  }
+  Problem without_heads = usual;
+  without_heads.query_heads = without_heads.key_heads = 0;
+  EXPECT_TRUE(forward(without_heads, some_inputs<T>(without_heads)).o.data.empty());
+}
+
+TYPED_TEST(ExactTest, AGroupOfQueryHeadsReadsOneKeyHeadWhoseGradientIsTheSumOverTheGroup) {
+  using T = TypeParam;
+  const Problem grouped = {.batch = 2,
+                           .query_heads = 6,
+                           .key_heads = 3,
+                           .query_len = 2,
+                           .key_len = 3,
+                           .head_dim = 2,
+                           .value_dim = 2,
+                           .scale = 0.125};
+  Problem repeated = grouped;
+  repeated.key_heads = 6;
+  const Inputs<T> in = some_inputs<T>(grouped);
+  Inputs<T> in_repeated = in;
+  in_repeated.k = filled<T>(
+      repeated.k_shape(), [&](auto b, auto h, auto j, auto c) { return in.k.at(b, h / 2, j, c); });
+  in_repeated.v = filled<T>(
+      repeated.v_shape(), [&](auto b, auto h, auto j, auto c) { return in.v.at(b, h / 2, j, c); });
+  EXPECT_EQ(forward(grouped, in).o.data, forward(repeated, in_repeated).o.data);
+  EXPECT_EQ(forward(grouped, in).lse.data, forward(repeated, in_repeated).lse.data);
+
+  const Gradients<T> one = backward(grouped, in), each = backward(repeated, in_repeated);
+  EXPECT_EQ(one.dq.data, each.dq.data);
+  const auto summed = [](const Tensor<T>& of, const Shape& shape) {
+    return filled<T>(shape, [&](auto b, auto h, auto j, auto c) {
+      return T(of.at(b, 2 * h, j, c) + of.at(b, 2 * h + 1, j, c));
+    });
+  };
+  this->expect_near(one.dk, summed(each.dk, one.dk.shape));
+  this->expect_near(one.dv, summed(each.dv, one.dv.shape));
+}
+
+TYPED_TEST(ExactTest, InputsAreTakenOverBitForBit) {
+  using T = TypeParam;
+  const Problem problem = {.key_len = 3, .head_dim = 2};
+  attest::Inputs numbers = {
+      .q = zeros(problem.q_shape()), .k = zeros(problem.k_shape()), .v = zeros(problem.v_shape())};
+  numbers.k.data = {0.1, -3e-310, 1e300, -0.0, 5, 1.0 / 3};
+  const Inputs<T> in = inputs_as<T>(numbers);
+  for (std::size_t n = 0; n < 6; ++n)
+    EXPECT_EQ(static_cast<double>(in.k.data[n]), numbers.k.data[n]);
+  EXPECT_EQ(in.k.shape, problem.k_shape());
+  EXPECT_TRUE(in.d_o.data.empty());
+}
+
+// The tutorial way to FlashAttention-2, N = 16 and d = 8 in blocks of 4 queries and 8 keys: an
+// algorithm that shares no line with the formula, in so many digits that equal means equal.
+TEST(ExactTutorialTest, TheOnlineSoftmaxInBlocksIsTheFormula) {
+  using T = Digits100;
+  constexpr Index kLength = 16, kDim = 8, kQueryBlock = 4, kKeyBlock = 8;
+  const Problem problem = {.query_len = kLength,
+                           .key_len = kLength,
+                           .head_dim = kDim,
+                           .value_dim = kDim,
+                           .scale = 0.35355339059327376};
+  const Inputs<T> in = some_inputs<T>(problem);
+  const T* q = in.q.data.data();
+  const T* k = in.k.data.data();
+  const T* v = in.v.data.data();
+  const Outputs<T> out = forward(problem, in);
+
+  for (Index top_row = 0; top_row < kLength; top_row += kQueryBlock) {
+    T m[kQueryBlock], l[kQueryBlock], o[kQueryBlock][kDim];
+    for (Index r = 0; r < kQueryBlock; ++r) {
+      m[r] = -std::numeric_limits<T>::infinity();
+      l[r] = 0;
+      for (T& x : o[r]) x = 0;
+    }
+    for (Index left = 0; left < kLength; left += kKeyBlock) {
+      for (Index r = 0; r < kQueryBlock; ++r) {
+        T s[kKeyBlock], m_new = m[r];
+        for (Index n = 0; n < kKeyBlock; ++n) {
+          s[n] = 0;
+          for (Index c = 0; c < kDim; ++c)
+            s[n] += q[(top_row + r) * kDim + c] * k[(left + n) * kDim + c];
+          s[n] *= T(problem.scale);
+          if (s[n] > m_new) m_new = s[n];
+        }
+        const T shrink = left == 0 ? T(0) : T(exp(T(m[r] - m_new)));
+        l[r] *= shrink;
+        for (T& x : o[r]) x *= shrink;
+        for (Index n = 0; n < kKeyBlock; ++n) {
+          const T p = exp(T(s[n] - m_new));
+          l[r] += p;
+          for (Index c = 0; c < kDim; ++c) o[r][c] += p * v[(left + n) * kDim + c];
+        }
+        m[r] = m_new;
+      }
+    }
+    for (Index r = 0; r < kQueryBlock; ++r) {
+      EXPECT_LT(abs(out.lse.at(0, 0, top_row + r, 0) - (m[r] + log(l[r]))), T("1e-95"));
+      for (Index c = 0; c < kDim; ++c) {
+        EXPECT_LT(abs(out.o.at(0, 0, top_row + r, c) - o[r][c] / l[r]), T("1e-95"));
+      }
+    }
+  }
+}
+
+// With q = 0 and a V that names its key, O lists what a query sees.
+RC_GTEST_PROP(ExactPropertyTest, EachQuerySeesExactlyTheVisibleKeys, (RandomProblem<6> random)) {
+  Problem& problem = random.problem;
+  problem.value_dim = problem.key_len;
+  Inputs<double> in = inputs_as<double>(random.inputs);
+  in.q = Tensor<double>(problem.q_shape());
+  in.v =
+      filled<double>(problem.v_shape(), [](auto, auto, auto j, auto c) { return j == c ? 1 : 0; });
+  const Outputs<double> out = forward(problem, in);
+  for (Index n = 0; n < element_count(problem.o_shape()); ++n) {
+    const auto [b, h, i, j] = coordinates(problem.o_shape(), n);
+    const bool sees = out.o.data[static_cast<std::size_t>(n)] != 0;
+    RC_ASSERT(sees == visible(problem, {.batch = b, .head = h, .query = i, .key = j}));
+  }
+}
+
+// NaN in keys that nobody sees, in queries that see none, and in the dO of such.
+RC_GTEST_PROP(ExactPropertyTest, WhatIsNotVisibleIsNotTouched, (const RandomProblem<5>& random)) {
+  const Problem& problem = random.problem;
+  const Inputs<double> plain = inputs_as<double>(random.inputs);
+  Inputs<double> poisoned = plain;
+  for (Tensor<double>* tensor : {&poisoned.k, &poisoned.v}) {
+    for (std::size_t n = 0; n < tensor->data.size(); ++n) {
+      const auto [b, g, j, c] = coordinates(tensor->shape, static_cast<Index>(n));
+      if (!is_seen(problem, b, g, j)) tensor->data[n] = kNan;
+    }
+  }
+  for (Tensor<double>* tensor : {&poisoned.q, &poisoned.d_o}) {
+    for (std::size_t n = 0; n < tensor->data.size(); ++n) {
+      const auto [b, h, i, c] = coordinates(tensor->shape, static_cast<Index>(n));
+      if (!sees_a_key(problem, b, h, i)) tensor->data[n] = kNan;
+    }
+  }
+  const Outputs<double> out = forward(problem, plain), out_poisoned = forward(problem, poisoned);
+  RC_ASSERT(out.o.data == out_poisoned.o.data);
+  RC_ASSERT(out.lse.data == out_poisoned.lse.data);
+  const Gradients<double> gradients = backward(problem, plain);
+  const Gradients<double> gradients_poisoned = backward(problem, poisoned);
+  RC_ASSERT(gradients.dq.data == gradients_poisoned.dq.data);
+  RC_ASSERT(gradients.dk.data == gradients_poisoned.dk.data);
+  RC_ASSERT(gradients.dv.data == gradients_poisoned.dv.data);
+}
+
+// A length cuts a tensor off: the same as a problem that never had the rest.
+RC_GTEST_PROP(ExactPropertyTest, LengthsCutTheTensorsOff, (const RandomProblem<5>& random)) {
+  Problem whole = random.problem;
+  RC_PRE(whole.batch == 1 && whole.query_heads > 0);
+  const Index query_len = any_index(0, whole.query_len), key_len = any_index(0, whole.key_len);
+  whole.query_lens = {query_len};
+  whole.key_lens = {key_len};
+  whole.mask = Mask::causal(any_of<Anchor>({Anchor::top_left, Anchor::bottom_right}));
+  Problem cut = whole;
+  cut.query_lens = cut.key_lens = {};
+  cut.query_len = query_len;
+  cut.key_len = key_len;
+
+  const Inputs<double> in = inputs_as<double>(random.inputs);
+  const auto first = [](const Tensor<double>& tensor, const Shape& shape) {
+    return filled<double>(shape, [&](auto... at) { return tensor.at(at...); });
+  };
+  const Inputs<double> in_cut = {.q = first(in.q, cut.q_shape()),
+                                 .k = first(in.k, cut.k_shape()),
+                                 .v = first(in.v, cut.v_shape()),
+                                 .d_o = first(in.d_o, cut.o_shape())};
+  const Outputs<double> out = forward(whole, in), out_cut = forward(cut, in_cut);
+  RC_ASSERT(first(out.o, cut.o_shape()).data == out_cut.o.data);
+  RC_ASSERT(first(out.lse, cut.lse_shape()).data == out_cut.lse.data);
+  for (Index n = 0; n < element_count(whole.lse_shape()); ++n) {
+    const auto [b, h, i, c] = coordinates(whole.lse_shape(), n);
+    if (i >= query_len) RC_ASSERT(std::isinf(out.lse.at(b, h, i, 0)));
+  }
+  const Gradients<double> gradients = backward(whole, in), gradients_cut = backward(cut, in_cut);
+  RC_ASSERT(first(gradients.dq, cut.q_shape()).data == gradients_cut.dq.data);
+  RC_ASSERT(first(gradients.dk, cut.k_shape()).data == gradients_cut.dk.data);
+  RC_ASSERT(first(gradients.dv, cut.v_shape()).data == gradients_cut.dv.data);
+}
+
+}  // namespace
+}  // namespace attest::exact

@@ -1,0 +1,98 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/markup.h"
+#include "reports/reports.h"
+#include "reports/text.h"
+#include "tests/reports/samples.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(MarkupTest, TextIsEscapedInContentAndAttributes) {
+  const std::string evil = "<b>\"&'";
+  EXPECT_EQ(element("td", {{"title", evil}}, evil).str(),
+            "<td title=\"&lt;b&gt;&quot;&amp;&#39;\">&lt;b&gt;&quot;&amp;&#39;</td>");
+}
+
+TEST(MarkupTest, MarkupNestsUnescaped) {
+  EXPECT_EQ(element("td", {}, "a", element("b", {}, "<")).str(), "<td>a<b>&lt;</b></td>");
+}
+
+TEST(MarkupTest, AttributesStayOnOneLine) {
+  EXPECT_EQ(element("td", {{"title", "a\nb"}}, "").str(), "<td title=\"a b\"></td>");
+}
+
+TEST(HtmlTest, NothingThatATesteeSaysBecomesMarkup) {
+  const std::string page = to_html(hostile_record());
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr(" onload=\"")));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
+  EXPECT_EQ(clean(page), page);
+}
+
+TEST(HtmlTest, PageStandsAlone) {
+  const std::string page = to_html(realistic_record());
+  for (const char* outside : {"http://", "https://", "src=", "<link", "@import", "url("}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
+  }
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+TEST(HtmlTest, ConclusionStandsFirst) {
+  const std::string page = to_html(realistic_record());
+  EXPECT_THAT(page, HasSubstr("<p class=\"conclusion bad\">Not conformant: fa2 fails 5 of 165"));
+  EXPECT_LT(page.find("Not conformant"), page.find("<table"));
+  EXPECT_THAT(to_html(conformant_record()), HasSubstr("<p class=\"conclusion good\">Conformant"));
+  EXPECT_THAT(to_html(truncated_record()),
+              HasSubstr("<p class=\"conclusion warn\">Truncated: the run did not end"));
+}
+
+TEST(HtmlTest, EveryFailureIsListedWithItsReproAndWhatWasPrinted) {
+  const Record record = realistic_record();
+  const std::string page = to_html(record);
+  EXPECT_EQ(occurrences(page, "<details class=\"failure\""), 5u);
+  EXPECT_THAT(page, HasSubstr("AddressSanitizer: heap-buffer-overflow"));
+  for (const VerdictRecord& v : record.verdicts) {
+    if (v.verdict.outcome != Outcome::fail) continue;
+    EXPECT_THAT(page, HasSubstr("<code class=\"repro\">" + Markup(v.verdict.repro).str()));
+    EXPECT_THAT(page, HasSubstr(Markup(v.verdict.message).str()));
+  }
+}
+
+TEST(HtmlTest, BrokenClauseLeadsToItsFailures) {
+  const std::string page = to_html(realistic_record());
+  EXPECT_THAT(page, HasSubstr("broken by 2 of 30 cases"));  // MASK-3
+  EXPECT_THAT(page, HasSubstr("<a href=\"#failure-1\">1</a>"));
+  EXPECT_THAT(page, HasSubstr("id=\"failure-1\""));
+}
+
+TEST(HtmlTest, ClausesThatNoCaseCitedAreNamed) {
+  EXPECT_THAT(to_html(realistic_record()), HasSubstr("Not tried in this run: LAYOUT-2, SCORE-1"));
+}
+
+TEST(HtmlTest, ProfilesAreTold) {
+  const std::string page = to_html(realistic_record());
+  EXPECT_THAT(page, HasSubstr(">met</td>"));
+  EXPECT_THAT(page, HasSubstr(">not met: 38 of 40</td>"));
+  EXPECT_THAT(page, HasSubstr(">incomplete: 12 of 40</td>"));
+}
+
+TEST(HtmlTest, EmptyRunSaysSo) {
+  const std::string page = to_html(empty_record());
+  EXPECT_THAT(page, HasSubstr("Incomplete: no case was run."));
+  EXPECT_THAT(page, HasSubstr("Nothing was compared."));
+  EXPECT_THAT(page, HasSubstr("No profile was judged."));
+}
+
+}  // namespace
+}  // namespace attest

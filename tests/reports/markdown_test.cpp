@@ -1,0 +1,47 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/reports.h"
+#include "reports/text.h"
+#include "tests/reports/samples.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(MarkdownTest, TellsConclusionCountsProfilesAndFailures) {
+  const std::string text = to_summary_markdown(realistic_record());
+  EXPECT_THAT(text, HasSubstr("**Not conformant: fa2 fails 5 of 165 cases.**"));
+  EXPECT_THAT(text, HasSubstr("Attest 0.1.0, tier standard, seed 1, shard 1/1, 330 verdicts"));
+  EXPECT_THAT(text, HasSubstr("| testee | PASS | WARN | FAIL | UNSUPPORTED | CRASH | TIMEOUT |"));
+  EXPECT_THAT(text, HasSubstr("| `naive` | 159 | 1 | 0 | 5 | 0 | 0 |"));
+  EXPECT_THAT(text, HasSubstr("| `fa2` | forward-core | not met: 38 of 40 |"));
+  EXPECT_THAT(text, HasSubstr("| `naive` | masks | **met** | **met** | **met** |"));
+  EXPECT_THAT(text, HasSubstr("## Failures: 5"));
+  EXPECT_THAT(text, HasSubstr("`attest repro 'mask/causal/bottom_right/"));
+}
+
+TEST(MarkdownTest, NothingThatATesteeSaysBecomesMarkup) {
+  const std::string text = to_summary_markdown(hostile_record());
+  EXPECT_EQ(clean(text), text);
+  EXPECT_THAT(text, HasSubstr("\\<script\\>"));  // prose
+  EXPECT_THAT(text, HasSubstr("```</code>"));    // code: a fence longer than the `` within
+}
+
+TEST(MarkdownTest, BarsDoNotSplitTables) {
+  VerdictRecord v{.case_id = "a|b", .testee = "x|y", .dtype = "f32", .verdict = {}};
+  v.verdict.outcome = Outcome::pass;
+  v.verdict.tensors["O"] = {.max_ratio = 0.5, .compared = 1};
+  const std::string text = to_summary_markdown(record_of({v}, "conformant"));
+  EXPECT_THAT(text, HasSubstr("| `x\\|y` | `O` | f32 | `a\\|b` | 0.5 |"));
+}
+
+TEST(MarkdownTest, EmptyAndTruncatedRunsSaySo) {
+  EXPECT_THAT(to_summary_markdown(empty_record()), HasSubstr("Incomplete: no case was run"));
+  EXPECT_THAT(to_summary_markdown(truncated_record()), HasSubstr("Truncated: the run did not end"));
+}
+
+}  // namespace
+}  // namespace attest

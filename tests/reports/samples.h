@@ -1,0 +1,38 @@
+// Records to make reports of: a realistic run, a hostile one, and the odd ones at the edges.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spec/record.h"
+
+namespace attest {
+
+// Two testees, about 300 cases, five failures of fa2, refusals, a warning; not conformant.
+Record realistic_record();
+
+// A run in which everything passed.
+Record conformant_record();
+
+// Each outcome once; every string a testee controls tries to break out of its report.
+Record hostile_record();
+
+// No verdict, no testee, nothing.
+Record empty_record();
+
+// The realistic record without its footer.
+Record truncated_record();
+
+// Sets the footer's counts to those of the verdicts.
+void count(Record& record);
+
+// A record with these verdicts, of one testee "naive", complete and counted.
+Record record_of(std::vector<VerdictRecord> verdicts, const std::string& conclusion);
+
+struct Sample {
+  std::string name;
+  Record record;
+};
+std::vector<Sample> samples();
+
+}  // namespace attest

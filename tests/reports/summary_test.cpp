@@ -1,0 +1,67 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reports/reports.h"
+#include "reports/text.h"
+#include "tests/reports/samples.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(SummaryTest, TableIsAligned) {
+  const auto lines = lines_of(to_summary_text(realistic_record()));
+  EXPECT_EQ(lines.at(0),
+            "testee  PASS  WARN  FAIL  UNSUPPORTED  CRASH  TIMEOUT  max O  max LSE  max dQ  max dK"
+            "  max dV");
+  EXPECT_EQ(lines.at(1),
+            "naive    159     1     0            5      0        0  0.218    0.109    0.24    0.24"
+            "    0.24");
+  EXPECT_EQ(lines.at(2),
+            "fa2      155     0     3            5      1        1    inf    0.109    0.24    0.24"
+            "    0.24");
+}
+
+TEST(SummaryTest, TellsProfilesFailuresAndLastTheConclusion) {
+  const std::string text = to_summary_text(realistic_record());
+  EXPECT_THAT(text,
+              HasSubstr("fa2     masks          met                incomplete: 12 of 40  met\n"));
+  EXPECT_THAT(text, HasSubstr("FAIL(bound) MASK-3 fa2 mask/causal/bottom_right/"));
+  EXPECT_THAT(text, HasSubstr("\n    attest repro 'mask/causal/bottom_right/"));
+  EXPECT_EQ(lines_of(text).back(), "Not conformant: fa2 fails 5 of 165 cases.");
+}
+
+TEST(SummaryTest, ShowsOnlyTheFirstFailures) {
+  std::vector<VerdictRecord> verdicts(
+      25, {.case_id = "mask/a", .testee = "naive", .dtype = "f32", .verdict = {}});
+  for (VerdictRecord& v : verdicts) v.verdict.outcome = Outcome::crash;
+  const std::string text = to_summary_text(record_of(verdicts, "not conformant"));
+  EXPECT_THAT(text, HasSubstr("... and 15 more"));
+  EXPECT_EQ(lines_of(text).size(), 2u + 1 + 10 + 1 + 1 + 1);
+}
+
+TEST(SummaryTest, TesteesCannotSteerTheTerminal) {
+  const std::string text = to_summary_text(hostile_record());
+  EXPECT_EQ(clean(text), text);
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(SummaryTest, EmptyAndTruncatedRunsSaySo) {
+  EXPECT_EQ(to_summary_text(empty_record()), "Incomplete: no case was run.\n");
+  EXPECT_THAT(lines_of(to_summary_text(truncated_record())).back(), StartsWith("Truncated"));
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,159 @@
+"""Holds real reports to their schemas and parsers: validate.py WRITE_SAMPLES SPEC_FOLDER
+
+report.json and every line of results.jsonl must meet their schemas, and mutated ones must not;
+junit.xml must be well-formed and count right; index.html must balance, fetch nothing and hold no
+script.
+"""
+import copy
+import html.parser
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+import jsonschema
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+def validators(spec):
+    record = json.loads((spec / "record.schema.json").read_text())
+    report = json.loads((spec / "report.schema.json").read_text())
+    store = {"record.schema.json": record, "report.schema.json": report}
+    for schema in (record, report):
+        jsonschema.Draft202012Validator.check_schema(schema)
+    return [
+        jsonschema.Draft202012Validator(
+            schema, resolver=jsonschema.RefResolver(schema["$id"], schema, store=store)
+        )
+        for schema in (record, report)
+    ]
+
+
+def strict(text):
+    """JSON without the NaN and Infinity that Python would let pass."""
+
+    def refuse(name):
+        raise ValueError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def mutations(report):
+    """The report with one thing wrong each."""
+
+    def mutated(change):
+        wrong = copy.deepcopy(report)
+        change(wrong)
+        return wrong
+
+    yield "a missing key", mutated(lambda r: r.pop("conclusion"))
+    yield "an unknown key", mutated(lambda r: r.update(verdict="fine"))
+    yield "an unknown conclusion", mutated(lambda r: r.update(conclusion="mostly fine"))
+    yield "an unknown outcome", mutated(lambda r: r["counts"].update(PASSED=3))
+    yield "a negative count", mutated(lambda r: r["counts"].update(PASS=-1))
+    yield "a count that is text", mutated(lambda r: r["testees"][0]["counts"].update(PASS="3"))
+    yield "another schema", mutated(lambda r: r["header"].update(schema=2))
+    yield "a failure that passed", mutated(lambda r: r["failures"][0].update(outcome="PASS"))
+    yield "a failure without reason", mutated(lambda r: r["failures"][0].update(reason=""))
+    yield "an unknown reason", mutated(lambda r: r["failures"][0].update(reason="bad luck"))
+    yield "a failure without repro", mutated(lambda r: r["failures"][0].pop("repro"))
+    yield "a ratio that is text", mutated(
+        lambda r: r["testees"][0]["worst"][0]["evidence"].update(max_ratio="large")
+    )
+    yield "a clause without counts", mutated(
+        lambda r: r["testees"][0]["clauses"]["MASK-2"].pop("counts")
+    )
+    yield "a profile without dtype", mutated(lambda r: r["profiles"][0].pop("dtype"))
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.problems, self.ids, self.targets, self.text = [], [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in {"script", "img", "link", "iframe", "object", "embed", "base", "form"}:
+            self.problems.append(f"<{tag}>")
+        for name, value in attributes:
+            if name.startswith("on") or name in {"src", "srcset", "action"}:
+                self.problems.append(f"{tag} {name}={value}")
+            if name == "href":
+                self.targets.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.problems.append(f"</{tag}> closes what is not open")
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def check_html(text):
+    page = Page()
+    page.feed(text)
+    page.close()
+    assert not page.open, f"never closed: {page.open}"
+    assert not page.problems, page.problems
+    assert len(page.ids) == len(set(page.ids)), "an id occurs twice"
+    for target in page.targets:
+        assert target.startswith("#") and target[1:] in page.ids, f"a link leads nowhere: {target}"
+    assert "@import" not in text and "url(" not in text, "the style sheet fetches something"
+    return "".join(page.text)
+
+
+def check_junit(text, lines):
+    root = xml.etree.ElementTree.fromstring(text)
+    assert root.tag == "testsuites"
+    cases = root.findall("testsuite/testcase")
+    conclusion = [c for c in cases if c.get("classname") == "attest"]
+    verdicts = [line for line in lines if line["kind"] == "verdict"]
+    assert len(cases) == len(verdicts) + len(conclusion)
+    for holder in [root, *root.findall("testsuite")]:
+        assert int(holder.get("tests")) == len(list(holder.iter("testcase")))
+        for count, tag in [("failures", "failure"), ("errors", "error"), ("skipped", "skipped")]:
+            found = len(list(holder.iter(tag)))
+            assert int(holder.get(count)) == found, (holder.get("name"), count)
+    footer = lines[-1] if lines[-1]["kind"] == "footer" else None
+    red = int(root.get("failures")) + int(root.get("errors")) > 0
+    conformant = footer and footer["conclusion"] == "conformant"
+    assert red or conformant, "a run that is not conformant looks green"
+
+
+def main():
+    write_samples, spec = sys.argv[1], pathlib.Path(sys.argv[2])
+    of_line, of_report = validators(spec)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([write_samples, folder], check=True)
+        folders = sorted(pathlib.Path(folder).iterdir())
+        assert len(folders) >= 7, "the samples were not written"
+        for sample in folders:
+            print("checking", sample.name)
+            report = strict((sample / "report.json").read_text(encoding="utf-8"))
+            of_report.validate(report)
+            text = (sample / "results.jsonl").read_text(encoding="utf-8")
+            lines = [strict(line) for line in text.split("\n") if line]
+            for line in lines:
+                of_line.validate(line)
+                assert not of_line.is_valid({**line, "surprise": 1}), "an unknown key is accepted"
+                assert not of_line.is_valid({k: v for k, v in line.items() if k != "kind"})
+            check_junit((sample / "junit.xml").read_text(encoding="utf-8"), lines)
+            page = check_html((sample / "index.html").read_text(encoding="utf-8"))
+            assert report["sentence"] in page, "the page does not tell the conclusion"
+            (sample / "summary.md").read_text(encoding="utf-8")
+            (sample / "summary.txt").read_text(encoding="utf-8")
+
+        report = strict((pathlib.Path(folder) / "realistic/report.json").read_text())
+        for what, wrong in mutations(report):
+            assert not of_report.is_valid(wrong), f"the schema accepts {what}"
+            print("rejected:", what)
+
+
+if __name__ == "__main__":
+    main()

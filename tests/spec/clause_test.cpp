@@ -1,0 +1,206 @@
+// SPEC.md and the code know the same clauses, and SPEC.md names all that a testee or a reader of
+// records has to spell.
+#include "spec/clause.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "spec/description.h"
+#include "spec/profile.h"
+#include "spec/record.h"
+
+namespace attest {
+namespace {
+
+std::string spec_text() {
+  std::ifstream file(std::string(ATTEST_SOURCE_DIR) + "/spec/SPEC.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_FALSE(text.str().empty());
+  return text.str();
+}
+
+struct Section {
+  std::string id;
+  std::string title;
+  std::string level;
+  bool planned;
+  std::string body;
+};
+
+// The clauses of SPEC.md: "### MASK-3 — title (required, planned)" and what follows.
+std::vector<Section> sections() {
+  static const std::regex heading(
+      R"(### ([A-Z]+-[0-9]+) — (.+) \((required|recommended|optional)(, planned)?\))");
+  std::vector<Section> result;
+  std::istringstream lines(spec_text());
+  bool within = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) within = false;
+    if (line.starts_with("### ")) {
+      std::smatch match;
+      if (!std::regex_match(line, match, heading)) {
+        ADD_FAILURE() << "not the heading of a clause: " << line;
+        continue;
+      }
+      result.push_back({match[1], match[2], match[3], match[4].matched, ""});
+      within = true;
+    } else if (within) {
+      result.back().body += line + "\n";
+    }
+  }
+  return result;
+}
+
+void expect_same(const std::vector<Section>& written, std::span<const Clause> known) {
+  std::vector<std::string> in_text, in_code;
+  for (const Section& section : written) {
+    in_text.push_back(section.id + " " + section.title + " " + section.level);
+  }
+  for (const Clause& clause : known) {
+    in_code.push_back(std::string(clause.id) + " " + std::string(clause.title) + " " +
+                      std::string(name(clause.level)));
+  }
+  EXPECT_EQ(in_text, in_code);
+}
+
+TEST(ClauseTest, SpecAndCodeKnowTheSameClausesInTheSameOrder) {
+  std::vector<Section> live, later;
+  for (const Section& section : sections()) (section.planned ? later : live).push_back(section);
+  expect_same(live, clauses());
+  expect_same(later, planned());
+  std::cout << clauses().size() << " clauses are judged, " << planned().size() << " are planned:";
+  for (const Clause& clause : planned()) std::cout << ' ' << clause.id;
+  std::cout << '\n';
+}
+
+TEST(ClauseTest, EveryClauseIsStatedInOneForm) {
+  for (const Section& section : sections()) {
+    std::size_t place = 0;
+    for (const char* part :
+         {"**Statement.** ", "\n\n**Why.** ", "\n\n**Elsewhere.** ", "\n\n**Level.** "}) {
+      const std::size_t found = section.body.find(part);
+      ASSERT_NE(found, std::string::npos) << section.id << " lacks " << part;
+      EXPECT_GE(found, place) << section.id << ": out of order: " << part;
+      EXPECT_EQ(section.body.find(part, found + 1), std::string::npos)
+          << section.id << ": twice: " << part;
+      place = found;
+    }
+  }
+}
+
+TEST(ClauseTest, EveryLevelNamesTheProfileThatDemandsIt) {
+  for (const Section& section : sections()) {
+    std::string expected = section.level;
+    expected[0] = static_cast<char>(expected[0] - 'a' + 'A');
+    if (section.planned) {
+      expected += "; planned.";
+    } else {
+      for (const Profile& profile : profiles()) {
+        const auto ids = profile.clauses;
+        if (std::find(ids.begin(), ids.end(), section.id) != ids.end()) {
+          expected += "; profile `" + std::string(profile.name) + "`.";
+        }
+      }
+    }
+    EXPECT_NE(section.body.find("**Level.** " + expected), std::string::npos)
+        << section.id << ": " << expected;
+  }
+}
+
+TEST(ClauseTest, IdsAreUniqueAndFoundByName) {
+  std::set<std::string_view> ids;
+  for (const auto list : {clauses(), planned()}) {
+    for (const Clause& clause : list) {
+      EXPECT_TRUE(ids.insert(clause.id).second) << clause.id;
+      EXPECT_EQ(find_clause(clause.id), &clause);
+      EXPECT_FALSE(clause.title.empty());
+    }
+  }
+  EXPECT_EQ(find_clause("MASK-99"), nullptr);
+  EXPECT_EQ(find_clause(""), nullptr);
+}
+
+TEST(ClauseTest, SpecCitesNoClauseThatDoesNotExist) {
+  std::set<std::string> topics;
+  for (const Section& section : sections())
+    topics.insert(section.id.substr(0, section.id.find('-')));
+  const std::string text = spec_text();
+  const std::regex citation(R"(\b([A-Z]+)-([0-9]+)\b)");
+  for (std::sregex_iterator at(text.begin(), text.end(), citation), end; at != end; ++at) {
+    if (topics.contains((*at)[1])) {
+      EXPECT_NE(find_clause(at->str()), nullptr) << at->str();
+    }
+  }
+}
+
+// What is spelled by others: every name stands in SPEC.md, in `code`.
+TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
+  std::vector<std::string> names = known_features();
+  for (const Profile& profile : profiles()) names.emplace_back(profile.name);
+  for (const DType dtype : kDTypes) names.emplace_back(name(dtype));
+  for (int i = 0; i <= static_cast<int>(Outcome::not_run); ++i)
+    names.emplace_back(name(Outcome(i)));
+  for (const char* reason :
+       {"bound", "statistical", "nonfinite", "unwritten", "guard", "input_mutated",
+        "nondeterministic", "wrong_refusal", "schedule", "memory", "property:NAME"}) {
+    names.emplace_back(reason);
+  }
+  const auto keys_of = [&](const nlohmann::json& object) {
+    for (const auto& [key, value] : object.items()) names.push_back(key);
+  };
+  const auto header = nlohmann::json::parse(
+      to_line(Header{.suite_version = "", .testees = {{.name = ""}}, .tier = ""}));
+  keys_of(header);
+  keys_of(header["testees"][0]);
+  VerdictRecord record{.case_id = "", .testee = "", .dtype = "", .verdict = {}};
+  record.verdict.tensors["O"] = {};
+  record.verdict.captured = "x";
+  const auto line = nlohmann::json::parse(to_line(record));
+  keys_of(line);
+  keys_of(line["tensors"]["O"]);
+  const auto footer = nlohmann::json::parse(to_line(Footer{.counts = {}, .profiles = {{}}}));
+  keys_of(footer);
+  keys_of(footer["profiles"][0]);
+  for (const char* key : {"products",
+                          "default",
+                          "qk",
+                          "pv",
+                          "dp",
+                          "dv",
+                          "dq",
+                          "dk",
+                          "accumulator",
+                          "truncates",
+                          "operands",
+                          "softmax",
+                          "exp_ulp",
+                          "p",
+                          "p_normalised",
+                          "ds",
+                          "ds_scaled",
+                          "ds_from",
+                          "kv_splits",
+                          "rescales_output",
+                          "key_block",
+                          "subnormal_inputs",
+                          "subnormal_outputs",
+                          "output_rounding",
+                          "deterministic",
+                          "alignment"}) {
+    names.emplace_back(key);
+  }
+  const std::string text = spec_text();
+  for (const std::string& spelled : names) {
+    EXPECT_NE(text.find("`" + spelled + "`"), std::string::npos) << spelled;
+  }
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,279 @@
+// The rules of the tree that no compiler enforces: who may include whom, and a few of the house.
+//
+//   spec <- nothing   reference, impl, cases, reports <- spec
+//   harness <- spec, reference, cases, reports   tests <- all
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace attest {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Layers = std::set<std::string>;
+
+// Beside itself. reference and impl must stay strangers: a kernel and an oracle that share a helper
+// share its bug.
+const std::map<std::string, Layers> kMayInclude = {
+    {"spec", {}},
+    {"reference", {"spec"}},
+    {"impl", {"spec"}},
+    {"cases", {"spec"}},
+    {"reports", {"spec"}},
+    {"harness", {"spec", "reference", "cases", "reports"}},
+    {"tests", {"spec", "reference", "impl", "cases", "reports", "harness"}},
+};
+
+// All files by their path from the root of the tree.
+using Tree = std::map<std::string, std::string>;
+
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool ends_with_any(const std::string& path, const std::vector<std::string>& endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](const std::string& ending) { return path.ends_with(ending); });
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+void check_include(const std::string& path, const std::string& target,
+                   std::vector<std::string>& faults) {
+  const std::string layer = path.substr(0, path.find('/'));
+  const auto slash = target.find('/');
+  if (slash == std::string::npos || target.starts_with(".")) {
+    faults.push_back(path + ": \"" + target + "\" is not named from the root of the tree");
+    return;
+  }
+  const std::string other = target.substr(0, slash);
+  if (!kMayInclude.contains(other) || other == layer) return;  // a library's, or our own
+  if (!kMayInclude.at(layer).contains(other)) {
+    faults.push_back(path + ": " + layer + " must not include " + other + " (\"" + target + "\")");
+  }
+}
+
+void check_source(const Tree& tree, const std::string& path, const std::string& text,
+                  std::vector<std::string>& faults) {
+  static const std::regex include(R"(^\s*#\s*include\s*(["<])([^">]+)[">].*)");
+  static const std::regex disabled(R"(^\s*#\s*if\s+0\b.*)");
+  static const std::regex using_namespace(R"(^\s*using\s+namespace\b.*)");
+  const bool header = path.ends_with(".h");
+  std::string first_include;
+  for (const std::string& line : lines_of(text)) {
+    std::smatch match;
+    if (std::regex_match(line, match, include)) {
+      if (first_include.empty()) first_include = match[2];
+      if (match[1] == "\"") check_include(path, match[2], faults);
+    }
+    if (std::regex_match(line, disabled))
+      faults.push_back(path + ": code is switched off by #if 0");
+    if (header && std::regex_match(line, using_namespace)) {
+      faults.push_back(path + ": a header says using namespace");
+    }
+  }
+  if (header) {
+    if (!text.starts_with("//") && !text.starts_with("/*")) {
+      faults.push_back(path + ": a header begins with a comment that says what it is");
+    }
+    // C has no #pragma once in its standard, and vendors compile this one.
+    const char* guard =
+        path == "spec/attest_plugin.h" ? "\n#ifndef ATTEST_PLUGIN_H_\n" : "\n#pragma once\n";
+    if (text.find(guard) == std::string::npos)
+      faults.push_back(path + ": the include guard is missing");
+  } else if (path.ends_with(".cpp")) {
+    // Included first, a header proves that it stands on its own.
+    const std::string own = path.substr(0, path.size() - 4) + ".h";
+    if (tree.contains(own) && first_include != own) {
+      faults.push_back(path + ": \"" + own + "\" must be the first include");
+    }
+  }
+}
+
+// Whether a CMakeLists.txt at or above the file names it: with its ending or without (tests), by
+// the .cpp that a header belongs to, or in a loop over the names of tests.
+bool is_built(const Tree& tree, const std::string& path) {
+  static const std::regex word(R"([A-Za-z0-9_./-]+)");
+  const std::string stem = path.substr(0, path.rfind('.'));
+  for (std::string folder = parent_of(path);; folder = parent_of(folder)) {
+    const auto list = tree.find(folder + "/CMakeLists.txt");
+    if (list != tree.end()) {
+      const std::string below = path.substr(folder.size() + 1),
+                        bare = stem.substr(folder.size() + 1);
+      for (const std::string& line : lines_of(list->second)) {
+        const std::string code = line.substr(0, line.find('#'));
+        const bool loop = code.find("foreach(") != std::string::npos;
+        for (std::sregex_iterator at(code.begin(), code.end(), word), end; at != end; ++at) {
+          const std::string name = at->str();
+          if (name == below || name == bare || name == bare + ".cpp") return true;
+          if (loop && name + "_test" == bare) return true;
+        }
+      }
+    }
+    if (folder.find('/') == std::string::npos) return false;
+  }
+}
+
+// A helper of the tests belongs to no layer's list: it is built with whoever includes it.
+bool is_test_helper(const Tree& tree, const std::string& path) {
+  return path.starts_with("tests/") && path.ends_with(".h") &&
+         std::any_of(tree.begin(), tree.end(), [&](const auto& file) {
+           return file.second.find("#include \"" + path + "\"") != std::string::npos;
+         });
+}
+
+std::vector<std::string> faults_of(const Tree& tree) {
+  std::vector<std::string> faults;
+  for (const auto& [path, text] : tree) {
+    if (!ends_with_any(path, {".h", ".cpp", ".c"})) continue;
+    check_source(tree, path, text, faults);
+    if (!is_built(tree, path) && !is_test_helper(tree, path)) {
+      faults.push_back(path + ": no CMakeLists.txt names it");
+    }
+  }
+  return faults;
+}
+
+Tree read_tree() {
+  namespace fs = std::filesystem;
+  const fs::path root = ATTEST_SOURCE_DIR;
+  Tree tree;
+  for (const auto& [layer, others] : kMayInclude) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / layer)) {
+      const std::string path = fs::relative(entry.path(), root).generic_string();
+      if (!entry.is_regular_file() || !ends_with_any(path, {".h", ".cpp", ".c", "CMakeLists.txt"}))
+        continue;
+      std::ifstream file(entry.path());
+      std::ostringstream text;
+      text << file.rdbuf();
+      tree[path] = text.str();
+    }
+  }
+  return tree;
+}
+
+TEST(LayeringTest, TheTreeKeepsItsRules) {
+  const Tree tree = read_tree();
+  EXPECT_GT(tree.size(), 30u) << "the tree was found";
+  EXPECT_THAT(faults_of(tree), IsEmpty());
+}
+
+TEST(LayeringTest, TheMapOfIncludesHasNoCycle) {
+  // Removes layers that include only removed ones, until none is left.
+  Layers removed;
+  for (std::size_t before = 1; before != removed.size();) {
+    before = removed.size();
+    for (const auto& [layer, others] : kMayInclude) {
+      if (std::includes(removed.begin(), removed.end(), others.begin(), others.end()))
+        removed.insert(layer);
+    }
+    if (removed.size() == kMayInclude.size()) break;
+  }
+  EXPECT_EQ(removed.size(), kMayInclude.size());
+}
+
+// What is found in one file that a list names.
+std::vector<std::string> planted(const std::string& path, const std::string& text) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return faults_of({{path, text},
+                    {parent_of(path) + "/CMakeLists.txt", "attest_layer(x SOURCES " + name + ")"}});
+}
+
+const std::string kComment = "// A header.\n#pragma once\n";
+
+TEST(LayeringTest, FindsIncludesAgainstTheDirection) {
+  EXPECT_THAT(planted("reference/a.cpp", "#include \"impl/kernel.h\"\n"),
+              ElementsAre(HasSubstr("reference must not include impl")));
+  EXPECT_THAT(planted("impl/a.cpp", "  #  include \"reference/exact.h\"\n"),
+              ElementsAre(HasSubstr("impl must not include reference")));
+  EXPECT_THAT(planted("harness/deep/a.h", kComment + "#include \"impl/kernel.h\"\n"),
+              ElementsAre(HasSubstr("harness must not include impl")));
+  EXPECT_THAT(planted("spec/a.c", "#include \"cases/case.h\"\n"),
+              ElementsAre(HasSubstr("spec must not include cases")));
+  EXPECT_THAT(planted("reports/a.cpp", "#include \"harness/run.h\"\n"),
+              ElementsAre(HasSubstr("reports must not include harness")));
+  EXPECT_THAT(planted("cases/a.cpp", "#include \"tests/help.h\"\n"),
+              ElementsAre(HasSubstr("cases must not include tests")));
+  EXPECT_THAT(
+      planted("harness/a.cpp", "#include \"reports/reports.h\"\n#include \"harness/b.h\"\n"),
+      IsEmpty());
+  EXPECT_THAT(planted("tests/impl/a.cpp", "#include \"impl/kernel.h\"\n#include <hwy/highway.h>\n"),
+              IsEmpty());
+}
+
+TEST(LayeringTest, FindsIncludesWithoutTheirFolder) {
+  EXPECT_THAT(planted("spec/a.cpp", "#include \"dtype.h\"\n"),
+              ElementsAre(HasSubstr("not named from the root")));
+  EXPECT_THAT(planted("spec/a.cpp", "#include \"../impl/kernel.h\"\n"),
+              ElementsAre(HasSubstr("not named from the root")));
+}
+
+TEST(LayeringTest, FindsHeadersOutOfForm) {
+  EXPECT_THAT(planted("spec/a.h", "\n#pragma once\n"),
+              ElementsAre(HasSubstr("begins with a comment")));
+  EXPECT_THAT(planted("spec/a.h", "// A header.\n"), ElementsAre(HasSubstr("guard is missing")));
+  EXPECT_THAT(planted("spec/a.h", kComment + "using namespace std;\n"),
+              ElementsAre(HasSubstr("using namespace")));
+  EXPECT_THAT(planted("spec/attest_plugin.h", kComment),
+              ElementsAre(HasSubstr("guard is missing")));
+  EXPECT_THAT(planted("spec/a.cpp", "using namespace std;\n"), IsEmpty());
+}
+
+TEST(LayeringTest, FindsDisabledCode) {
+  EXPECT_THAT(planted("spec/a.cpp", "int a;\n#if 0\nint b;\n#endif\n"),
+              ElementsAre(HasSubstr("#if 0")));
+  EXPECT_THAT(planted("spec/a.cpp", "#if 01\n#endif\n"), IsEmpty());
+}
+
+TEST(LayeringTest, FindsHeadersThatAreNotTriedOnTheirOwn) {
+  const Tree tree = {{"spec/CMakeLists.txt", "attest_layer(spec SOURCES a.cpp)"},
+                     {"spec/a.h", kComment},
+                     {"spec/a.cpp", "#include <vector>\n\n#include \"spec/a.h\"\n"}};
+  EXPECT_THAT(faults_of(tree), ElementsAre(HasSubstr("must be the first include")));
+}
+
+TEST(LayeringTest, FindsFilesThatNobodyBuilds) {
+  const std::string list =
+      "attest_layer(x SOURCES b.cpp deep/c.cpp)  # a.cpp\nattest_test(d_test LABELS "
+      "unit)\nforeach(name e)\n";
+  const Tree tree = {
+      {"spec/CMakeLists.txt", list}, {"spec/a.cpp", ""},      {"spec/b.cpp", ""},
+      {"spec/b.h", kComment},        {"spec/deep/c.cpp", ""}, {"spec/d_test.cpp", ""},
+      {"spec/deep/b.cpp", ""},       {"spec/e_test.cpp", ""}, {"spec/f_test.cpp", ""}};
+  // b.cpp misses its own header, which is not what is tried here.
+  const std::vector<std::string> faults = faults_of(tree);
+  EXPECT_THAT(faults, Contains("spec/a.cpp: no CMakeLists.txt names it"))
+      << "a comment does not count";
+  EXPECT_THAT(faults, Contains("spec/deep/b.cpp: no CMakeLists.txt names it"))
+      << "nor another folder's file";
+  EXPECT_THAT(faults, Contains("spec/f_test.cpp: no CMakeLists.txt names it")) << "not in the loop";
+  EXPECT_EQ(faults.size(), 4u);
+}
+
+TEST(LayeringTest, FindsTestHelpersThatNobodyIncludes) {
+  Tree tree = {{"tests/spec/CMakeLists.txt", "attest_test(a_test LABELS unit)"},
+               {"tests/spec/a_test.cpp", ""},
+               {"tests/spec/help.h", kComment}};
+  EXPECT_THAT(faults_of(tree), ElementsAre("tests/spec/help.h: no CMakeLists.txt names it"));
+  tree["tests/spec/a_test.cpp"] = "#include \"tests/spec/help.h\"\n";
+  EXPECT_THAT(faults_of(tree), IsEmpty());
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,212 @@
+#include "spec/mask.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "spec/problem.h"
+
+namespace attest {
+namespace {
+
+// One line a query, 'x' where it sees the key.
+std::string draw(const Mask& mask, const Lengths& lengths, Index batch = 0, Index head = 0) {
+  std::string picture;
+  for (Index query = 0; query < lengths.query; ++query) {
+    for (Index key = 0; key < lengths.key; ++key) {
+      const Position position{.batch = batch, .head = head, .query = query, .key = key};
+      picture += mask.allows(position, lengths) ? 'x' : '.';
+    }
+    picture += '\n';
+  }
+  return picture;
+}
+
+constexpr Anchor kTopLeft = Anchor::top_left;
+constexpr Anchor kBottomRight = Anchor::bottom_right;
+
+TEST(MaskTest, FullSeesEveryKey) {
+  EXPECT_EQ(draw(Mask::full(), {.query = 2, .key = 3}), "xxx\nxxx\n");
+}
+
+TEST(MaskTest, CausalTopLeftStartsAtTheFirstKey) {
+  EXPECT_EQ(draw(Mask::causal(kTopLeft), {.query = 3, .key = 5}), "x....\nxx...\nxxx..\n");
+  EXPECT_EQ(draw(Mask::causal(kTopLeft), {.query = 5, .key = 3}), "x..\nxx.\nxxx\nxxx\nxxx\n");
+}
+
+TEST(MaskTest, CausalBottomRightPutsTheLastQueryOntoTheLastKey) {
+  EXPECT_EQ(draw(Mask::causal(kBottomRight), {.query = 3, .key = 5}), "xxx..\nxxxx.\nxxxxx\n");
+}
+
+TEST(MaskTest, CausalLeavesFirstRowsEmptyWhenQueriesOutnumberKeys) {
+  EXPECT_EQ(draw(Mask::causal(kBottomRight), {.query = 5, .key = 3}), "...\n...\nx..\nxx.\nxxx\n");
+}
+
+TEST(MaskTest, OffsetMovesTheDiagonalTowardsLaterKeys) {
+  EXPECT_EQ(draw(Mask::causal(kTopLeft, 1), {.query = 3, .key = 3}), "xx.\nxxx\nxxx\n");
+  EXPECT_EQ(draw(Mask::causal(kTopLeft, -2), {.query = 3, .key = 3}), "...\n...\nx..\n");
+  EXPECT_EQ(draw(Mask::causal(kBottomRight, -1), {.query = 3, .key = 3}), "...\nx..\nxx.\n");
+}
+
+TEST(MaskTest, WindowIncludesBothOfItsEnds) {
+  EXPECT_EQ(draw(Mask::window(1, 0, kTopLeft), {.query = 4, .key = 4}), "x...\nxx..\n.xx.\n..xx\n");
+  EXPECT_EQ(draw(Mask::window(0, 2, kTopLeft), {.query = 3, .key = 4}), "xxx.\n.xxx\n..xx\n");
+  EXPECT_EQ(draw(Mask::window(0, 0, kBottomRight), {.query = 2, .key = 4}), "..x.\n...x\n");
+  EXPECT_EQ(draw(Mask::window(kUnbounded, kUnbounded, kTopLeft), {.query = 1, .key = 3}), "xxx\n");
+}
+
+TEST(MaskTest, EveryRowOfABandIsTheRangeBetweenItsEnds) {
+  const std::vector<Index> widths = {0, 1, 2, kUnbounded};
+  for (Index queries = 0; queries <= 5; ++queries)
+    for (Index keys = 0; keys <= 5; ++keys)
+      for (const Anchor anchor : {kTopLeft, kBottomRight})
+        for (Index offset = -6; offset <= 6; ++offset)
+          for (const Index left : widths)
+            for (const Index right : widths) {
+              const Mask mask = Mask::window(left, right, anchor, offset);
+              std::string expected;
+              for (Index query = 0; query < queries; ++query) {
+                // On the diagonal sits key query + offset, counted from the chosen corner.
+                const Index diagonal =
+                    anchor == kTopLeft ? query + offset : keys - (queries - query) + offset;
+                const Index begin =
+                    left == kUnbounded ? 0 : std::clamp<Index>(diagonal - left, 0, keys);
+                const Index end =
+                    right == kUnbounded ? keys : std::clamp<Index>(diagonal + right + 1, 0, keys);
+                std::string row(static_cast<std::size_t>(keys), '.');
+                for (Index key = begin; key < end; ++key) row[static_cast<std::size_t>(key)] = 'x';
+                expected += row + '\n';
+              }
+              ASSERT_EQ(draw(mask, {.query = queries, .key = keys}), expected)
+                  << to_string(mask) << " q" << queries << " k" << keys;
+            }
+}
+
+TEST(MaskTest, CausalIsTheWindowWithoutALeftEnd) {
+  for (const Anchor anchor : {kTopLeft, kBottomRight}) {
+    EXPECT_EQ(draw(Mask::causal(anchor, 2), {.query = 7, .key = 4}),
+              draw(Mask::window(kUnbounded, 0, anchor, 2), {.query = 7, .key = 4}));
+  }
+}
+
+TEST(MaskTest, AxesOfSizeOneOfADenseMaskHoldForAllPositions) {
+  const Shape whole = {2, 3, 2, 4};
+  for (unsigned broadcast = 0; broadcast < 16; ++broadcast) {
+    DenseMask table;
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      table.shape[axis] = broadcast >> axis & 1 ? 1 : whole[axis];
+    }
+    for (Index element = 0; element < element_count(table.shape); ++element) {
+      table.allowed.push_back(static_cast<std::uint8_t>(element * 7 % 3 == 0));
+    }
+    const Mask mask = Mask::dense(table);
+    for (Index b = 0; b < whole[0]; ++b)
+      for (Index h = 0; h < whole[1]; ++h)
+        for (Index i = 0; i < whole[2]; ++i)
+          for (Index j = 0; j < whole[3]; ++j) {
+            Index element = 0;  // in the table, row by row
+            const Index place[] = {b, h, i, j};
+            for (std::size_t axis = 0; axis < 4; ++axis) {
+              element = element * table.shape[axis] + (broadcast >> axis & 1 ? 0 : place[axis]);
+            }
+            ASSERT_EQ(
+                mask.allows({.batch = b, .head = h, .query = i, .key = j}, {.query = 2, .key = 4}),
+                element * 7 % 3 == 0)
+                << broadcast;
+          }
+  }
+}
+
+TEST(MaskTest, TrueAttends) {
+  const Mask mask = Mask::dense({.shape = {1, 1, 2, 2}, .allowed = {1, 0, 0, 1}});
+  EXPECT_EQ(draw(mask, {.query = 2, .key = 2}), "x.\n.x\n");
+}
+
+// Masks enough to tell the laws of sets from others.
+std::vector<Mask> samples() {
+  return {Mask::full(), Mask::causal(kTopLeft), Mask::causal(kBottomRight),
+          Mask::window(1, 1, kTopLeft, 1),
+          Mask::dense({.shape = {1, 1, 1, 4}, .allowed = {0, 1, 1, 0}})};
+}
+
+TEST(MaskTest, IntersectionAndUnionObeyTheLawsOfSets) {
+  const Lengths lengths{.query = 3, .key = 4};
+  const auto equal = [&](const Mask& a, const Mask& b) {
+    return draw(a, lengths) == draw(b, lengths);
+  };
+  const Mask none = Mask::any_of({});
+  EXPECT_EQ(draw(none, lengths), "....\n....\n....\n");
+  EXPECT_TRUE(equal(Mask::all_of({}), Mask::full()));
+  for (const Mask& a : samples()) {
+    EXPECT_TRUE(equal(Mask::all_of({a, a}), a));
+    EXPECT_TRUE(equal(Mask::any_of({a, a}), a));
+    EXPECT_TRUE(equal(Mask::all_of({a, Mask::full()}), a));
+    EXPECT_TRUE(equal(Mask::any_of({a, none}), a));
+    EXPECT_TRUE(equal(Mask::any_of({a, Mask::full()}), Mask::full()));
+    EXPECT_TRUE(equal(Mask::all_of({a, none}), none));
+    for (const Mask& b : samples()) {
+      EXPECT_TRUE(equal(Mask::all_of({a, b}), Mask::all_of({b, a})));
+      EXPECT_TRUE(equal(Mask::any_of({a, b}), Mask::any_of({b, a})));
+      EXPECT_TRUE(equal(Mask::all_of({a, Mask::any_of({a, b})}), a));
+      for (const Mask& c : samples()) {
+        EXPECT_TRUE(equal(Mask::all_of({a, b, c}), Mask::all_of({a, Mask::all_of({b, c})})));
+        EXPECT_TRUE(equal(Mask::all_of({a, Mask::any_of({b, c})}),
+                          Mask::any_of({Mask::all_of({a, b}), Mask::all_of({a, c})})));
+      }
+    }
+  }
+}
+
+TEST(MaskTest, IntersectionIsNotUnion) {
+  const Mask past = Mask::causal(kTopLeft), future = Mask::window(0, kUnbounded, kTopLeft);
+  EXPECT_EQ(draw(Mask::all_of({past, future}), {.query = 3, .key = 3}), "x..\n.x.\n..x\n");
+  EXPECT_EQ(draw(Mask::any_of({past, future}), {.query = 3, .key = 3}), "xxx\nxxx\nxxx\n");
+}
+
+// The picture of what takes part of one batch element.
+std::string draw_visible(const Problem& problem, Index batch) {
+  std::string picture;
+  for (Index query = 0; query < problem.query_len; ++query) {
+    for (Index key = 0; key < problem.key_len; ++key) {
+      picture += visible(problem, {.batch = batch, .query = query, .key = key}) ? 'x' : '.';
+    }
+    picture += '\n';
+  }
+  return picture;
+}
+
+TEST(MaskTest, LengthsHideWhatLiesBeyondThemAndMoveTheBottomRightCorner) {
+  Problem problem{.batch = 3,
+                  .query_len = 3,
+                  .key_len = 4,
+                  .mask = Mask::causal(kBottomRight),
+                  .key_lens = {4, 2, 0},
+                  .query_lens = {3, 2, 3}};
+  EXPECT_EQ(draw_visible(problem, 0), "xx..\nxxx.\nxxxx\n");
+  EXPECT_EQ(draw_visible(problem, 1), "x...\nxx..\n....\n") << "klen 2 - qlen 2 = 0";
+  EXPECT_EQ(draw_visible(problem, 2), "....\n....\n....\n");
+  problem.mask = Mask::causal(kTopLeft);
+  EXPECT_EQ(draw_visible(problem, 1), "x...\nxx..\n....\n");
+  problem.query_lens = {};
+  EXPECT_EQ(draw_visible(problem, 1), "x...\nxx..\nxx..\n");
+  problem.mask = Mask::causal(kBottomRight);
+  EXPECT_EQ(draw_visible(problem, 1), "....\nx...\nxx..\n") << "qlen is Sq unless given";
+  problem.mask = Mask::full();
+  EXPECT_EQ(draw_visible(problem, 1), "xx..\nxx..\nxx..\n");
+}
+
+TEST(MaskTest, IsNamedInOneLine) {
+  EXPECT_EQ(to_string(Mask::full()), "full");
+  EXPECT_EQ(to_string(Mask::causal(kBottomRight)), "causal bottom_right");
+  EXPECT_EQ(to_string(Mask::window(16, 0, kTopLeft, 3)), "window -16..0 top_left offset=3");
+  EXPECT_EQ(to_string(Mask::window(kUnbounded, 2, kTopLeft)), "window *..2 top_left");
+  EXPECT_EQ(to_string(Mask::dense({.shape = {1, 2, 8, 8}, .allowed = {}})), "dense [1,2,8,8]");
+  EXPECT_EQ(
+      to_string(Mask::any_of({Mask::full(), Mask::all_of({Mask::causal(kTopLeft), Mask::full()})})),
+      "(full or (causal top_left and full))");
+}
+
+}  // namespace
+}  // namespace attest

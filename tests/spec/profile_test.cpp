@@ -1,0 +1,62 @@
+#include "spec/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "spec/clause.h"
+
+namespace attest {
+namespace {
+
+bool demanded(const char* profile, const std::vector<std::string>& declared,
+              const std::vector<std::string>& cited) {
+  return demands(*find_profile(profile), declared, cited);
+}
+
+TEST(ProfileTest, CitesOnlyClausesThatAreJudged) {
+  for (const Profile& profile : profiles()) {
+    for (const std::string_view id : profile.clauses) {
+      const auto live = clauses();
+      EXPECT_TRUE(
+          std::any_of(live.begin(), live.end(), [&](const Clause& c) { return c.id == id; }))
+          << profile.name << " " << id;
+    }
+  }
+}
+
+TEST(ProfileTest, EveryClauseThatIsJudgedBelongsToExactlyOneProfile) {
+  for (const Clause& clause : clauses()) {
+    int owners = 0;
+    for (const Profile& profile : profiles()) {
+      owners +=
+          static_cast<int>(std::count(profile.clauses.begin(), profile.clauses.end(), clause.id));
+    }
+    EXPECT_EQ(owners, 1) << clause.id;
+  }
+}
+
+TEST(ProfileTest, NamesAreUnique) {
+  std::set<std::string_view> names;
+  for (const Profile& profile : profiles()) {
+    EXPECT_TRUE(names.insert(profile.name).second) << profile.name;
+    EXPECT_EQ(find_profile(profile.name), &profile);
+  }
+  EXPECT_EQ(find_profile("backward-core"), nullptr);
+}
+
+TEST(ProfileTest, DemandsACaseThatStaysWithinWhatIsDeclared) {
+  EXPECT_TRUE(demanded("forward-core", {"forward-core"}, {"MASK-2", "LSE-1"}));
+  EXPECT_FALSE(demanded("forward-core", {"forward-core"}, {"MASK-2", "MASK-4"}))
+      << "masks not claimed";
+  EXPECT_TRUE(demanded("forward-core", {"forward-core", "masks"}, {"MASK-2", "MASK-4"}));
+  EXPECT_TRUE(demanded("masks", {"forward-core", "masks"}, {"MASK-2", "MASK-4"}));
+  EXPECT_FALSE(demanded("masks", {"forward-core", "masks"}, {"MASK-2"})) << "no clause of its own";
+  EXPECT_FALSE(demanded("masks", {"forward-core", "masks"}, {"MASK-4", "GRAD-1"}));
+  EXPECT_FALSE(demanded("masks", {"masks"}, {"MASK-4", "MASK-2"})) << "forward-core not claimed";
+  EXPECT_FALSE(demanded("masks", {"masks"}, {}));
+}
+
+}  // namespace
+}  // namespace attest

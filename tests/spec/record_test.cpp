@@ -1,0 +1,202 @@
+#include "spec/record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Header header() {
+  return {.suite_version = "0.1",
+          .testees = {{.name = "fa2",
+                       .version = "2",
+                       .vendor = "x",
+                       .profiles = {"forward-core"},
+                       .features = {"lse"},
+                       .dtypes = {"f32"},
+                       .arithmetic = {{"f32", {{"exp_ulp", 1}}}}}},
+          .tier = "smoke",
+          .seed = std::numeric_limits<std::uint64_t>::max(),
+          .shard = "2/3",
+          .filters = {"mask/**"},
+          .isolation = "user namespace",
+          .profiles = {"masks"}};
+}
+
+VerdictRecord verdict(const std::string& id = "mask/causal") {
+  return {.case_id = id,
+          .testee = "fa2",
+          .dtype = "f32",
+          .because = "a \"quote\",\na newline",
+          .verdict = {.outcome = Outcome::fail,
+                      .reason = "bound",
+                      .message = "O is far off",
+                      .clauses = {"MASK-2", "NUM-1"},
+                      .tensors = {{"O",
+                                   {.max_ratio = kInfinity,
+                                    .worst = {0, 1, 2, 3},
+                                    .actual = std::nan(""),
+                                    .exact = -kInfinity,
+                                    .bound = 0.1,
+                                    .rms = 5e-324,
+                                    .compared = 12}},
+                                  {"LSE", {.actual = -0.0}}},
+                      .wall_s = 0.25,
+                      .repro = "attest repro mask/causal",
+                      .captured = "hello"}};
+}
+
+Footer footer() {
+  return {.counts = {{"PASS", 3}, {"FAIL", 1}},
+          .profiles = {{.testee = "fa2",
+                        .profile = "masks",
+                        .dtype = "f32",
+                        .met = false,
+                        .complete = true,
+                        .demanded = 4,
+                        .passed = 3}},
+          .conclusion = "not conformant",
+          .exit_code = 1,
+          .wall_s = 2.5};
+}
+
+std::string whole() {
+  return to_line(header()) + "\n" + to_line(verdict()) + "\n" + to_line(verdict("b")) + "\n" +
+         to_line(footer()) + "\n";
+}
+
+Record read(const std::string& text) {
+  std::istringstream in(text);
+  return read_record(in);
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RecordTest, LinesComeBackAsTheyWere) {
+  const Record record = read(whole());
+  ASSERT_EQ(record.verdicts.size(), 2u);
+  ASSERT_TRUE(record.footer);
+  EXPECT_EQ(to_line(record.header), to_line(header()));
+  EXPECT_EQ(to_line(record.verdicts[0]), to_line(verdict()));
+  EXPECT_EQ(to_line(*record.footer), to_line(footer()));
+  // The text being equal would hide a field that neither side knows: look at the values too.
+  EXPECT_EQ(record.header.seed, header().seed);
+  EXPECT_EQ(record.header.testees[0].arithmetic, header().testees[0].arithmetic);
+  const Verdict& read_back = record.verdicts[0].verdict;
+  EXPECT_EQ(record.verdicts[0].because, verdict().because);
+  EXPECT_EQ(read_back.outcome, Outcome::fail);
+  EXPECT_EQ(read_back.clauses, verdict().verdict.clauses);
+  EXPECT_EQ(read_back.captured, "hello");
+  const TensorEvidence& evidence = read_back.tensors.at("O");
+  EXPECT_EQ(evidence.max_ratio, kInfinity);
+  EXPECT_TRUE(std::isnan(evidence.actual));
+  EXPECT_EQ(evidence.exact, -kInfinity);
+  EXPECT_EQ(evidence.bound, 0.1);
+  EXPECT_EQ(evidence.rms, 5e-324);
+  EXPECT_EQ(evidence.worst, (std::vector<Index>{0, 1, 2, 3}));
+  EXPECT_TRUE(std::signbit(read_back.tensors.at("LSE").actual));
+  EXPECT_EQ(record.footer->profiles[0].demanded, 4);
+  EXPECT_EQ(record.footer->exit_code, 1);
+}
+
+TEST(RecordTest, NumbersThatJsonLacksAreStrings) {
+  EXPECT_EQ(number_to_json(kInfinity), "inf");
+  EXPECT_EQ(number_to_json(-kInfinity), "-inf");
+  EXPECT_EQ(number_to_json(std::nan("")), "nan");
+  EXPECT_EQ(number_from_json("inf"), kInfinity);
+  EXPECT_TRUE(std::isnan(number_from_json("nan")));
+  EXPECT_EQ(number_from_json(3), 3.0);
+  for (const json& wrong : {json("1"), json(nullptr), json(true), json::array()}) {
+    EXPECT_THROW(number_from_json(wrong), InputError) << wrong;
+  }
+}
+
+TEST(RecordTest, ALineIsALineWhateverATesteePrints) {
+  VerdictRecord record = verdict();
+  record.verdict.captured =
+      std::string("\xff\xfe bad \xc3(", 9) + "\n\r\t\x01" + std::string(1, '\0');
+  record.verdict.message = "\xe2\x82";
+  const std::string line = to_line(record);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const Record read_back = read(to_line(header()) + "\n" + line + "\n");
+  EXPECT_THAT(read_back.verdicts.at(0).verdict.captured, HasSubstr(" bad "));
+  EXPECT_EQ(to_line(read_back.verdicts[0]), line) << "stable once replaced";
+}
+
+TEST(RecordTest, WhatIsEmptyIsNotCaptured) {
+  VerdictRecord record = verdict();
+  record.verdict.captured = "";
+  EXPECT_FALSE(json::parse(to_line(record)).contains("captured"));
+}
+
+// The writer may be stopped at any byte.
+TEST(RecordTest, ATruncatedRecordKeepsItsWholeLines) {
+  const std::string text = whole();
+  const std::size_t header_end = to_line(header()).size();
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    const std::string part = text.substr(0, size);
+    if (size < header_end) {
+      ASSERT_THAT(error_of(part), HasSubstr("the record is empty")) << size;
+      continue;
+    }
+    const Record record = read(part);
+    const bool ends_line = size == text.size() || text[size] == '\n';  // whole but for its newline
+    const auto lines = std::count(part.begin(), part.end(), '\n') + (ends_line ? 1 : 0);
+    ASSERT_EQ(static_cast<std::ptrdiff_t>(record.verdicts.size() + (record.footer ? 2 : 1)), lines)
+        << size;
+  }
+}
+
+TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
+  const std::string first = to_line(header()) + "\n";
+  EXPECT_THAT(error_of(first + first), HasSubstr("line 2: there is a second header"));
+  EXPECT_THAT(error_of(to_line(verdict()) + "\n"),
+              HasSubstr("line 1: a record begins with its header"));
+  EXPECT_THAT(error_of(whole() + to_line(verdict()) + "\n"),
+              HasSubstr("line 5: there is a line behind"));
+  EXPECT_THAT(error_of(first + "{\"kind\":\"verdict\"}\n"), HasSubstr("line 2: "));
+  EXPECT_THAT(error_of(first + "{\"kind\":\"note\"}\n"),
+              HasSubstr("line 2: no line is of kind \"note\""));
+  EXPECT_THAT(error_of(first + "\n{oops\n"), HasSubstr("line 3: ")) << "empty lines count";
+  EXPECT_THAT(error_of(first + "[1]\n"), HasSubstr("line 2: "));
+  json wrong = json::parse(to_line(verdict()));
+  wrong["outcome"] = "GREAT";
+  EXPECT_THAT(error_of(first + wrong.dump() + "\n"),
+              HasSubstr("line 2: no outcome is called \"GREAT\""));
+  wrong = json::parse(to_line(header()));
+  wrong["schema"] = kRecordSchema + 1;
+  EXPECT_THAT(error_of(wrong.dump() + "\n"), HasSubstr("line 1: the record has schema"));
+  EXPECT_THAT(error_of(""), HasSubstr("the record is empty"));
+}
+
+TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
+  const json line = json::parse(to_line(verdict()));
+  for (const auto& [key, value] : line.items()) {
+    if (key == "captured") continue;
+    json without = line;
+    without.erase(key);
+    EXPECT_THAT(error_of(to_line(header()) + "\n" + without.dump() + "\n"), HasSubstr("line 2: "))
+        << key;
+  }
+}
+
+}  // namespace
+}  // namespace attest
