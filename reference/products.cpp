@@ -170,7 +170,7 @@ HWY_EXPORT(AddOuterProducts);
 
 void dot_products(const Rows<double>& x, const Panels<double>& y, Range keys, Rows<double>& dot,
                   Rows<double>& magnitude) {
-  HWY_DYNAMIC_DISPATCH(DotProducts)(x, y, keys, dot, magnitude);
+  if (y.width > 0) HWY_DYNAMIC_DISPATCH(DotProducts)(x, y, keys, dot, magnitude);
 }
 
 void weighted_sums(const Rows<double>& weight, const Strips<double>& y, Range keys,
@@ -190,6 +190,7 @@ void add_outer_products(const Rows<double>& weight, const Rows<double>& x, Range
 
 void dot_products(const Rows<long double>& x, const Panels<long double>& y, Range keys,
                   Rows<long double>& dot, Rows<long double>& magnitude) {
+  if (y.width == 0) return;
   for (Index r = 0; r < x.count; ++r) {
     for (Index j = keys.begin / kPad * kPad; j < padded(keys.end); ++j) {
       const long double* column = y.panel(j / kPad) + j % kPad;

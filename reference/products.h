@@ -87,7 +87,7 @@ struct Range {
 };
 
 // dot[r][j] = sum_c x[r][c] y[j][c], and the same of the magnitudes. Whole panels are computed:
-// `keys` is widened to multiples of kPad.
+// `keys` is widened to multiples of kPad. Sums without any term are left as they are.
 void dot_products(const Rows<double>& x, const Panels<double>& y, Range keys, Rows<double>& dot,
                   Rows<double>& magnitude);
 void dot_products(const Rows<long double>& x, const Panels<long double>& y, Range keys,

@@ -305,9 +305,10 @@ class Machine {
         }
       }
     }
-    for (const auto& [key, weights] : of_key) {
+    for (const auto& entry : of_key) {
+      const auto& key = entry.first;
       Vector p, ds;
-      for (const auto& [weight, slope] : weights) {
+      for (const auto& [weight, slope] : entry.second) {
         p.push_back(weight);
         ds.push_back(slope);
       }
