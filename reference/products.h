@@ -1,5 +1,5 @@
 // The sums in which the working reference spends its time, over a few query rows and a range of
-// keys at once (NUMERICS.md, "How the reference computes").
+// keys at once (NUMERICS.md, section 5).
 //
 // For double they are vectorised, for whatever instruction set the processor has; for long double,
 // which f64 testees need, they are plain loops. Each element is one sum over one axis, in an order

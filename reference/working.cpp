@@ -148,6 +148,7 @@ struct RowState : Row<Real> {
   bool exact = false;   // P is 1 for every key, V small integers: nothing rounds before the end
   Real q_sum = 0;       // sum_c |q_c|
   Real common_sum = 0;  // sum_j p_j expm1(kappa_j)
+  Real reach = 0;       // how far beyond the hull of V the output may lie, as a share of max |v|
   Real lse_bound = 0;
   Seen<Real> seen;
 };
@@ -215,7 +216,16 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
     const Real narrowed = growth > 0 ? growth * row.p.error(least, p) : p + seen.common[t];
     seen.uncommon[t] = (p + seen.common[t]) * row.g + narrowed * (1 + row.g) + underflow;
   }
-  const Real lost = row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity);
+  // Where the errors of the scores are large, two facts remain: LSE moves by no more than the
+  // largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
+  const Real unshared = row.g_sum + underflow * Real(row.keys) * Real(0x1p60);
+  const Real lost = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
+                             unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
+  row.reach = kInfinity;
+  if (row.den > Real(0.25) && model.declared.kv_splits == 1 && unshared < Real(0.5)) {
+    const Real narrowed = model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
+    row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
+  }
   row.lse_bound =
       (lost + model.u_s * (8 * (row.lse - row.m) + 5 * std::abs(row.m) + std::abs(row.lse) + 2)) *
           Real(kSlack) +
@@ -319,6 +329,24 @@ void scatter(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
   for (std::size_t t = 0; t < seen.key.size(); ++t) to[seen.key[t]] = from[t];
 }
 
+// How far O can be off while it stays in the hull of the visible values, or within reach of it; empty
+// if nothing is known of the weights. A single visible key leaves nothing but roundings.
+template <class Real>
+std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, const Real* o) {
+  if (std::isinf(row.reach)) return {};
+  std::vector<Real> bounds;
+  for (Index c = 0; c < v.width; ++c) {
+    Real low = kInfinity, high = -kInfinity;
+    for (const Index j : row.seen.key) {
+      low = std::min(low, v.at(j, c));
+      high = std::max(high, v.at(j, c));
+    }
+    const Real size = std::max(std::abs(low), std::abs(high));
+    bounds.push_back(std::max({high - o[c], o[c] - low, Real(0)}) + row.reach * size);
+  }
+  return bounds;
+}
+
 // O, LSE and their bounds, for all rows of the block.
 template <class Real>
 void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
@@ -354,11 +382,13 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
     const RowState<Real>& row = block.rows[at(r)];
     if (row.keys == 0) continue;
     const Real underflow = model.z * Real(row.rescales + 4) * Real(2 * row.keys + 8);
+    const std::vector<Real> hull = hull_bound(row, head.v.value, block.o.row(r));
     for (Index c = 0; c < problem.value_dim; ++c) {
       const Real size = std::abs(block.o.row(r)[c]);
       Real bound = block.o_bound.row(r)[c] + block.extra.row(r)[c] +
                    row.g * size * (1 + row.common_sum) + underflow;
       bound = row.den < 1 ? bound / (1 - row.den) : Real(kInfinity);
+      if (!hull.empty()) bound = std::min(bound, hull[at(c)] + block.extra.row(r)[c] + underflow);
       block.o_bound.row(r)[c] =
           (bound + 3 * model.u_s * (size + bound)) * Real(kSlack) + model.flushed;
     }

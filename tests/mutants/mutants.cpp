@@ -51,6 +51,7 @@ constexpr std::array kFaults = {
     Fault{"ignores_strides", "O written as if it were dense"},
     Fault{"d_term_missing", "dS = P dP, without the row sum"},
     Fault{"dense_inverted", "true taken as masked"},
+    Fault{"fma_exp", "the exponent by fma: not 0 for the largest score, once its product rounds"},
     Fault{"leaks_hidden", "a masked key multiplied by 0 instead of left out"},
     // Memory.
     Fault{"unwritten_row", "the last row of O left as it was"},
@@ -296,7 +297,10 @@ class Mutant {
     if (top == -kInfinity && !has("empty_row_nan")) return row;
     float sum = 0;
     for (Index j = 0; j < p_.key_len; ++j) {
-      row.p[at(j)] = row.seen[at(j)] ? std::exp(row.p[at(j)] - top) : 0;
+      constexpr float kLog2E = 1.44269504f;
+      const float shifted = has("fma_exp") ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
+                                           : std::exp(row.p[at(j)] - top);
+      row.p[at(j)] = row.seen[at(j)] ? shifted : 0;
       sum += row.p[at(j)];
     }
     for (float& p : row.p) p /= sum;

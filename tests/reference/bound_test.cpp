@@ -145,12 +145,14 @@ class Slow {
     const Real kept = a.p_normalised == Choice::last ? 1 / r.l : 1;
 
     std::vector<Real> common, e_p;
+    Real largest = 0;
     for (std::size_t t = 0; t < r.s.size(); ++t) {
       const Real size = std::max(std::abs(r.s[t]), std::abs(r.m));
       Real kappa = r.s_error[t] + 2 * u_s * size + 5 * u_s * (r.m - r.s[t]) + e_x * (1 + r.R);
       if (a.kv_splits != 1) {
         kappa += g_sum + 6 * u_s * (size + std::log(Real(n + 1))) + 2 * e_x + 4 * u_s;
       }
+      largest = std::max(largest, kappa * kSlack);
       common.push_back(growth(kappa * kSlack));
     }
     const auto at = [](Index t) { return std::size_t(t); };
@@ -172,10 +174,26 @@ class Slow {
       });
       b += g * std::abs(o) * (1 + drift) + (r.R + 4) * z * Real(2 * n + 8);
       b = r.den < 1 ? b / (1 - r.den) : kInfinity;
+      const Real unshared = g_sum + Real(n) * (r.R + 4) * z * 0x1p60;
+      if (r.den > 0.25 && a.kv_splits == 1 && unshared < 0.5) {
+        Real reach = 0, widest_v = 0, small = 0;
+        for (Index t = 0; t < n; ++t) {
+          reach = std::max(reach, std::abs(v(t) - o));
+          widest_v = std::max(widest_v, std::abs(v(t)));
+          if (std::abs(v(t)) < tiny) small += r.p[at(t)] * (1 + common[at(t)]) * std::abs(v(t));
+        }
+        const Real lost_of_p = flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff : a.p.underflow;
+        const Real narrowed = a.p.roundoff + Real(n) * lost_of_p;
+        b = std::min(b, reach + widest_v * (g + narrowed * (1 + g) + 2 * unshared) / (1 - unshared) +
+                            small + (r.R + 4) * z * Real(2 * n + 8));
+      }
       r.o.push_back(o);
       r.b_o.push_back((b + 3 * u_s * (std::abs(o) + b)) * kSlack + flush);
     }
-    r.b_lse = (-std::log1p(-r.den) +
+    const Real unshared = g_sum + Real(n) * (r.R + 4) * z * 0x1p60;
+    const Real lost = std::min(r.den < 1 ? -std::log1p(-r.den) : kInfinity,
+                               unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
+    r.b_lse = (lost +
                u_s * (8 * (r.lse - r.m) + 5 * std::abs(r.m) + std::abs(r.lse) + 2)) *
                   kSlack +
               (flush > 0 ? z : 0);

@@ -255,7 +255,20 @@ TEST(WorkingTest, AnErrorThatCouldBeAnythingIsInfinite) {
   const ForwardExpected forward = expect_forward(problem, inputs, loosest(DType::f32));
   EXPECT_EQ(forward.o.value[0], 1.5);
   EXPECT_EQ(forward.o.bound[0], kInfinity);
-  EXPECT_EQ(forward.lse.bound[0], kInfinity);
+}
+
+TEST(WorkingTest, HoweverLargeTheScoresAreASinglePassStaysInTheHullAndLseNearTheLargest) {
+  const Problem problem = {.query_len = 1, .key_len = 2, .head_dim = 1, .value_dim = 2};
+  const Inputs inputs = {.q = {problem.q_shape(), {1}},
+                         .k = {problem.k_shape(), {1e9, 1e9}},
+                         .v = {problem.v_shape(), {1, 7, 2, 7}}};
+  Arithmetic single_pass = loosest(DType::f32);
+  single_pass.kv_splits = 1;
+  const ForwardExpected forward = expect_forward(problem, inputs, single_pass);
+  EXPECT_NEAR(forward.o.bound[0], 0.5, 1e-4);
+  EXPECT_LT(forward.o.bound[1], 1e-4);  // where all values agree, nothing but rounding is left
+  EXPECT_GT(forward.lse.bound[0], 1e9 * 0x1p-24);
+  EXPECT_LT(forward.lse.bound[0], 1e9 * 0x1p-18);
 }
 
 TEST(WorkingTest, EqualScoresAndIntegersLeaveOnlyTheLastRounding) {
