@@ -30,15 +30,15 @@ struct Case {
   std::string because;  // one sentence: what breaks here
   Tier tier = Tier::standard;
   Problem problem;
-  std::string data;     // the input class, one of input_classes() in generate.h
+  std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
   std::uint64_t seed = 1;  // the N of s=N
   std::string file = {};   // where it is written, for messages
   int line = 0;
 };
 
-// All cases below `root`, of all tiers, in a stable order, with s = `seed`. Throws InputError, whose
-// text names file, line and key, for whatever is not understood.
+// All cases below `root`, of all tiers, in a stable order, with s = `seed`. Throws InputError,
+// whose text names file, line and key, for whatever is not understood.
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed = 1);
 
 // The case of that id among `cases`, whatever its s=N says (the copy has that seed). Throws

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -29,6 +30,13 @@ SplitId split(const std::string& id) {
   return {id.substr(0, place), seed};
 }
 
+// The path up to its `count`-th slash.
+std::string first_elements(const std::string& path, std::ptrdiff_t count) {
+  std::size_t end = 0;
+  for (; count > 0 && end != path.npos; --count) end = path.find('/', end + (end > 0));
+  return path.substr(0, end);
+}
+
 bool glob(std::string_view text, std::string_view pattern) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] != '*') {
@@ -55,8 +63,17 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
     found.id = fmt::format("{}/s={}", wanted.stem, found.seed);
     return found;
   }
-  throw InputError("", fmt::format("no case \"{}\"; the nearest:\n  {}", id,
-                                   fmt::join(nearest_names(wanted.stem, stems), "\n  ")));
+  // Compared as far as the wanted id goes, so that the beginning of an id finds what begins so.
+  const auto depth = std::count(wanted.stem.begin(), wanted.stem.end(), '/') + 1;
+  std::vector<std::string> beginnings;
+  for (const std::string& stem : stems) beginnings.push_back(first_elements(stem, depth));
+  const auto nearest = nearest_names(wanted.stem, beginnings);
+  std::vector<std::string> lines;
+  for (const std::string& beginning : nearest) {
+    const auto found = std::find(beginnings.begin(), beginnings.end(), beginning);
+    lines.push_back(cases[static_cast<std::size_t>(found - beginnings.begin())].id);
+  }
+  throw InputError("", fmt::format("no case \"{}\"; the nearest:\n  {}", id, fmt::join(lines, "\n  ")));
 }
 
 bool matches(const std::string& id, const std::string& pattern) {

@@ -23,7 +23,9 @@ constexpr std::size_t kMargin = 512;
 // subnormal in f16, so that even adding zero changes it on hardware that flushes.
 constexpr int kNanByte = 0xff, kHugeByte = 0x7b, kSubnormalByte = 0x01;
 
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -62,12 +64,14 @@ Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
   memory.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd < 0) fail("memfd_create");
   if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) fail("ftruncate");
-  void* base = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);
+  void* base =
+      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);
   if (base == MAP_FAILED) fail("mmap");
   memory.base = static_cast<std::byte*>(base);
   int seals = F_SEAL_SHRINK | F_SEAL_GROW;
 #ifdef F_SEAL_FUTURE_WRITE
-  if (inputs) seals |= F_SEAL_FUTURE_WRITE;  // our mapping above stays writable, and no other ever is
+  if (inputs)
+    seals |= F_SEAL_FUTURE_WRITE;  // our mapping above stays writable, and no other ever is
 #endif
   if (fcntl(memory.fd, F_ADD_SEALS, seals | F_SEAL_SEAL) != 0) fail("sealing shared memory");
   return memory;
@@ -103,8 +107,14 @@ std::byte* Exchange::memory(const Tensor& tensor) const {
 Exchange::Tensor& Exchange::place(const std::string& name, bool output, const ElementType& type,
                                   const Shape& shape, const Strides& strides, Index span) {
   std::size_t& end = output ? output_end_ : input_end_;
-  Tensor tensor{.output = output, .type = type, .dtype = dtype_named(type.name), .shape = shape,
-                .strides = strides, .region_begin = end, .region_bytes = 0, .data_begin = 0,
+  Tensor tensor{.output = output,
+                .type = type,
+                .dtype = dtype_named(type.name),
+                .shape = shape,
+                .strides = strides,
+                .region_begin = end,
+                .region_bytes = 0,
+                .data_begin = 0,
                 .data_bytes = static_cast<std::size_t>(span) * type.bytes};
   tensor.region_bytes = round_up(tensor.data_bytes + kMargin, kPage);
   end += tensor.region_bytes;
@@ -131,8 +141,8 @@ void Exchange::add_input(const std::string& name, DType dtype, const Values& val
 
 void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
                               const std::vector<std::uint64_t>& bits, const Layout& layout) {
-  const Tensor& tensor = place(name, false, element_type(dtype), shape, layout.strides(shape),
-                               layout.span(shape));
+  const Tensor& tensor =
+      place(name, false, element_type(dtype), shape, layout.strides(shape), layout.span(shape));
   std::byte* data = memory(tensor) + tensor.data_begin;
   const std::size_t bytes = tensor.type.bytes;
   for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
@@ -148,14 +158,16 @@ void Exchange::add_input(const std::string& name, const std::vector<Index>& list
 
 void Exchange::add_input(const std::string& name, const Shape& shape,
                          const std::vector<std::uint8_t>& flags) {
-  const Tensor& tensor = place(name, false, kU8, shape, Layout().strides(shape), Layout().span(shape));
-  if (!flags.empty()) std::memcpy(memory(tensor) + tensor.data_begin, flags.data(), tensor.data_bytes);
+  const Tensor& tensor =
+      place(name, false, kU8, shape, Layout().strides(shape), Layout().span(shape));
+  if (!flags.empty())
+    std::memcpy(memory(tensor) + tensor.data_begin, flags.data(), tensor.data_bytes);
 }
 
 void Exchange::add_output(const std::string& name, DType dtype, const Shape& shape,
                           const Layout& layout) {
-  const Tensor& tensor = place(name, true, element_type(dtype), shape, layout.strides(shape),
-                               layout.span(shape));
+  const Tensor& tensor =
+      place(name, true, element_type(dtype), shape, layout.strides(shape), layout.span(shape));
   const std::uint64_t bits = poison(dtype);
   for (std::size_t at = 0; at < tensor.data_bytes; at += tensor.type.bytes) {
     put(memory(tensor) + tensor.data_begin + at, bits, tensor.type.bytes);
@@ -165,9 +177,12 @@ void Exchange::add_output(const std::string& name, DType dtype, const Shape& sha
 std::uint64_t Exchange::poison(DType dtype) const {
   const bool first = placement_ == Placement::end_flush;
   switch (format_of(dtype).bytes) {
-    case 8: return first ? 0x7ff7a5a5a5a5a5a5u : 0xfff6b6b6b6b6b6b6u;
-    case 4: return first ? 0x7fa57fa5u : 0xffb6ffb6u;
-    default: return first ? 0x7fa5u : 0xffb6u;
+    case 8:
+      return first ? 0x7ff7a5a5a5a5a5a5u : 0xfff6b6b6b6b6b6b6u;
+    case 4:
+      return first ? 0x7fa57fa5u : 0xffb6ffb6u;
+    default:
+      return first ? 0x7fa5u : 0xffb6u;
   }
 }
 
@@ -201,14 +216,15 @@ std::optional<Damage> Exchange::damage() const {
   if (input_checksum() != checksum_) {
     return Damage{"input_mutated", "an input was changed by the call"};
   }
-  const auto canary = static_cast<std::byte>(placement_ == Placement::end_flush ? kNanByte
-                                                                                 : kSubnormalByte);
+  const auto canary =
+      static_cast<std::byte>(placement_ == Placement::end_flush ? kNanByte : kSubnormalByte);
   for (const auto& [name, tensor] : tensors_) {
     if (!tensor.output) continue;
     const std::byte* base = memory(tensor);
     const std::size_t data_end = tensor.data_begin + tensor.data_bytes;
     const auto intact = [canary](std::byte byte) { return byte == canary; };
-    const std::byte* first = std::find_if_not(base + tensor.region_begin, base + tensor.data_begin, intact);
+    const std::byte* first =
+        std::find_if_not(base + tensor.region_begin, base + tensor.data_begin, intact);
     if (first != base + tensor.data_begin) {
       return Damage{"guard", fmt::format("wrote {} bytes before the start of {}",
                                          base + tensor.data_begin - first, name)};
@@ -219,16 +235,20 @@ std::optional<Damage> Exchange::damage() const {
       return Damage{"guard", fmt::format("wrote {} bytes behind the end of {}",
                                          after - (base + data_end) + 1, name)};
     }
-    if (tensor.data_bytes == static_cast<std::size_t>(element_count(tensor.shape)) * tensor.type.bytes) {
+    if (tensor.data_bytes ==
+        static_cast<std::size_t>(element_count(tensor.shape)) * tensor.type.bytes) {
       continue;  // no gaps
     }
     std::vector<bool> element(tensor.data_bytes / tensor.type.bytes);
-    for_each_element(tensor.shape, tensor.strides, [&](std::size_t, std::size_t at) { element[at] = true; });
+    for_each_element(tensor.shape, tensor.strides,
+                     [&](std::size_t, std::size_t at) { element[at] = true; });
     for (std::size_t at = 0; at < element.size(); ++at) {
       const std::byte* address = base + tensor.data_begin + at * tensor.type.bytes;
       if (!element[at] && get(address, tensor.type.bytes) != poison(*tensor.dtype)) {
-        return Damage{"guard", fmt::format("wrote into the gap between rows of {}, {} elements from "
-                                           "its start", name, at)};
+        return Damage{"guard",
+                      fmt::format("wrote into the gap between rows of {}, {} elements from "
+                                  "its start",
+                                  name, at)};
       }
     }
   }

@@ -9,8 +9,9 @@
 //   start_flush   guard | DATA canaries ... canaries               | guard
 //
 // Elements of outputs, and the gaps between their rows, start as a poison that is NaN; after the
-// call the canaries, gaps and inputs must be as they were (SAFE-1, SAFE-2), and no element may still
-// hold the poison (SAFE-3). Slack around inputs is NaN in one placement and huge in the other.
+// call the canaries, gaps and inputs must be as they were (SAFE-1, SAFE-2), and no element may
+// still hold the poison (SAFE-3). Slack around inputs is NaN in one placement and huge in the
+// other.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +65,7 @@ inline const ElementType kU8 = {"u8", 1};
 
 // What was found damaged after a call.
 struct Damage {
-  std::string reason;   // "guard" or "input_mutated"
+  std::string reason;  // "guard" or "input_mutated"
   std::string message;
 };
 
@@ -81,7 +82,8 @@ class Exchange {
   void add_input_bits(const std::string& name, DType dtype, const Shape& shape,
                       const std::vector<std::uint64_t>& bits, const Layout& layout);
   void add_input(const std::string& name, const std::vector<Index>& list);  // i64 [n,1,1,1]
-  void add_input(const std::string& name, const Shape& shape, const std::vector<std::uint8_t>& flags);
+  void add_input(const std::string& name, const Shape& shape,
+                 const std::vector<std::uint8_t>& flags);
   void add_output(const std::string& name, DType dtype, const Shape& shape, const Layout& layout);
 
   // Where everything is, for a request.

@@ -14,7 +14,8 @@ ProfileRecord stand(const TesteeRecord& testee, const Profile& profile, const st
                     const std::vector<VerdictRecord>& verdicts) {
   ProfileRecord record{.testee = testee.name, .profile = std::string(profile.name), .dtype = dtype};
   const auto& features = testee.features;
-  if (std::find(features.begin(), features.end(), "lse") == features.end()) record.profile += " (O-only)";
+  if (std::find(features.begin(), features.end(), "lse") == features.end())
+    record.profile += " (O-only)";
   for (const VerdictRecord& v : verdicts) {
     if (v.testee != testee.name || v.dtype != dtype) continue;
     if (!demands(profile, claimed, v.verdict.clauses)) continue;
@@ -36,15 +37,24 @@ Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts
     ++footer.counts[std::string(name(v.verdict.outcome))];
     switch (v.verdict.outcome) {
       case Outcome::pass:
-      case Outcome::warn: judged.insert(v.testee); break;
+      case Outcome::warn:
+        judged.insert(v.testee);
+        break;
       case Outcome::fail:
       case Outcome::crash:
       case Outcome::timeout:
-      case Outcome::protocol_error: failed = true; break;
-      case Outcome::harness_error: harness_error = true; break;
+      case Outcome::protocol_error:
+        failed = true;
+        break;
+      case Outcome::harness_error:
+        harness_error = true;
+        break;
       case Outcome::inconclusive:
-      case Outcome::not_run: inconclusive = true; break;
-      case Outcome::unsupported: break;
+      case Outcome::not_run:
+        inconclusive = true;
+        break;
+      case Outcome::unsupported:
+        break;
     }
   }
   const bool no_profile = header.profiles == std::vector<std::string>{kNoProfile};

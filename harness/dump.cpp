@@ -26,15 +26,19 @@ void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Ari
           const Examination& examination) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw InputError("", fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  if (error)
+    throw InputError(
+        "", fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
   const Case& test_case = prepared.test_case();
   nlohmann::json problem = problem_to_json(test_case.problem);
   problem["key_lens"] = test_case.problem.key_lens;
   problem["query_lens"] = test_case.problem.query_lens;
   nlohmann::json tensors = nlohmann::json::object();
   for (const auto& [tensor, e] : examination.verdict.tensors) {
-    tensors[tensor] = {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
-                       {"actual", number_to_json(e.actual)}, {"exact", number_to_json(e.exact)},
+    tensors[tensor] = {{"max_ratio", number_to_json(e.max_ratio)},
+                       {"worst", e.worst},
+                       {"actual", number_to_json(e.actual)},
+                       {"exact", number_to_json(e.exact)},
                        {"bound", number_to_json(e.bound)}};
   }
   const nlohmann::json about = {{"case", test_case.id},
@@ -48,7 +52,8 @@ void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Ari
                                 {"tensors", tensors}};
   std::ofstream out(folder / "problem.json");
   out << about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  if (!out.flush()) throw InputError("", fmt::format("cannot write {}", (folder / "problem.json").string()));
+  if (!out.flush())
+    throw InputError("", fmt::format("cannot write {}", (folder / "problem.json").string()));
 
   const Inputs& in = prepared.inputs();
   write_npy(folder / "q.npy", in.q.shape, in.q.data);
@@ -60,7 +65,8 @@ void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Ari
 
   for (const Returned& tensor : examination.returned) {
     std::vector<double> values(tensor.bits.size());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = decode(tensor.dtype, tensor.bits[i]);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = decode(tensor.dtype, tensor.bits[i]);
     write_npy(folder / (tensor.name + ".npy"), tensor.shape, values);
     const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
     write_npy(folder / (tensor.name + ".exact.npy"), tensor.shape, expected.value);

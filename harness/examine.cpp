@@ -16,13 +16,15 @@
 namespace attest {
 namespace {
 
+constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;
+constexpr std::size_t kMessageBytes = 4096;
+
 // What went wrong, before it becomes a verdict.
 struct Finding {
   Outcome outcome;
   Reason reason = {};
   std::string message;
   std::string clause = {};  // the one it breaks, if not simply those of the case
-  std::string captured = {};
 };
 
 // The clause that each kind of misbehaviour breaks.
@@ -35,42 +37,53 @@ std::string clause_of(const Reason& reason) {
   return "";
 }
 
-Finding failure(const Reason& reason, const std::string& message, const std::string& captured = {}) {
-  return {.outcome = Outcome::fail, .reason = reason, .message = message,
-          .clause = clause_of(reason), .captured = captured};
+Finding failure(const Reason& reason, const std::string& message) {
+  return {
+      .outcome = Outcome::fail, .reason = reason, .message = message, .clause = clause_of(reason)};
+}
+
+// A text of a reply; empty if there is none, whatever stands there instead.
+std::string text_of(const Reply& reply, const char* key) {
+  const auto place = reply.body.find(key);
+  return place != reply.body.end() && place->is_string() ? place->get<std::string>() : "";
 }
 
 Finding finding_of(const Reply& reply, const char* pass) {
   const auto ended = [&](Outcome outcome) {
-    return Finding{.outcome = outcome, .message = fmt::format("{}: {}", pass, reply.message),
-                   .clause = "SAFE-4", .captured = reply.captured};
+    return Finding{.outcome = outcome,
+                   .message = fmt::format("{}: {}", pass, reply.message),
+                   .clause = "SAFE-4"};
   };
   switch (reply.kind) {
-    case Reply::Kind::crashed: return ended(Outcome::crash);
-    case Reply::Kind::timed_out: return ended(Outcome::timeout);
-    case Reply::Kind::protocol_error: return ended(Outcome::protocol_error);
+    case Reply::Kind::crashed:
+      return ended(Outcome::crash);
+    case Reply::Kind::timed_out:
+      return ended(Outcome::timeout);
+    case Reply::Kind::protocol_error:
+      return ended(Outcome::protocol_error);
+    case Reply::Kind::interrupted:
+      return ended(Outcome::not_run);
     case Reply::Kind::out_of_memory:
-      return failure("memory", fmt::format("{}: {}", pass, reply.message), reply.captured);
-    case Reply::Kind::answered: break;
+      return failure("memory", fmt::format("{}: {}", pass, reply.message));
+    case Reply::Kind::answered:
+      break;
   }
-  const auto text = [&](const char* key) {
-    const auto value = reply.body.value(key, nlohmann::json());
-    return value.is_string() ? value.get<std::string>() : std::string();
-  };
-  const std::string status = text("status");
+  const std::string status = text_of(reply, "status");
   if (status == "fault") {
-    const std::string reason = text("reason") == "input_mutated" ? "input_mutated" : "guard";
-    return failure(reason, fmt::format("{}: {}", pass, text("message")), reply.captured);
+    const std::string reason =
+        text_of(reply, "reason") == "input_mutated" ? "input_mutated" : "guard";
+    return failure(reason, fmt::format("{}: {}", pass, text_of(reply, "message")));
   }
   if (status == "error") {
     // It said that it can, and then it did not.
-    return {.outcome = Outcome::fail, .reason = "wrong_refusal",
-            .message = fmt::format("{} failed: {}", pass, text("message")), .clause = "CALL-1",
-            .captured = reply.captured};
+    return {.outcome = Outcome::fail,
+            .reason = "wrong_refusal",
+            .message = fmt::format("{} failed: {}", pass, text_of(reply, "message")),
+            .clause = "CALL-1"};
   }
   return {.outcome = Outcome::protocol_error,
-          .message = fmt::format("{}: a reply of status \"{}\"", pass, status), .clause = "SAFE-4",
-          .captured = reply.captured};
+          .message = fmt::format("{}: a reply of status \"{}\"", pass, status),
+          .clause = "SAFE-4"};
 }
 
 struct OutputSpec {
@@ -110,9 +123,9 @@ void add_problem(Exchange& exchange, const Problem& p) {
 // An upper bound of what the tensors of any call take.
 std::size_t arena_bytes(const Problem& p) {
   const Layouts& l = p.layouts;
-  Index elements = 2 * l.o.span(p.o_shape()) + 2 * l.d_o.span(p.o_shape()) +
-                   l.q.span(p.q_shape()) + l.k.span(p.k_shape()) + l.v.span(p.v_shape()) +
-                   l.dq.span(p.q_shape()) + l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) +
+  Index elements = 2 * l.o.span(p.o_shape()) + 2 * l.d_o.span(p.o_shape()) + l.q.span(p.q_shape()) +
+                   l.k.span(p.k_shape()) + l.v.span(p.v_shape()) + l.dq.span(p.q_shape()) +
+                   l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) +
                    2 * element_count(p.lse_shape());
   Index flags = 0, tables = 0;
   const std::function<void(const Mask&)> count = [&](const Mask& mask) {
@@ -129,9 +142,15 @@ std::size_t arena_bytes(const Problem& p) {
 class Run {
  public:
   Run(PreparedCase& prepared, const Description& testee, const std::string& kernel,
-      Executor& executor, int threads, Placement placement)
-      : prepared_(prepared), testee_(testee), kernel_(kernel), executor_(executor),
-        threads_(threads), placement_(placement), with_lse_(testee.has("lse")) {}
+      Executor& executor, int threads, Placement placement, std::string& captured)
+      : prepared_(prepared),
+        testee_(testee),
+        kernel_(kernel),
+        executor_(executor),
+        threads_(threads),
+        placement_(placement),
+        with_lse_(testee.has("lse")),
+        captured_(captured) {}
 
   // What stopped the run; empty if it came to its end.
   std::optional<Finding> perform() {
@@ -142,9 +161,7 @@ class Run {
   const std::vector<Returned>& returned() const { return returned_; }
 
   // Whether element `i` of the returned tensor `t` is still as it was before the call.
-  bool unwritten(std::size_t t, std::size_t i) const {
-    return returned_[t].bits[i] == poison_[t];
-  }
+  bool unwritten(std::size_t t, std::size_t i) const { return returned_[t].bits[i] == poison_[t]; }
 
  private:
   std::optional<Finding> call(bool backward) {
@@ -173,14 +190,15 @@ class Run {
                                            {"threads", threads_},
                                            {"problem", problem_to_json(p)},
                                            {"tensors", exchange.to_json()}});
+    captured_ += reply.captured;
     // Damage first: a call that wrote astray and then failed is damaged above all.
     if (const auto damage = exchange.damage()) {
-      return failure(damage->reason, fmt::format("{}: {}", pass, damage->message), reply.captured);
+      return failure(damage->reason, fmt::format("{}: {}", pass, damage->message));
     }
     if (!reply.ok()) return finding_of(reply, pass);
     for (const OutputSpec& output : outputs) {
-      returned_.push_back({output.record_name, output.dtype, output.shape,
-                           exchange.read(output.wire_name)});
+      returned_.push_back(
+          {output.record_name, output.dtype, output.shape, exchange.read(output.wire_name)});
       poison_.push_back(exchange.poison(output.dtype));
     }
     return std::nullopt;
@@ -193,6 +211,7 @@ class Run {
   int threads_;
   Placement placement_;
   bool with_lse_;
+  std::string& captured_;  // what the testee printed, over all calls
   std::vector<Returned> returned_;
   std::vector<std::uint64_t> poison_;
 };
@@ -208,7 +227,8 @@ std::optional<Finding> unwritten(const Run& first, const Run& second) {
     const Returned& tensor = first.returned()[t];
     for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
       if (first.unwritten(t, i) && second.unwritten(t, i)) {
-        return failure("unwritten", fmt::format("{}{} was never written", tensor.name, at(tensor.shape, i)));
+        return failure("unwritten",
+                       fmt::format("{}{} was never written", tensor.name, at(tensor.shape, i)));
       }
     }
   }
@@ -240,20 +260,24 @@ std::optional<Finding> judge_run(const Run& run, PreparedCase& prepared,
     // The bounds of gradients presume a forward pass within its own.
     if (gradient && worst && worst->outcome == Outcome::fail) break;
     const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
-    const TensorVerdict verdict = judge(tensor.bits, tensor.dtype, tensor.shape, expected,
-                                        tensor.name == "LSE" ? Rounding::nearest : arithmetic.output_rounding);
+    const TensorVerdict verdict =
+        judge(tensor.bits, tensor.dtype, tensor.shape, expected,
+              tensor.name == "LSE" ? Rounding::nearest : arithmetic.output_rounding);
     const auto [entry, fresh] = evidence.emplace(tensor.name, verdict.evidence);
-    if (!fresh && verdict.evidence.max_ratio > entry->second.max_ratio) entry->second = verdict.evidence;
+    if (!fresh && verdict.evidence.max_ratio > entry->second.max_ratio)
+      entry->second = verdict.evidence;
     const TensorEvidence& e = verdict.evidence;
     if (!verdict.passed) {
       if (worst && worst->outcome == Outcome::fail) continue;
       worst = failure(verdict.nonfinite ? "nonfinite" : "bound",
-                      fmt::format("{}{} = {}, exact {}, bound {:.3g}: {:.3g} times the bound", tensor.name,
-                                  fmt::format("[{}]", fmt::join(e.worst, ",")), e.actual, e.exact, e.bound,
-                                  e.max_ratio));
+                      fmt::format("{}{} = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
+                                  tensor.name, fmt::format("[{}]", fmt::join(e.worst, ",")),
+                                  e.actual, e.exact, e.bound, e.max_ratio));
     } else if (!verdict.conclusive && !worst) {
       worst = Finding{.outcome = Outcome::inconclusive,
-                      .message = fmt::format("the bound of {} admits any value", tensor.name)};
+                      .message = fmt::format("the bound of {} admits any value; a tighter declared "
+                                             "arithmetic (such as kv_splits) may narrow it",
+                                             tensor.name)};
     }
   }
   return worst;
@@ -276,8 +300,8 @@ const BackwardExpected& PreparedCase::backward(const Arithmetic& arithmetic) {
   for (const auto& [known, expected] : backward_) {
     if (known == arithmetic) return *expected;
   }
-  backward_.emplace_back(arithmetic, std::make_unique<BackwardExpected>(
-                                         expect_backward(problem(), inputs_, arithmetic, threads_)));
+  backward_.emplace_back(arithmetic, std::make_unique<BackwardExpected>(expect_backward(
+                                         problem(), inputs_, arithmetic, threads_)));
   return *backward_.back().second;
 }
 
@@ -297,11 +321,12 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
   Examination result;
   Verdict& verdict = result.verdict;
   verdict.clauses = test_case.clauses;
+  std::string captured;
   const auto conclude = [&](const Finding& finding) {
     verdict.outcome = finding.outcome;
     verdict.reason = finding.reason;
-    verdict.message = finding.message;
-    verdict.captured = finding.captured;
+    verdict.message = finding.message.substr(0, kMessageBytes);
+    verdict.captured = captured.substr(0, kCaptureBytes);
     if (!finding.clause.empty()) {
       std::erase(verdict.clauses, finding.clause);
       verdict.clauses.insert(verdict.clauses.begin(), finding.clause);
@@ -321,46 +346,49 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
   Exchange question(executor.arena(arena_bytes(prepared.problem())), Placement::end_flush,
                     testee.alignment);
   add_problem(question, prepared.problem());
-  const Reply asked = executor.execute({{"op", "supports"}, {"kernel", kernel},
+  const Reply asked = executor.execute({{"op", "supports"},
+                                        {"kernel", kernel},
                                         {"problem", problem_to_json(prepared.problem())},
                                         {"tensors", question.to_json()}});
+  captured += asked.captured;
   if (!asked.ok()) {
-    if (asked.kind != Reply::Kind::answered || asked.body.value("status", "") != "refused") {
+    if (asked.kind != Reply::Kind::answered || text_of(asked, "status") != "refused") {
       return conclude(finding_of(asked, "supports"));
     }
-    const auto reason = asked.body.value("message", "");
+    const std::string reason = text_of(asked, "message");
     if (reason.empty()) return conclude(failure("wrong_refusal", "refused without a reason"));
     const std::string missing = undeclared(prepared.problem(), testee);
     if (missing.empty()) {
-      return conclude(failure("wrong_refusal", fmt::format("refused what it declares: {}", reason)));
+      return conclude(
+          failure("wrong_refusal", fmt::format("refused what it declares: {}", reason)));
     }
     return conclude({.outcome = Outcome::unsupported, .message = reason});
   }
 
   // 2. It runs twice: with the tensors flush against a guard at their end, then at their start.
-  Run first(prepared, testee, kernel, executor, threads, Placement::end_flush);
+  Run first(prepared, testee, kernel, executor, threads, Placement::end_flush, captured);
   const auto stopped = first.perform();
   result.returned = first.returned();
   if (stopped) return conclude(*stopped);
-  Run second(prepared, testee, kernel, executor, threads, Placement::start_flush);
+  Run second(prepared, testee, kernel, executor, threads, Placement::start_flush, captured);
   if (const auto finding = second.perform()) return conclude(*finding);
 
   // 3. What it returned.
   if (const auto finding = unwritten(first, second)) return conclude(*finding);
   const auto declared = testee.arithmetic.find(prepared.problem().dtype);
-  const Arithmetic arithmetic = declared != testee.arithmetic.end()
-                                    ? declared->second
-                                    : loosest(prepared.problem().dtype);
+  const Arithmetic arithmetic =
+      declared != testee.arithmetic.end() ? declared->second : loosest(prepared.problem().dtype);
   auto finding = judge_run(first, prepared, arithmetic, verdict.tensors);
   if (difference(first, second)) {
     // Other bits for other addresses are no crime, but they are judged as the first were.
     const auto again = judge_run(second, prepared, arithmetic, verdict.tensors);
     if (again && (!finding || finding->outcome != Outcome::fail)) finding = again;
     if (arithmetic.deterministic && !finding) {
-      Run repeated(prepared, testee, kernel, executor, threads, Placement::end_flush);
+      Run repeated(prepared, testee, kernel, executor, threads, Placement::end_flush, captured);
       if (const auto broken = repeated.perform()) return conclude(*broken);
       if (const auto where = difference(first, repeated)) {
-        return conclude(failure("nondeterministic", fmt::format("two equal calls differ: {}", *where)));
+        return conclude(
+            failure("nondeterministic", fmt::format("two equal calls differ: {}", *where)));
       }
     }
   }

@@ -11,11 +11,12 @@ class Arena;
 
 struct Reply {
   enum class Kind {
-    answered,       // `body` is the reply; its "status" says ok, error, refused or fault
-    crashed,        // the process died during the request
+    answered,  // `body` is the reply; its "status" says ok, error, refused or fault
+    crashed,   // the process died during the request
     timed_out,
-    protocol_error, // no reply to this request: malformed, or for another nonce
-    out_of_memory,  // it used more than it may
+    protocol_error,  // no reply to this request: malformed, or for another nonce
+    out_of_memory,   // it used more than it may
+    interrupted,     // we gave it up
   };
   Kind kind = Kind::answered;
   nlohmann::json body = {};
@@ -33,8 +34,8 @@ class Executor {
   // request meets a fresh testee.
   virtual Reply execute(nlohmann::json request) = 0;
 
-  // The shared memory that requests refer to, at least `bytes` each way. Growing it may mean a fresh
-  // testee.
+  // The shared memory that requests refer to, at least `bytes` each way. Growing it may mean a
+  // fresh testee.
   virtual Arena& arena(std::size_t bytes) = 0;
 };
 

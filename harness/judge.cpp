@@ -35,7 +35,8 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   for (std::size_t i = 0; i < bits.size(); ++i) {
     const double actual = decode(dtype, bits[i]);
     const long double exact =
-        expected.value[i] + (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
+        expected.value[i] +
+        (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
     const double bound = expected.bound[i];
     const long double away = distance(actual, exact, dtype, rounding);
     const bool within = away <= bound;
@@ -46,8 +47,8 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
       verdict.nonfinite |= !std::isfinite(actual);
     }
     // What the ratio hides: 0/0 is met exactly, x/0 and NaN are infinitely far off.
-    const double ratio = away == 0 || std::isinf(bound) ? 0
-                         : within                       ? static_cast<double>(away / bound)
+    const double ratio = away == 0 || std::isinf(bound)     ? 0
+                         : within                           ? static_cast<double>(away / bound)
                          : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
                                                             : kInfinity;
     if (ratio > worst_ratio) {

@@ -1,7 +1,7 @@
 // The verdict on one tensor: every element against its bound (SPEC.md, NUM-1).
 //
-// An element passes iff the distance from the exact value to the rounding cell of the returned value
-// is at most the bound. The test is `distance <= bound`, so NaN never passes.
+// An element passes iff the distance from the exact value to the rounding cell of the returned
+// value is at most the bound. The test is `distance <= bound`, so NaN never passes.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace attest {
 
 struct TensorVerdict {
   TensorEvidence evidence;
-  bool passed = true;          // every element is within its bound
-  bool conclusive = true;      // no element has a bound that admits anything
-  bool nonfinite = false;      // a NaN or Inf stands where none may
+  bool passed = true;      // every element is within its bound
+  bool conclusive = true;  // no element has a bound that admits anything
+  bool nonfinite = false;  // a NaN or Inf stands where none may
 };
 
 // `bits` are the returned elements, in dense order, of `dtype`.

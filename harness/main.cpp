@@ -81,7 +81,8 @@ std::vector<Case> selected_cases(const Options& options, const Installation& ins
     try {
       find_case(load_cases(installation.cases), options.filters[f]);
     } catch (const InputError& error) {
-      throw InputError("", fmt::format("--cases {} matches nothing. {}", options.filters[f], error.what()));
+      throw InputError(
+          "", fmt::format("--cases {} matches nothing. {}", options.filters[f], error.what()));
     }
   }
   return chosen;
@@ -92,7 +93,9 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
   std::size_t index = 0, count = 0;
   char slash = 0;
   std::istringstream text(shard);
-  if (!(text >> index >> slash >> count) || slash != '/' || !text.eof() || index < 1 || index > count) {
+  const bool digits = shard.find_first_not_of("0123456789/") == std::string::npos;
+  if (!digits || !(text >> index >> slash >> count) || slash != '/' || !text.eof() || index < 1 ||
+      index > count) {
     throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
   }
   std::vector<Case> kept;
@@ -105,9 +108,11 @@ void check_profiles(const std::vector<std::string>& names) {
   for (const Profile& profile : profiles()) known.emplace_back(profile.name);
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw InputError("", fmt::format("there is no profile {}; there are {}", name, fmt::join(known, ", ")));
+      throw InputError(
+          "", fmt::format("there is no profile {}; there are {}", name, fmt::join(known, ", ")));
     }
-    if (name == kNoProfile && names.size() > 1) throw InputError("", "--profile none goes with no other profile");
+    if (name == kNoProfile && names.size() > 1)
+      throw InputError("", "--profile none goes with no other profile");
   }
 }
 
@@ -116,9 +121,14 @@ int list(const Options& options) {
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const Case& c : cases) {
-      all.push_back({{"case", c.id}, {"clauses", c.clauses}, {"because", c.because},
-                     {"tier", name_of(c.tier)}, {"problem", to_string(c.problem)}, {"data", c.data},
-                     {"file", c.file}, {"line", c.line}});
+      all.push_back({{"case", c.id},
+                     {"clauses", c.clauses},
+                     {"because", c.because},
+                     {"tier", name_of(c.tier)},
+                     {"problem", to_string(c.problem)},
+                     {"data", c.data},
+                     {"file", c.file},
+                     {"line", c.line}});
     }
     fmt::print("{}\n", all.dump(2));
   } else {
@@ -134,40 +144,64 @@ int run(const Options& options) {
   const auto cases = shard_of(selected_cases(options, installation), options.shard);
   std::error_code error;
   fs::create_directories(options.out, error);
-  std::ofstream results(options.out / "results.jsonl", std::ios::binary);
+  const std::string hidden = fs::absolute(options.out).string();
+  const auto testees = find_testees(options.testees, installation, options.limits, hidden);
+  const Isolation isolation = weakest_isolation(testees);
+  for (const Testee& t : testees) {
+    if (t.isolation != Isolation::none) continue;
+    fmt::print(
+        stderr, "attest: {} runs without isolation: {}\n", t.name,
+        t.library.empty() ? "the system allows none" : "no other user may read " + t.library);
+  }
+  const fs::path file = options.out / "results.jsonl";
+  std::ofstream results(file, std::ios::binary);
+  // Until the run is over nobody else may read what others returned.
+  if (!error && results)
+    fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write, error);
   if (error || !results) {
     throw InputError("", fmt::format("cannot write into the folder {}", options.out.string()));
   }
-  const std::string hidden = fs::absolute(options.out).string();
-  Isolation isolation = Isolation::other_user;
-  const auto testees = find_testees(options.testees, installation, options.limits, hidden, isolation);
 
-  Header header{.suite_version = ATTEST_VERSION, .testees = {}, .tier = name_of(options.tier),
-                .seed = options.seed, .shard = options.shard, .filters = options.filters,
-                .isolation = describe(isolation), .profiles = options.profiles};
+  Header header{.suite_version = ATTEST_VERSION,
+                .testees = {},
+                .tier = name_of(options.tier),
+                .seed = options.seed,
+                .shard = options.shard,
+                .filters = options.filters,
+                .isolation = describe(isolation),
+                .profiles = options.profiles};
   for (const Testee& t : testees) {
-    TesteeRecord record{.name = t.name, .version = t.description.version, .vendor = t.description.vendor,
-                        .profiles = t.description.profiles, .features = t.description.features,
-                        .dtypes = {}, .arithmetic = t.description.declared_arithmetic};
+    TesteeRecord record{.name = t.name,
+                        .version = t.description.version,
+                        .vendor = t.description.vendor,
+                        .profiles = t.description.profiles,
+                        .features = t.description.features,
+                        .dtypes = {},
+                        .arithmetic = t.description.declared_arithmetic};
     for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
     header.testees.push_back(std::move(record));
   }
-  const RunOptions run_options = {.jobs = options.jobs, .threads = options.threads,
-                                  .limits = options.limits, .isolation = isolation,
-                                  .hidden_folder = hidden};
+  const RunOptions run_options = {
+      .jobs = options.jobs, .threads = options.threads, .limits = options.limits};
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * testees.size());
-  const auto stop = [](int) { g_interrupted = true; };
+  const auto stop = [](int number) {
+    g_interrupted = true;
+    signal(number, SIG_DFL);  // a second time it ends us at once
+  };
   signal(SIGINT, stop);
   signal(SIGTERM, stop);
   const Record record = run(
       cases, testees, header, run_options,
       [&](const Testee& testee) {
-        return std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, isolation, hidden));
+        WorkerOptions worker = worker_options(testee, options.limits, hidden);
+        worker.interrupted = [] { return g_interrupted.load(); };
+        return std::make_unique<WorkerExecutor>(std::move(worker));
       },
       results, [&](const Verdict& verdict) { progress.add(verdict); },
       [] { return g_interrupted.load(); });
   progress.finish();
-  if (!results) throw InputError("", fmt::format("writing {} failed", (options.out / "results.jsonl").string()));
+  if (!results) throw InputError("", fmt::format("writing {} failed", file.string()));
+  fs::permissions(file, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
   write_reports(record, options.out);
   fmt::print("{}", to_summary_text(record));
   fmt::print("\nReport: {}\n", (options.out / "index.html").string());
@@ -181,8 +215,7 @@ int run(const Options& options) {
 int repro(const Options& options) {
   const Installation installation = find_installation();
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
-  Isolation isolation = Isolation::other_user;
-  const auto testees = find_testees(options.testees, installation, options.limits, "", isolation);
+  const auto testees = find_testees(options.testees, installation, options.limits, "");
   int exit_code = kConformant;
   for (const Testee& testee : testees) {
     PreparedCase prepared(test_case, options.jobs);
@@ -191,7 +224,7 @@ int repro(const Options& options) {
       if (testee.library.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
       executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.library));
     } else {
-      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, isolation, ""));
+      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, ""));
     }
     const Examination examination =
         examine(prepared, testee.description, testee.kernel, *executor, options.threads);
@@ -208,9 +241,11 @@ int repro(const Options& options) {
     if (!v.captured.empty()) fmt::print("  printed  {}\n", v.captured);
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
-      const fs::path folder = testees.size() == 1 ? options.dump_folder : options.dump_folder / testee.name;
+      const fs::path folder =
+          testees.size() == 1 ? options.dump_folder : options.dump_folder / testee.name;
       dump(folder, prepared,
-           declared != testee.description.arithmetic.end() ? declared->second : loosest(test_case.problem.dtype),
+           declared != testee.description.arithmetic.end() ? declared->second
+                                                           : loosest(test_case.problem.dtype),
            examination);
       fmt::print("  dumped   {}\n", folder.string());
     }
@@ -236,7 +271,7 @@ int report(const Options& options) {
   write_reports(record, options.record_folder);
   fmt::print("{}", to_summary_text(record));
   fmt::print("\nReport: {}\n", (options.record_folder / "index.html").string());
-  return record.footer ? record.footer->exit_code : kIncomplete;
+  return exit_code_of(record);
 }
 
 void add_testee_options(CLI::App& command, Options& options) {
@@ -245,12 +280,15 @@ void add_testee_options(CLI::App& command, Options& options) {
                      "may be given again. Default: all bundled kernels");
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(CLI::Range(1, 4096));
-  command.add_option("--start-limit", options.limits.start_seconds, "Seconds to load and describe a testee")
+  command
+      .add_option("--start-limit", options.limits.start_seconds,
+                  "Seconds to load and describe a testee")
       ->check(CLI::PositiveNumber);
-  command.add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
+  command
+      .add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
       ->check(CLI::PositiveNumber);
   command.add_option("--memory-limit", options.memory_mib, "MiB of private memory for a testee")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
 }
 
 int main(int argc, char** argv) {
@@ -259,7 +297,9 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", ATTEST_VERSION);
   app.require_subcommand(1);
   const auto add_selection = [&](CLI::App& command) {
-    command.add_option("--cases", options.filters, "A case's id, the beginning of one, or a pattern with * and **")
+    command
+        .add_option("--cases", options.filters,
+                    "A case's id, the beginning of one, or a pattern with * and **")
         ->type_name("GLOB");
     command.add_option("--tier", options.tier, "smoke, standard or full")
         ->transform(CLI::CheckedTransformer(kTiers))
@@ -277,18 +317,23 @@ int main(int argc, char** argv) {
   add_selection(run_command);
   run_command.add_option("--profile", options.profiles,
                          "A profile to be met, or none. Default: all that a testee declares");
-  run_command.add_option("--jobs", options.jobs, "Cases examined at a time")->check(CLI::Range(1, 1024));
+  run_command.add_option("--jobs", options.jobs, "Cases examined at a time")
+      ->check(CLI::Range(1, 1024));
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
   run_command.add_option("--out", options.out, "The folder of the record and its reports");
 
   CLI::App& repro_command = *app.add_subcommand("repro", "Repeat one case");
   repro_command.add_option("case", options.case_id, "The case's id")->required();
   add_testee_options(repro_command, options);
-  repro_command.add_flag("--in-process", options.in_process, "Run the plug-in in this process, for a debugger");
-  repro_command.add_option("--dump", options.dump_folder, "Write problem, inputs, outputs, exact values, bounds");
+  repro_command.add_flag("--in-process", options.in_process,
+                         "Run the plug-in in this process, for a debugger");
+  repro_command.add_option("--dump", options.dump_folder,
+                           "Write problem, inputs, outputs, exact values, bounds");
 
-  CLI::App& report_command = *app.add_subcommand("report", "Make the reports again from results.jsonl");
-  report_command.add_option("folder", options.record_folder, "The folder of the record")->required();
+  CLI::App& report_command =
+      *app.add_subcommand("report", "Make the reports again from results.jsonl");
+  report_command.add_option("folder", options.record_folder, "The folder of the record")
+      ->required();
 
   try {
     app.parse(argc, argv);

@@ -13,8 +13,8 @@ namespace {
 
 void write(const std::filesystem::path& file, const Shape& shape, const std::string& type,
            const std::string& data) {
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", type,
-                                   fmt::join(shape, ", "));
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   type, fmt::join(shape, ", "));
   // Magic, version, length and header together fill a multiple of 64 bytes.
   constexpr std::size_t kPreamble = 10;
   header.append(63 - (kPreamble + header.size()) % 64, ' ');
@@ -29,7 +29,8 @@ void write(const std::filesystem::path& file, const Shape& shape, const std::str
 
 }  // namespace
 
-void write_npy(const std::filesystem::path& file, const Shape& shape, const std::vector<double>& values) {
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<double>& values) {
   write(file, shape, "<f8",
         std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)));
 }

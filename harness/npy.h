@@ -10,7 +10,8 @@
 namespace attest {
 
 // As float64, in C order. Throws InputError if the file cannot be written.
-void write_npy(const std::filesystem::path& file, const Shape& shape, const std::vector<double>& values);
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<double>& values);
 
 // As unsigned integers of that many bytes (1, 2, 4 or 8).
 void write_npy_bits(const std::filesystem::path& file, const Shape& shape, int bytes,

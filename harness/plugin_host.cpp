@@ -24,8 +24,8 @@ using nlohmann::json;
 constexpr std::size_t kMessageBytes = 4096;
 
 // Whether a struct of the plug-in is large enough to have the field that ends at `end`.
-#define ATTEST_HAS(struct_pointer, field)                                   \
-  ((struct_pointer)->struct_size >=                                         \
+#define ATTEST_HAS(struct_pointer, field)                                               \
+  ((struct_pointer)->struct_size >=                                                     \
    offsetof(std::remove_cv_t<std::remove_pointer_t<decltype(struct_pointer)>>, field) + \
        sizeof((struct_pointer)->field))
 
@@ -130,6 +130,10 @@ class Workspace {
   explicit Workspace(std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    constexpr std::size_t kMost = std::size_t(1)
+                                  << 46;  // of an address space; sums cannot overflow
+    if (bytes > kMost)
+      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
     const std::size_t whole = (bytes + page - 1) / page * page;
     mapped_ = whole + page;
     base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
@@ -196,8 +200,8 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   message.back() = '\0';
   if (status == ATTEST_OK) return {{"status", "ok"}, {"workspace_bytes", bytes}};
   return {{"status", "error"},
-          {"message", fmt::format("status {}: {}", status,
-                                  message[0] ? message.data() : "no message")}};
+          {"message",
+           fmt::format("status {}: {}", status, message[0] ? message.data() : "no message")}};
 }
 
 json supports(const attest_kernel& kernel, const json& request, const Locate& locate) {
@@ -216,9 +220,10 @@ void check_plugin(const attest_plugin* plugin) {
   if (!plugin) throw InputError("", "attest_plugin_get returned NULL");
   if (!ATTEST_HAS(plugin, abi_version)) throw InputError("", "the plug-in's table is too small");
   if (plugin->abi_version != ATTEST_ABI_VERSION) {
-    throw InputError("", fmt::format("the plug-in has ABI version {}, this Attest speaks {}: build it "
-                                     "with this Attest's attest_plugin.h",
-                                     plugin->abi_version, ATTEST_ABI_VERSION));
+    throw InputError("",
+                     fmt::format("the plug-in has ABI version {}, this Attest speaks {}: build it "
+                                 "with this Attest's attest_plugin.h",
+                                 plugin->abi_version, ATTEST_ABI_VERSION));
   }
   if (!ATTEST_HAS(plugin, kernels) || plugin->kernel_count == 0 || !plugin->kernels) {
     throw InputError("", "the plug-in has no kernels");
@@ -229,7 +234,8 @@ void check_plugin(const attest_plugin* plugin) {
     if (!kernel || !ATTEST_HAS(kernel, forward) || !kernel->name || !kernel->describe ||
         !kernel->supports || !kernel->workspace || !kernel->forward) {
       throw InputError("", fmt::format("kernel {} of the plug-in lacks a name, describe, supports, "
-                                       "workspace or forward", i));
+                                       "workspace or forward",
+                                       i));
     }
     if (!names.insert(kernel->name).second) {
       throw InputError("", fmt::format("the plug-in has two kernels called {}", kernel->name));
@@ -245,10 +251,11 @@ const attest_plugin* load_plugin(const std::string& path) {
   const std::string absolute = std::filesystem::absolute(path).string();
   void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw InputError("", fmt::format("cannot load the library: {}", dlerror()));
-  const auto get = reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
+  const auto get =
+      reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
   if (!get) {
-    throw InputError("", fmt::format("{} is no Attest plug-in: it exports no {}", path,
-                                     ATTEST_PLUGIN_SYMBOL));
+    throw InputError(
+        "", fmt::format("{} is no Attest plug-in: it exports no {}", path, ATTEST_PLUGIN_SYMBOL));
   }
   const attest_plugin* plugin = get();
   check_plugin(plugin);

@@ -28,8 +28,9 @@ void Progress::add(const Verdict& verdict) {
 void Progress::draw() {
   const double spent = seconds(Clock::now() - start_);
   const double left = spent / static_cast<double>(done_) * static_cast<double>(total_ - done_);
-  const std::string counts = fmt::format("{}/{} verdicts, {} not passed, {} unsupported, {:.0f} s left",
-                                         done_, total_, bad_, unsupported_, left);
+  const std::string counts =
+      fmt::format("{}/{} verdicts, {} not passed, {} unsupported, {:.0f} s left", done_, total_,
+                  bad_, unsupported_, left);
   if (terminal_) {
     constexpr std::size_t kWidth = 30;
     const std::size_t filled = total_ == 0 ? kWidth : kWidth * done_ / total_;

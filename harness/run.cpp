@@ -33,21 +33,24 @@ std::string quoted(const std::string& text) {
 
 VerdictRecord examine_safely(PreparedCase* prepared, const std::string& preparation_error,
                              const Case& test_case, const Testee& testee, Executor& executor,
-                             int threads) {
+                             const RunOptions& options) {
   const auto start = Clock::now();
-  VerdictRecord record{.case_id = test_case.id, .testee = testee.name,
+  VerdictRecord record{.case_id = test_case.id,
+                       .testee = testee.name,
                        .dtype = std::string(name(test_case.problem.dtype)),
-                       .because = test_case.because, .verdict = {}};
+                       .because = test_case.because,
+                       .verdict = {}};
   try {
     if (!prepared) throw std::runtime_error(preparation_error);
-    record.verdict = examine(*prepared, testee.description, testee.kernel, executor, threads).verdict;
+    record.verdict =
+        examine(*prepared, testee.description, testee.kernel, executor, options.threads).verdict;
   } catch (const std::exception& error) {
     record.verdict.outcome = Outcome::harness_error;
     record.verdict.message = error.what();
     record.verdict.clauses = test_case.clauses;
   }
   record.verdict.wall_s = seconds_since(start);
-  record.verdict.repro = repro_line(test_case, testee);
+  record.verdict.repro = repro_line(test_case, testee, options);
   return record;
 }
 
@@ -83,8 +86,22 @@ class InOrder {
 
 }  // namespace
 
-std::string repro_line(const Case& test_case, const Testee& testee) {
-  return fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
+  std::string line =
+      fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
+  const Limits& limits = options.limits;
+  const Limits usual;
+  if (options.threads != 1) line += fmt::format(" --threads {}", options.threads);
+  if (limits.start_seconds != usual.start_seconds) {
+    line += fmt::format(" --start-limit {}", limits.start_seconds);
+  }
+  if (limits.call_seconds != usual.call_seconds) {
+    line += fmt::format(" --call-limit {}", limits.call_seconds);
+  }
+  if (limits.memory_bytes != usual.memory_bytes) {
+    line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
+  }
+  return line;
 }
 
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
@@ -111,8 +128,8 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
       }
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
-        verdicts.push_back(examine_safely(prepared.get(), error, cases[i], testees[t], *executors[t],
-                                          options.threads));
+        verdicts.push_back(
+            examine_safely(prepared.get(), error, cases[i], testees[t], *executors[t], options));
       }
       in_order.put(i, std::move(verdicts));
     }

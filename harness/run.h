@@ -16,8 +16,6 @@ struct RunOptions {
   int jobs = 1;     // cases examined at a time
   int threads = 1;  // that a testee may use in a call
   Limits limits = {};
-  Isolation isolation = Isolation::none;
-  std::string hidden_folder = {};
 };
 
 // Starts the executor of a testee; a test puts a mock here.
@@ -32,7 +30,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
            const std::function<void(const Verdict&)>& seen,
            const std::function<bool()>& interrupted);
 
-// The command that repeats a verdict.
-std::string repro_line(const Case& test_case, const Testee& testee);
+// The command that repeats a verdict, with whatever options are not the usual ones.
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);
 
 }  // namespace attest

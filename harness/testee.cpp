@@ -16,11 +16,11 @@ namespace fs = std::filesystem;
 
 // One --testee, taken apart.
 struct Target {
-  std::string spec;                  // as given
-  std::string base;                  // the spec without a kernel's name
+  std::string spec;  // as given
+  std::string base;  // the spec without a kernel's name
   std::vector<std::string> command;
   std::string library;
-  std::string kernel;                // empty: all
+  std::string kernel;  // empty: all
 };
 
 std::vector<std::string> bundled_names(const Installation& installation) {
@@ -42,24 +42,30 @@ Target parse(const std::string& spec, const Installation& installation) {
   }
   const auto suffix = spec.rfind(".so");
   if (suffix != std::string::npos) {
-    target.base = target.library = spec.substr(0, suffix + 3);
+    target.library = spec.substr(0, suffix + 3);
+    // Absolute, so that a repro line works from anywhere.
+    target.base = fs::absolute(target.library).lexically_normal().string();
     const std::string rest = spec.substr(suffix + 3);
     if (!rest.empty()) {
       if (rest[0] != ':' || rest.size() == 1) {
-        throw InputError("", fmt::format("--testee {}: a library is named LIBRARY.so or LIBRARY.so:KERNEL", spec));
+        throw InputError(
+            "",
+            fmt::format("--testee {}: a library is named LIBRARY.so or LIBRARY.so:KERNEL", spec));
       }
       target.kernel = rest.substr(1);
     }
     if (!fs::exists(target.library)) {
-      throw InputError("", fmt::format("--testee {}: there is no library {}", spec, target.library));
+      throw InputError("",
+                       fmt::format("--testee {}: there is no library {}", spec, target.library));
     }
   } else {
     const std::string name = spec.substr(0, spec.find('/'));
     const auto bundled = bundled_names(installation);
     if (std::find(bundled.begin(), bundled.end(), name) == bundled.end()) {
-      throw InputError("", fmt::format("--testee {}: no bundled kernel of that name; there are {}. A library "
-                                       "of yours is named by its path, which ends in .so", spec,
-                                       fmt::join(bundled, ", ")));
+      throw InputError(
+          "", fmt::format("--testee {}: no bundled kernel of that name; there are {}. A library "
+                          "of yours is named by its path, which ends in .so",
+                          spec, fmt::join(bundled, ", ")));
     }
     target.base = name;
     target.library = (installation.plugins / (name + ".so")).string();
@@ -69,18 +75,38 @@ Target parse(const std::string& spec, const Installation& installation) {
   return target;
 }
 
+// Names stand in records, reports and command lines.
+void check_name(const std::string& name) {
+  constexpr std::size_t kLongest = 100;
+  const bool printable =
+      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (name.empty() || name.size() > kLongest || !printable) {
+    throw InputError(
+        "/name",
+        fmt::format("a kernel's name has 1 to {} printable characters, no space", kLongest));
+  }
+}
+
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
                              const std::string& hidden_folder) {
-  WorkerExecutor executor({.command = target.command, .limits = limits, .isolation = isolation,
+  WorkerExecutor executor({.command = target.command,
+                           .limits = limits,
+                           .isolation = isolation,
                            .hidden_folder = hidden_folder});
   const Reply reply = executor.execute({{"op", "describe"}});
   const auto complain = [&](const std::string& what) {
-    throw InputError("", fmt::format("--testee {}: {}{}{}", target.spec, what,
-                                     reply.captured.empty() ? "" : "\nIt printed:\n", reply.captured));
+    throw InputError("",
+                     fmt::format("--testee {}: {}{}{}", target.spec, what,
+                                 reply.captured.empty() ? "" : "\nIt printed:\n", reply.captured));
   };
   if (reply.kind != Reply::Kind::answered) complain(reply.message);
-  if (!reply.ok()) complain(reply.body.value("message", "it does not describe itself"));
-  const auto kernels = reply.body.value("kernels", nlohmann::json::array());
+  if (!reply.ok()) {
+    const auto message = reply.body.find("message");
+    const bool said = message != reply.body.end() && message->is_string();
+    complain(said ? message->get<std::string>() : "it does not describe itself");
+  }
+  const nlohmann::json kernels =
+      reply.body.contains("kernels") ? reply.body["kernels"] : nlohmann::json::array();
   if (!kernels.is_array() || kernels.empty()) complain("it describes no kernel");
   std::vector<Testee> testees;
   std::vector<std::string> names;
@@ -89,6 +115,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     try {
       ObjectReader reader(entry, "/kernels");
       testee.kernel = reader.get<std::string>("name");
+      check_name(testee.kernel);
       names.push_back(testee.kernel);
       if (!target.kernel.empty() && target.kernel != testee.kernel) continue;
       testee.description = parse_description(reader.at("description"));
@@ -100,6 +127,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     testee.name = testee.kernel;
     testee.command = target.command;
     testee.library = target.library;
+    testee.isolation = isolation;
     if (target.library.empty() || kernels.size() == 1) {
       testee.spec = target.base;
     } else if (target.base.ends_with(".so")) {
@@ -110,7 +138,8 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     testees.push_back(std::move(testee));
   }
   if (testees.empty()) {
-    complain(fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
+    complain(
+        fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
   }
   return testees;
 }
@@ -127,21 +156,22 @@ Installation find_installation() {
 
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::string& hidden_folder, Isolation& isolation) {
+                                 const std::string& hidden_folder) {
   const auto names = specs.empty() ? bundled_names(installation) : specs;
   if (names.empty()) {
-    throw InputError("", fmt::format("there are no bundled kernels in {}", installation.plugins.string()));
+    throw InputError(
+        "", fmt::format("there are no bundled kernels in {}", installation.plugins.string()));
   }
   std::vector<Target> targets;
   for (const std::string& name : names) {
     targets.push_back(parse(name, installation));
-    const Isolation works = strongest_isolation({.command = targets.back().command, .limits = limits,
-                                                 .hidden_folder = hidden_folder});
-    isolation = std::max(isolation, works);
   }
   std::vector<Testee> testees;
   std::map<std::string, int> uses;
   for (const Target& target : targets) {
+    std::vector<std::string> files;
+    if (!target.library.empty()) files = target.command;
+    const Isolation isolation = strongest_isolation(files);
     for (Testee& testee : describe(target, limits, isolation, hidden_folder)) {
       ++uses[testee.name];
       testees.push_back(std::move(testee));
@@ -160,9 +190,17 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   return testees;
 }
 
-WorkerOptions worker_options(const Testee& testee, const Limits& limits, Isolation isolation,
+Isolation weakest_isolation(const std::vector<Testee>& testees) {
+  Isolation weakest = Isolation::other_user;
+  for (const Testee& testee : testees) weakest = std::max(weakest, testee.isolation);
+  return weakest;
+}
+
+WorkerOptions worker_options(const Testee& testee, const Limits& limits,
                              const std::string& hidden_folder) {
-  return {.command = testee.command, .limits = limits, .isolation = isolation,
+  return {.command = testee.command,
+          .limits = limits,
+          .isolation = testee.isolation,
           .hidden_folder = hidden_folder};
 }
 

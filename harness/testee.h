@@ -22,6 +22,7 @@ struct Testee {
   std::string kernel;                // in its plug-in
   std::vector<std::string> command;  // of its worker
   std::string library = {};          // empty for exec:
+  Isolation isolation = Isolation::none;
   Description description;
 };
 
@@ -37,12 +38,15 @@ Installation find_installation();
 
 // Starts the testee of each spec and asks it to describe itself; the bundled kernels if there is no
 // spec. Throws InputError for a spec that names nothing, a plug-in that cannot be loaded, and a
-// description that is malformed or beyond the caps. `isolation` is weakened to what works for all.
+// description that is malformed or beyond the caps.
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::string& hidden_folder, Isolation& isolation);
+                                 const std::string& hidden_folder);
 
-WorkerOptions worker_options(const Testee& testee, const Limits& limits, Isolation isolation,
+// The weakest isolation among testees.
+Isolation weakest_isolation(const std::vector<Testee>& testees);
+
+WorkerOptions worker_options(const Testee& testee, const Limits& limits,
                              const std::string& hidden_folder);
 
 }  // namespace attest

@@ -16,7 +16,8 @@ json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : j
 
 json mask_to_json(const Mask& mask, int& tables) {
   switch (mask.kind) {
-    case Mask::Kind::full: return {{"kind", "full"}};
+    case Mask::Kind::full:
+      return {{"kind", "full"}};
     case Mask::Kind::band:
       return {{"kind", "band"},
               {"anchor", mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left"},
@@ -49,14 +50,18 @@ std::size_t read_fully(int fd, char* out, std::size_t size) {
 
 }  // namespace
 
-bool write_frame(int fd, const std::string& text) {
+std::string frame(const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
-  std::string frame;
-  frame.reserve(4 + text.size());
-  for (int shift = 0; shift < 32; shift += 8) frame += static_cast<char>(size >> shift);
-  frame += text;
-  for (std::size_t done = 0; done < frame.size();) {
-    const ssize_t n = write(fd, frame.data() + done, frame.size() - done);
+  std::string bytes;
+  bytes.reserve(4 + text.size());
+  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(size >> shift);
+  return bytes + text;
+}
+
+bool write_frame(int fd, const std::string& text) {
+  const std::string bytes = frame(text);
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     done += static_cast<std::size_t>(n);
@@ -69,7 +74,8 @@ std::optional<std::string> read_frame(int fd) {
   const std::size_t got = read_fully(fd, head.data(), head.size());
   if (got == 0) return std::nullopt;
   std::size_t size = 0;
-  for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<unsigned char>(head[static_cast<std::size_t>(i)]);
+  for (int i = 3; i >= 0; --i)
+    size = size << 8 | static_cast<unsigned char>(head[static_cast<std::size_t>(i)]);
   if (got < head.size() || size > kMaxFrameBytes) throw InputError("", "a malformed frame");
   std::string text(size, '\0');
   if (read_fully(fd, text.data(), size) != size) throw InputError("", "a frame was cut off");
@@ -78,11 +84,16 @@ std::optional<std::string> read_frame(int fd) {
 
 json problem_to_json(const Problem& p) {
   int tables = 0;
-  return {{"dtype", name(p.dtype)},        {"backward", p.backward},
-          {"batch", p.batch},              {"query_heads", p.query_heads},
-          {"key_heads", p.key_heads},      {"query_len", p.query_len},
-          {"key_len", p.key_len},          {"head_dim", p.head_dim},
-          {"value_dim", p.value_dim},      {"scale", p.scale},
+  return {{"dtype", name(p.dtype)},
+          {"backward", p.backward},
+          {"batch", p.batch},
+          {"query_heads", p.query_heads},
+          {"key_heads", p.key_heads},
+          {"query_len", p.query_len},
+          {"key_len", p.key_len},
+          {"head_dim", p.head_dim},
+          {"value_dim", p.value_dim},
+          {"scale", p.scale},
           {"mask", mask_to_json(p.mask, tables)}};
 }
 

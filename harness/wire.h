@@ -29,7 +29,10 @@ inline constexpr int kReplyFd = 4;
 inline constexpr int kInputFd = 5;   // the memory of inputs: may be mapped for reading only
 inline constexpr int kOutputFd = 6;  // the memory of outputs
 
-inline constexpr std::size_t kMaxFrameBytes = std::size_t(64) << 20;
+inline constexpr std::size_t kMaxFrameBytes = std::size_t(16) << 20;
+
+// A text with its length before it.
+std::string frame(const std::string& text);
 
 // Writes one frame; false if the other side is gone.
 bool write_frame(int fd, const std::string& text);

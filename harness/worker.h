@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,10 +19,13 @@
 
 namespace attest {
 
+// From the strongest to none.
 enum class Isolation {
-  other_user,      // runs as nobody: cannot touch the harness or its files
-  user_namespace,  // same user, but in a namespace that hides the out folder
-  none,            // same user: only accidental faults are contained
+  other_user,      // nobody, in process and mount namespaces of its own: sees no other process, nor
+                   // the out folder
+  user_namespace,  // the same user, in such namespaces
+  user_only,       // nobody, where the system gives no namespaces
+  none,            // only accidental faults are contained
 };
 
 struct Limits {
@@ -34,7 +38,8 @@ struct WorkerOptions {
   std::vector<std::string> command;  // program and arguments
   Limits limits = {};
   Isolation isolation = Isolation::none;
-  std::string hidden_folder = {};  // user_namespace: what the worker must not see
+  std::string hidden_folder = {};          // what the worker must not see, given namespaces
+  std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
 };
 
 class WorkerExecutor : public Executor {
@@ -50,6 +55,7 @@ class WorkerExecutor : public Executor {
   void start();
   void stop();
   Reply ended(Reply::Kind kind, const std::string& message);
+  Reply broke_off();
 
   WorkerOptions options_;
   std::unique_ptr<Arena> arena_;
@@ -59,9 +65,9 @@ class WorkerExecutor : public Executor {
 // How this isolation is called in records.
 std::string describe(Isolation isolation);
 
-// The strongest isolation that works here for that command: the one under which a request for its
-// description gets a reply. Isolation::none also if nothing does.
-Isolation strongest_isolation(const WorkerOptions& options);
+// The strongest isolation that the system allows here, such that `files`, which a worker must read,
+// can be read under it. Tried with a program of the system, so that no testee has a say in it.
+Isolation strongest_isolation(const std::vector<std::string>& files);
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.
 void harden_this_process();

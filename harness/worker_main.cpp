@@ -64,9 +64,9 @@ class Mappings {
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) throw attest::InputError("", "cannot reserve address space");
     mapping.reserved = static_cast<std::byte*>(reserved);
-    void* pages = mmap(mapping.reserved + kGuard, bytes, output ? PROT_READ | PROT_WRITE : PROT_READ,
-                       MAP_SHARED | MAP_FIXED, output ? attest::kOutputFd : attest::kInputFd,
-                       static_cast<off_t>(offset));
+    void* pages = mmap(mapping.reserved + kGuard, bytes,
+                       output ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
+                       output ? attest::kOutputFd : attest::kInputFd, static_cast<off_t>(offset));
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
     mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
     mapping.data_bytes = tensor.at("bytes").get<std::size_t>();
@@ -114,8 +114,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     text.add("\",\"status\":\"fault\",\"message\":\"");
     text.add(access);
     text.add(" ");
-    const bool inside = address >= m.reserved + kGuard &&
-                        address < m.reserved + m.reserved_bytes - kGuard;
+    const bool inside =
+        address >= m.reserved + kGuard && address < m.reserved + m.reserved_bytes - kGuard;
     if (inside) {
       text.add("to the input ");
     } else if (address < m.data) {
@@ -156,9 +156,14 @@ void serve(const attest_plugin& plugin) {
     g_nonce.fill('\0');
     std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
     Mappings mappings;
-    json reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
-      return mappings.add(name, tensor);
-    });
+    json reply;
+    try {
+      reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
+        return mappings.add(name, tensor);
+      });
+    } catch (const std::exception& error) {
+      reply = {{"status", "error"}, {"message", fmt::format("an exception: {}", error.what())}};
+    }
     reply["nonce"] = nonce;
     attest::write_frame(attest::kReplyFd,
                         reply.dump(-1, ' ', false, json::error_handler_t::replace));
@@ -169,7 +174,8 @@ void serve(const attest_plugin& plugin) {
 void decline(const std::string& message) {
   const auto frame = attest::read_frame(attest::kRequestFd);
   if (!frame) return;
-  const json reply = {{"nonce", json::parse(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
+  const json reply = {
+      {"nonce", json::parse(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
   attest::write_frame(attest::kReplyFd, reply.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
@@ -177,8 +183,9 @@ void decline(const std::string& message) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    fmt::print(stderr, "usage: attest-worker PLUGIN.so\n"
-                       "Started by attest, which gives it the file descriptors 3 to 6.\n");
+    fmt::print(stderr,
+               "usage: attest-worker PLUGIN.so\n"
+               "Started by attest, which gives it the file descriptors 3 to 6.\n");
     return 2;
   }
   watch_faults();

@@ -222,8 +222,11 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   const Real lost = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
                              unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
   row.reach = kInfinity;
-  if (row.den > Real(0.25) && model.declared.kv_splits == 1 && unshared < Real(0.5)) {
-    const Real narrowed = model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
+  // A key that is alone is its part's and its row's maximum, so that splits change nothing.
+  const bool one_pass = model.declared.kv_splits == 1 || row.keys == 1;
+  if (row.den > Real(0.25) && one_pass && unshared < Real(0.5)) {
+    const Real narrowed =
+        model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
   }
   row.lse_bound =
@@ -329,8 +332,8 @@ void scatter(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
   for (std::size_t t = 0; t < seen.key.size(); ++t) to[seen.key[t]] = from[t];
 }
 
-// How far O can be off while it stays in the hull of the visible values, or within reach of it; empty
-// if nothing is known of the weights. A single visible key leaves nothing but roundings.
+// How far O can be off while it stays in the hull of the visible values, or within reach of it;
+// empty if nothing is known of the weights. A single visible key leaves nothing but roundings.
 template <class Real>
 std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, const Real* o) {
   if (std::isinf(row.reach)) return {};

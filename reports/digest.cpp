@@ -198,13 +198,13 @@ class Digester {
     for (const TesteeDigest& testee : digest_.testees) {
       const Index failed = failures_in(testee.counts);
       if (failed == 0) continue;
-      phrases.push_back(fmt::format("{} fails {} of {}", one_line(testee.about.name), failed,
+      phrases.push_back(fmt::format("{} does not pass {} of {}", one_line(testee.about.name), failed,
                                     count_text(total(testee.counts), "case")));
     }
     if (phrases.size() > kNamed) {
       const auto more = static_cast<Index>(phrases.size() - kNamed);
       phrases.resize(kNamed);
-      phrases.push_back(fmt::format("{} fail too", count_text(more, "other testee")));
+      phrases.push_back(fmt::format("nor do {}", count_text(more, "other testee")));
     }
     return list_text(phrases, "");
   }
@@ -254,6 +254,10 @@ class Digester {
     }
     if (const Index open = count_of(digest_.counts, Outcome::not_run)) {
       return fmt::format("Incomplete: {} not run; {}.", count_text(open, "case"), what_passed());
+    }
+    if (const Index open = count_of(digest_.counts, Outcome::inconclusive)) {
+      return fmt::format("Incomplete: {} inconclusive; {}.", count_text(open, "verdict"),
+                         what_passed());
     }
     if (!footer.complete) {
       return fmt::format("Incomplete: the run did not do all it should; {}.", what_passed());

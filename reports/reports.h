@@ -17,6 +17,10 @@ std::string to_html(const Record& record);  // one self-contained page, readable
 // ratio of each tensor, the profiles met.
 std::string to_summary_text(const Record& record);
 
+// What a program that reports on the record exits with: the footer's code, unless the record is
+// truncated or contradicts itself (3).
+int exit_code_of(const Record& record);
+
 // Writes report.json, junit.xml, summary.md and index.html into `folder`. Throws InputError if a
 // file cannot be written.
 void write_reports(const Record& record, const std::filesystem::path& folder);

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "reports/digest.h"
 #include "reports/reports.h"
 #include "spec/json_reader.h"
 
@@ -16,6 +17,8 @@ void write_file(const std::filesystem::path& path, const std::string& content) {
 }
 
 }  // namespace
+
+int exit_code_of(const Record& record) { return digest(record).exit_code; }
 
 void write_reports(const Record& record, const std::filesystem::path& folder) {
   std::error_code error;

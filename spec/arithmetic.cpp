@@ -18,15 +18,14 @@ double ulp(DType dtype) { return 2 * unit_roundoff(wide(dtype)); }
 
 constexpr double kExpUlpCap = 2.25;  // ex2.approx: 2 ulp, and the rounded argument's quarter
 
-Narrowing narrowing(DType dtype) {
-  return {unit_roundoff(dtype), half_smallest_subnormal(dtype)};
-}
+Narrowing narrowing(DType dtype) { return {unit_roundoff(dtype), half_smallest_subnormal(dtype)}; }
 
 Product parse_product(const nlohmann::json& json, DType dtype, const std::string& pointer) {
   ObjectReader reader(json, pointer);
   Product product;
   product.truncates = reader.get_or("truncates", true);
-  const auto accumulator = reader.get_or<std::string>("accumulator", std::string(name(wide(dtype))));
+  const auto accumulator =
+      reader.get_or<std::string>("accumulator", std::string(name(wide(dtype))));
   const auto format = dtype_named(accumulator);
   if (!format || format_of(*format).digits < format_of(wide(dtype)).digits) {
     throw InputError(reader.pointer("accumulator"),
@@ -38,7 +37,8 @@ Product parse_product(const nlohmann::json& json, DType dtype, const std::string
   if (operands != "exact") {
     throw InputError(reader.pointer("operands"),
                      fmt::format("operands rounded to \"{}\" are beyond the cap for {}, which is "
-                                 "\"exact\"", operands, name(dtype)));
+                                 "\"exact\"",
+                                 operands, name(dtype)));
   }
   reader.finish();
   return product;
@@ -50,8 +50,8 @@ Choice parse_choice(ObjectReader& reader, const std::string& key, const std::str
   if (!value) return Choice::either;
   if (*value == first) return Choice::first;
   if (*value == last) return Choice::last;
-  throw InputError(reader.pointer(key), fmt::format("\"{}\" is \"{}\" or \"{}\", not {}", key, first,
-                                                    last, value->dump()));
+  throw InputError(reader.pointer(key), fmt::format("\"{}\" is \"{}\" or \"{}\", not {}", key,
+                                                    first, last, value->dump()));
 }
 
 // A format at least as wide as the dtype; what is as wide as the accumulator is no narrowing.
@@ -62,8 +62,8 @@ Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dt
   const auto format = dtype_named(text);
   if (!format || (*format != dtype && format_of(*format).digits < format_of(wide(dtype)).digits)) {
     throw InputError(reader.pointer(key),
-                     fmt::format("\"{}\" as \"{}\" is beyond the cap for {}: it may be {} or {}", key,
-                                 text, name(dtype), name(dtype), name(wide(dtype))));
+                     fmt::format("\"{}\" as \"{}\" is beyond the cap for {}: it may be {} or {}",
+                                 key, text, name(dtype), name(dtype), name(wide(dtype))));
   }
   return *format == dtype && dtype != wide(dtype) ? narrowing(dtype) : Narrowing{};
 }
@@ -71,11 +71,17 @@ Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dt
 }  // namespace
 
 Arithmetic loosest(DType dtype) {
-  const Product product = {.accumulator_roundoff = 2 * unit_roundoff(wide(dtype)), .truncates = true};
+  const Product product = {.accumulator_roundoff = 2 * unit_roundoff(wide(dtype)),
+                           .truncates = true};
   const Narrowing rounded = dtype == wide(dtype) ? Narrowing{} : narrowing(dtype);
   return {
       .dtype = dtype,
-      .qk = product, .pv = product, .dp = product, .dv = product, .dq = product, .dk = product,
+      .qk = product,
+      .pv = product,
+      .dp = product,
+      .dv = product,
+      .dq = product,
+      .dk = product,
       .softmax_roundoff = 2 * unit_roundoff(wide(dtype)),
       .exp_error = kExpUlpCap * ulp(dtype),
       .p = rounded,
@@ -98,7 +104,8 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
       }
     };
     // "default" stands for every product that is not named.
-    for (Product* product : {&result.qk, &result.pv, &result.dp, &result.dv, &result.dq, &result.dk}) {
+    for (Product* product :
+         {&result.qk, &result.pv, &result.dp, &result.dv, &result.dq, &result.dk}) {
       read("default", *product);
     }
     read("qk", result.qk);
@@ -114,8 +121,8 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
     const auto format = dtype_named(text);
     if (!format || format_of(*format).digits < format_of(wide(dtype)).digits) {
       throw InputError(reader.pointer("softmax"),
-                       fmt::format("a softmax in \"{}\" is beyond the cap for {}, which is {}", text,
-                                   name(dtype), name(wide(dtype))));
+                       fmt::format("a softmax in \"{}\" is beyond the cap for {}, which is {}",
+                                   text, name(dtype), name(wide(dtype))));
     }
     result.softmax_roundoff = unit_roundoff(*format);
   }

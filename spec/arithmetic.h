@@ -42,20 +42,20 @@ struct Arithmetic {
   DType dtype = DType::f32;
   // The forward products QK^T and PV, and the backward's dO.V^T, P^T.dO, dS.K and dS^T.Q.
   Product qk, pv, dp, dv, dq, dk;
-  double softmax_roundoff = 0;   // u_s: of each operation of the softmax
-  double exp_error = 0;          // e_x: largest relative error of the exponential function
-  Narrowing p = {};              // rounding of P before PV (and before P^T.dO)
+  double softmax_roundoff = 0;           // u_s: of each operation of the softmax
+  double exp_error = 0;                  // e_x: largest relative error of the exponential function
+  Narrowing p = {};                      // rounding of P before PV (and before P^T.dO)
   Choice p_normalised = Choice::either;  // P divided by its sum before PV (first) or after (last)
-  Narrowing ds = {};             // rounding of dS before its products
-  Choice ds_scaled = Choice::either;     // the scale is applied before dS is rounded (first) or after
-  Choice ds_from_p = Choice::either;     // dS formed from P (first) or from the rounded P (last)
+  Narrowing ds = {};                     // rounding of dS before its products
+  Choice ds_scaled = Choice::either;  // the scale is applied before dS is rounded (first) or after
+  Choice ds_from_p = Choice::either;  // dS formed from P (first) or from the rounded P (last)
   Index kv_splits = 0;           // 1: one pass over the keys; n: at most n, merged by LSE; 0: any
   bool rescales_output = true;   // O renormalised in every block, as FlashAttention-1 does
   Index key_block = 0;           // keys in one step of an online softmax; 0: unknown
   bool flushes_inputs = false;   // subnormal inputs are taken as 0
   bool flushes_outputs = false;  // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
-  bool deterministic = false;    // the same call gives the same bits (DET-1)
+  bool deterministic = false;  // the same call gives the same bits (DET-1)
   friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
 };
 

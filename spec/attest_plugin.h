@@ -9,9 +9,9 @@
  * the fields that lie within that size, so fields can be added at the end without a new version.
  * ATTEST_ABI_VERSION changes only when an existing field changes its meaning.
  *
- * Tensors have four axes: batch, head, position, channel. Addresses follow from strides alone, which
- * are counted in elements; the stride of an axis of size 1 means nothing and must not be used.
- * A tensor whose data is NULL is absent, unless one of its sizes is 0.
+ * Tensors have four axes: batch, head, position, channel. Addresses follow from strides alone,
+ * which are counted in elements; the stride of an axis of size 1 means nothing and must not be
+ * used. A tensor whose data is NULL is absent, unless one of its sizes is 0.
  */
 #ifndef ATTEST_PLUGIN_H_
 #define ATTEST_PLUGIN_H_
@@ -33,7 +33,8 @@ extern "C" {
 #define ATTEST_EXPORT
 #endif
 
-/* ---- Numbers and tensors ---------------------------------------------------------------------- */
+/* ---- Numbers and tensors ----------------------------------------------------------------------
+ */
 
 typedef int32_t attest_dtype;
 enum {
@@ -43,15 +44,15 @@ enum {
   ATTEST_BF16 = 4,
   ATTEST_FP8_E4M3 = 5, /* finite only, largest 448 */
   ATTEST_FP8_E5M2 = 6,
-  ATTEST_BFP8 = 7,     /* 16 values of a row share an exponent */
-  ATTEST_U8 = 16,      /* booleans: 0 or 1 */
+  ATTEST_BFP8 = 7, /* 16 values of a row share an exponent */
+  ATTEST_U8 = 16,  /* booleans: 0 or 1 */
   ATTEST_I32 = 17,
   ATTEST_I64 = 18,
-  ATTEST_BITS = 19     /* one bit an element, the lowest bit of a byte first */
+  ATTEST_BITS = 19 /* one bit an element, the lowest bit of a byte first */
 };
 
 typedef struct attest_tensor {
-  void* data;              /* the element at position (0, 0, 0, 0) */
+  void* data; /* the element at position (0, 0, 0, 0) */
   attest_dtype dtype;
   int32_t reserved;        /* 0 */
   int64_t shape[4];        /* batch, head, position, channel, or as each use below says */
@@ -59,17 +60,19 @@ typedef struct attest_tensor {
   uint64_t capacity_bytes; /* what may be read (and, of outputs, written) from data on */
 } attest_tensor;
 
-/* ---- The problem ------------------------------------------------------------------------------ */
+/* ---- The problem ------------------------------------------------------------------------------
+ */
 
 #define ATTEST_UNBOUNDED INT64_MAX
 
 typedef int32_t attest_mask_kind;
 enum {
   ATTEST_MASK_FULL = 0,
-  ATTEST_MASK_BAND = 1,         /* causal, window */
-  ATTEST_MASK_DENSE = 2,        /* table: u8 [B or 1, Hq or 1, Sq or 1, Sk or 1]; 1 attends */
-  ATTEST_MASK_PREFIX = 3,       /* key < table[b]: i64 [B or 1, 1, 1, 1] */
-  ATTEST_MASK_SEGMENTS = 4,     /* table[b, query] == table2[b, key], both >= 0: i32 [B or 1, 1, S, 1] */
+  ATTEST_MASK_BAND = 1,   /* causal, window */
+  ATTEST_MASK_DENSE = 2,  /* table: u8 [B or 1, Hq or 1, Sq or 1, Sk or 1]; 1 attends */
+  ATTEST_MASK_PREFIX = 3, /* key < table[b]: i64 [B or 1, 1, 1, 1] */
+  ATTEST_MASK_SEGMENTS =
+      4, /* table[b, query] == table2[b, key], both >= 0: i32 [B or 1, 1, S, 1] */
   ATTEST_MASK_BLOCK_SPARSE = 5, /* table[b, h, query / block_query, key / block_key]: u8 */
   ATTEST_MASK_DILATED = 6,      /* (key - query - shift) is a multiple of dilation */
   ATTEST_MASK_ALL_OF = 7,       /* the intersection of first and second */
@@ -85,7 +88,7 @@ typedef struct attest_mask {
   int64_t left, right;           /* band: -left <= key - (query + shift) <= right */
   int64_t dilation;
   int64_t block_query, block_key;
-  int64_t first, second;         /* all_of, any_of: indices of the two children */
+  int64_t first, second; /* all_of, any_of: indices of the two children */
   attest_tensor table, table2;
 } attest_mask;
 
@@ -98,13 +101,13 @@ enum {
 
 typedef struct attest_problem {
   size_t struct_size;
-  /* Of Q, K, V, O and their gradients, but that O of the 8-bit formats is bf16. LSE is f32, or f64 for
-   * f64. */
+  /* Of Q, K, V, O and their gradients, but that O of the 8-bit formats is bf16. LSE is f32, or f64
+   * for f64. */
   attest_dtype dtype;
-  int32_t backward;   /* whether a backward call follows the forward call */
+  int32_t backward; /* whether a backward call follows the forward call */
   int64_t batch, query_heads, key_heads, query_len, key_len, head_dim, value_dim;
-  double scale;       /* s = cap(scale q.k) + bias */
-  double softcap;     /* c of cap(x) = c tanh(x/c); 0: none */
+  double scale;            /* s = cap(scale q.k) + bias */
+  double softcap;          /* c of cap(x) = c tanh(x/c); 0: none */
   const attest_mask* mask; /* mask_count nodes; the last is the root; none: full */
   int64_t mask_count;
   /* Per-batch lengths, i64 [B,1,1,1]; absent: all queries and keys are real. */
@@ -123,7 +126,8 @@ typedef struct attest_problem {
   uint64_t dropout_seed, dropout_offset;
 } attest_problem;
 
-/* ---- One call --------------------------------------------------------------------------------- */
+/* ---- One call ---------------------------------------------------------------------------------
+ */
 
 typedef struct attest_inputs {
   size_t struct_size;
@@ -150,17 +154,17 @@ typedef struct attest_block {
   size_t struct_size;
   int64_t worker, batch, head;
   int64_t query_begin, query_end, key_begin, key_end;
-  int32_t masked;   /* whether the mask was applied to its elements */
+  int32_t masked; /* whether the mask was applied to its elements */
   int32_t backward;
 } attest_block;
 
 typedef struct attest_context {
   size_t struct_size;
-  int32_t threads;          /* how many the kernel may use; at least 1 */
+  int32_t threads; /* how many the kernel may use; at least 1 */
   int32_t reserved;
-  void* workspace;          /* of the size asked for, aligned to 512 bytes */
+  void* workspace; /* of the size asked for, aligned to 512 bytes */
   uint64_t workspace_bytes;
-  char* message;            /* where a failing call may say why, 0-terminated */
+  char* message; /* where a failing call may say why, 0-terminated */
   uint64_t message_bytes;
   /* Where a kernel reports its blocks, from any thread; NULL: nobody asks. */
   void (*trace)(void* trace_context, const attest_block* block);

@@ -105,9 +105,12 @@ const Clause* find_clause(std::string_view id) {
 
 std::string_view name(Level level) {
   switch (level) {
-    case Level::required: return "required";
-    case Level::recommended: return "recommended";
-    case Level::optional: return "optional";
+    case Level::required:
+      return "required";
+    case Level::recommended:
+      return "recommended";
+    case Level::optional:
+      return "optional";
   }
   return "?";
 }

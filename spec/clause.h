@@ -10,7 +10,7 @@ namespace attest {
 enum class Level { required, recommended, optional };
 
 struct Clause {
-  std::string_view id;     // "MASK-3": by topic, so that chapters can move
+  std::string_view id;  // "MASK-3": by topic, so that chapters can move
   Level level;
   std::string_view title;  // a few words; the statement itself stands in SPEC.md
 };

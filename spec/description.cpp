@@ -18,11 +18,14 @@ bool contains(const List& list, const Value& value) {
 
 void add_features_of(const Mask& mask, std::vector<std::string>& features) {
   switch (mask.kind) {
-    case Mask::Kind::full: return;
+    case Mask::Kind::full:
+      return;
     case Mask::Kind::band:
       features.push_back(mask.left == kUnbounded && mask.right == 0 ? "causal" : "window");
       return;
-    case Mask::Kind::dense: features.push_back("dense-mask"); return;
+    case Mask::Kind::dense:
+      features.push_back("dense-mask");
+      return;
     case Mask::Kind::all_of:
     case Mask::Kind::any_of:
       features.push_back(mask.kind == Mask::Kind::all_of ? "mask-and" : "mask-or");
@@ -47,8 +50,8 @@ std::vector<std::string> features_of(const Problem& p) {
       if (layout->expands(axis)) features.push_back("expanded");
     }
   }
-  for (const Index size : {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim,
-                           p.value_dim}) {
+  for (const Index size :
+       {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim, p.value_dim}) {
     if (size == 0) {
       features.push_back("zero-sizes");
       break;
@@ -76,9 +79,8 @@ std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
 }  // namespace
 
 std::vector<std::string> known_features() {
-  return {"backward", "lse",   "causal", "window", "dense-mask", "mask-and",
-          "mask-or",  "lengths", "gqa",  "value-dim", "strides", "expanded",
-          "transposed", "zero-sizes"};
+  return {"backward", "lse", "causal",    "window",  "dense-mask", "mask-and",   "mask-or",
+          "lengths",  "gqa", "value-dim", "strides", "expanded",   "transposed", "zero-sizes"};
 }
 
 bool Description::has(const std::string& feature) const { return contains(features, feature); }
@@ -118,9 +120,8 @@ Description parse_description(const nlohmann::json& json) {
   for (const DType dtype : result.dtypes) {
     const std::string key(name(dtype));
     const nlohmann::json* declaration = declared.find(key);
-    result.arithmetic[dtype] = declaration
-                                   ? parse_arithmetic(*declaration, dtype, declared.pointer(key))
-                                   : loosest(dtype);
+    result.arithmetic[dtype] =
+        declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
   }
   declared.finish();
   reader.finish();

@@ -62,7 +62,8 @@ std::uint64_t encode(DType dtype, double value) {
   const double unit = spacing(format, magnitude);
   const auto significand = static_cast<std::uint64_t>(magnitude / unit);
   // A subnormal number has exponent field 0; a normal one's hidden bit raises the field by one.
-  const auto field = static_cast<std::uint64_t>(std::ilogb(unit) + fraction_bits - format.min_exponent);
+  const auto field =
+      static_cast<std::uint64_t>(std::ilogb(unit) + fraction_bits - format.min_exponent);
   return sign | ((field << fraction_bits) + significand);
 }
 
@@ -91,7 +92,9 @@ double decode(DType dtype, std::uint64_t bits) {
 void store(DType dtype, double value, void* address) {
   const std::uint64_t bits = encode(dtype, value);
   switch (format_of(dtype).bytes) {
-    case 8: std::memcpy(address, &bits, 8); return;
+    case 8:
+      std::memcpy(address, &bits, 8);
+      return;
     case 4: {
       const auto narrow = static_cast<std::uint32_t>(bits);
       std::memcpy(address, &narrow, 4);
@@ -153,10 +156,14 @@ Cell rounding_cell(DType dtype, double value, Rounding rounding) {
 
 std::string_view name(DType dtype) {
   switch (dtype) {
-    case DType::f64: return "f64";
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::f32:
+      return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
   }
   return "?";
 }

@@ -1,5 +1,6 @@
 // Number formats: what each holds, how a real number is rounded to it, and which real numbers a
-// stored value may stand for (SPEC.md, FORMAT-1 to FORMAT-4; NUMERICS.md, section "Rounding cells").
+// stored value may stand for (SPEC.md, FORMAT-1 to FORMAT-4; NUMERICS.md, section "Rounding
+// cells").
 //
 // All arithmetic here is exact or correctly rounded: scaling by powers of two and one rounding to
 // the nearest, ties to even. Subnormals, infinities and NaN are handled by every function.
@@ -30,10 +31,14 @@ struct Format {
 
 constexpr Format format_of(DType dtype) {
   switch (dtype) {
-    case DType::f64: return {53, -1022, 1023, 8};
-    case DType::f32: return {24, -126, 127, 4};
-    case DType::f16: return {11, -14, 15, 2};
-    case DType::bf16: return {8, -126, 127, 2};
+    case DType::f64:
+      return {53, -1022, 1023, 8};
+    case DType::f32:
+      return {24, -126, 127, 4};
+    case DType::f16:
+      return {11, -14, 15, 2};
+    case DType::bf16:
+      return {8, -126, 127, 2};
   }
   return {};
 }
@@ -70,7 +75,7 @@ struct Cell {
 };
 Cell rounding_cell(DType dtype, double value, Rounding rounding = Rounding::nearest);
 
-std::string_view name(DType dtype);                         // "bf16"
+std::string_view name(DType dtype);  // "bf16"
 std::optional<DType> dtype_named(std::string_view name);
 
 }  // namespace attest

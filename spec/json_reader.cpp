@@ -60,7 +60,8 @@ const nlohmann::json& ObjectReader::at(const std::string& key) {
     // A misspelt key is both missing and unknown; point to where it stands.
     for (const auto& [other, unused] : value_.items()) {
       if (key.size() > 3 && !known_.contains(other) && edit_distance(other, key) <= 2) {
-        throw InputError(pointer(other), fmt::format("unknown key \"{}\"; was \"{}\" meant?", other, key));
+        throw InputError(pointer(other),
+                         fmt::format("unknown key \"{}\"; was \"{}\" meant?", other, key));
       }
     }
     throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
@@ -78,8 +79,8 @@ void ObjectReader::finish() const {
 }
 
 void ObjectReader::wrong_type(const nlohmann::json& value, const std::string& key) const {
-  throw InputError(pointer(key), fmt::format("the value of \"{}\" is of the wrong type: {}", key,
-                                             value.dump()));
+  throw InputError(pointer(key),
+                   fmt::format("the value of \"{}\" is of the wrong type: {}", key, value.dump()));
 }
 
 }  // namespace attest

@@ -71,7 +71,8 @@ class ObjectReader {
     if constexpr (std::is_same_v<T, bool>) {
       fits = value.is_boolean();
     } else if constexpr (std::is_integral_v<T>) {
-      // nlohmann would turn 1.5 into 1, true into 1 and -1 into a large count: all of them mistakes.
+      // nlohmann would turn 1.5 into 1, true into 1 and -1 into a large count: all of them
+      // mistakes.
       fits = value.is_number_unsigned()  ? std::in_range<T>(value.get<std::uint64_t>())
              : value.is_number_integer() ? std::in_range<T>(value.get<std::int64_t>())
                                          : false;

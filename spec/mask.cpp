@@ -25,14 +25,18 @@ std::string band_to_string(const Mask& mask) {
 
 std::string to_string(const Mask& mask) {
   switch (mask.kind) {
-    case Mask::Kind::full: return "full";
-    case Mask::Kind::band: return band_to_string(mask);
-    case Mask::Kind::dense: return fmt::format("dense [{}]", fmt::join(mask.table->shape, ","));
+    case Mask::Kind::full:
+      return "full";
+    case Mask::Kind::band:
+      return band_to_string(mask);
+    case Mask::Kind::dense:
+      return fmt::format("dense [{}]", fmt::join(mask.table->shape, ","));
     case Mask::Kind::all_of:
     case Mask::Kind::any_of: {
       std::vector<std::string> parts;
       for (const Mask& part : mask.parts) parts.push_back(to_string(part));
-      return fmt::format("({})", fmt::join(parts, mask.kind == Mask::Kind::all_of ? " and " : " or "));
+      return fmt::format("({})",
+                         fmt::join(parts, mask.kind == Mask::Kind::all_of ? " and " : " or "));
     }
   }
   return "?";

@@ -89,14 +89,16 @@ struct Mask {
   // faster is derived from it elsewhere and tested against it.
   bool allows(const Position& position, const Lengths& lengths) const {
     switch (kind) {
-      case Kind::full: return true;
+      case Kind::full:
+        return true;
       case Kind::band: {
         const Index shift =
             offset + (anchor == Anchor::bottom_right ? lengths.key - lengths.query : 0);
         const Index ahead = position.key - (position.query + shift);
         return (left == kUnbounded || ahead >= -left) && (right == kUnbounded || ahead <= right);
       }
-      case Kind::dense: return table->at(position);
+      case Kind::dense:
+        return table->at(position);
       case Kind::all_of:
         for (const Mask& part : parts) {
           if (!part.allows(position, lengths)) return false;

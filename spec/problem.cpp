@@ -12,7 +12,8 @@ constexpr Index kFarthest = Index(1) << 40;  // an offset
 
 std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
   switch (mask.kind) {
-    case Mask::Kind::full: return std::nullopt;
+    case Mask::Kind::full:
+      return std::nullopt;
     case Mask::Kind::band:
       // An offset near the ends of Index would overflow the sum that defines the band.
       if (mask.left < 0 || mask.right < 0 || mask.offset > kFarthest || mask.offset < -kFarthest) {
@@ -24,9 +25,9 @@ std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
       const Shape whole = {problem.batch, problem.query_heads, problem.query_len, problem.key_len};
       for (std::size_t axis = 0; axis < 4; ++axis) {
         if (mask.table->shape[axis] != 1 && mask.table->shape[axis] != whole[axis]) {
-          return Defect{"MASK-7", fmt::format("a dense mask of shape [{}] does not broadcast to [{}]",
-                                              fmt::join(mask.table->shape, ","),
-                                              fmt::join(whole, ","))};
+          return Defect{"MASK-7",
+                        fmt::format("a dense mask of shape [{}] does not broadcast to [{}]",
+                                    fmt::join(mask.table->shape, ","), fmt::join(whole, ","))};
         }
       }
       const Index count = element_count(mask.table->shape);
@@ -63,9 +64,18 @@ std::optional<Defect> defect_of(const std::vector<Index>& lens, Index batch, Ind
 }  // namespace
 
 std::optional<Defect> defect_of(const Problem& p) {
-  for (const Index size : {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim,
-                           p.value_dim}) {
+  for (const Index size :
+       {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim, p.value_dim}) {
     if (size < 0) return Defect{"SHAPE-1", fmt::format("a size is negative: {}", size)};
+  }
+  constexpr Index kMost = Index(1) << 36;  // elements of a tensor, far beyond what can be judged
+  for (const Shape& shape : {p.q_shape(), p.k_shape(), p.v_shape(), p.o_shape()}) {
+    double elements = 1;
+    for (const Index size : shape) elements *= static_cast<double>(size);
+    if (elements > static_cast<double>(kMost)) {
+      return Defect{"SHAPE-1", fmt::format("a tensor of [{}] is too large to be judged",
+                                           fmt::join(shape, ","))};
+    }
   }
   if (p.query_heads > 0 && (p.key_heads == 0 || p.query_heads % p.key_heads != 0)) {
     return Defect{"HEAD-1", fmt::format("{} key heads do not divide {} query heads", p.key_heads,

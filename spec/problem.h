@@ -27,7 +27,8 @@ struct Problem {
   Index value_dim = 1;       // of V and O
   double scale = 1.0;        // multiplies q.k; never inferred from head_dim (SCORE-1)
   Mask mask = Mask::full();  // MASK-1 to MASK-8
-  // For each batch element, how many keys and queries are real; empty: all of them (MASK-5, MASK-6).
+  // For each batch element, how many keys and queries are real; empty: all of them (MASK-5,
+  // MASK-6).
   std::vector<Index> key_lens = {};
   std::vector<Index> query_lens = {};
   bool backward = false;  // whether dQ, dK and dV are wanted too

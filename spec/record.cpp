@@ -14,9 +14,12 @@ namespace {
 using nlohmann::json;
 
 json to_json(const TensorEvidence& e) {
-  return {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
-          {"actual", number_to_json(e.actual)},       {"exact", number_to_json(e.exact)},
-          {"bound", number_to_json(e.bound)},         {"rms", number_to_json(e.rms)},
+  return {{"max_ratio", number_to_json(e.max_ratio)},
+          {"worst", e.worst},
+          {"actual", number_to_json(e.actual)},
+          {"exact", number_to_json(e.exact)},
+          {"bound", number_to_json(e.bound)},
+          {"rms", number_to_json(e.rms)},
           {"compared", e.compared}};
 }
 
@@ -64,7 +67,8 @@ VerdictRecord verdict_from(const json& j) {
                        .verdict = {}};
   Verdict& v = record.verdict;
   const auto outcome = outcome_named(j.at("outcome").get<std::string>());
-  if (!outcome) throw InputError("/outcome", fmt::format("no outcome is called {}", j.at("outcome").dump()));
+  if (!outcome)
+    throw InputError("/outcome", fmt::format("no outcome is called {}", j.at("outcome").dump()));
   v.outcome = *outcome;
   v.reason = j.at("reason").get<std::string>();
   v.message = j.at("message").get<std::string>();
@@ -120,14 +124,23 @@ double number_from_json(const json& j) {
 std::string to_line(const Header& header) {
   json testees = json::array();
   for (const TesteeRecord& t : header.testees) {
-    testees.push_back({{"name", t.name}, {"version", t.version}, {"vendor", t.vendor},
-                       {"profiles", t.profiles}, {"features", t.features}, {"dtypes", t.dtypes},
+    testees.push_back({{"name", t.name},
+                       {"version", t.version},
+                       {"vendor", t.vendor},
+                       {"profiles", t.profiles},
+                       {"features", t.features},
+                       {"dtypes", t.dtypes},
                        {"arithmetic", t.arithmetic}});
   }
-  return line({{"kind", "header"}, {"schema", header.schema},
-               {"suite_version", header.suite_version}, {"testees", testees},
-               {"tier", header.tier}, {"seed", header.seed}, {"shard", header.shard},
-               {"filters", header.filters}, {"isolation", header.isolation},
+  return line({{"kind", "header"},
+               {"schema", header.schema},
+               {"suite_version", header.suite_version},
+               {"testees", testees},
+               {"tier", header.tier},
+               {"seed", header.seed},
+               {"shard", header.shard},
+               {"filters", header.filters},
+               {"isolation", header.isolation},
                {"profiles", header.profiles}});
 }
 
@@ -135,10 +148,10 @@ std::string to_line(const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   json tensors = json::object();
   for (const auto& [tensor, evidence] : v.tensors) tensors[tensor] = to_json(evidence);
-  json j = {{"kind", "verdict"}, {"case", record.case_id}, {"testee", record.testee},
+  json j = {{"kind", "verdict"},     {"case", record.case_id},    {"testee", record.testee},
             {"dtype", record.dtype}, {"because", record.because}, {"outcome", name(v.outcome)},
-            {"reason", v.reason}, {"message", v.message}, {"clauses", v.clauses},
-            {"tensors", tensors}, {"wall_s", v.wall_s}, {"repro", v.repro}};
+            {"reason", v.reason},    {"message", v.message},      {"clauses", v.clauses},
+            {"tensors", tensors},    {"wall_s", v.wall_s},        {"repro", v.repro}};
   if (!v.captured.empty()) j["captured"] = v.captured;
   return line(j);
 }
@@ -146,13 +159,21 @@ std::string to_line(const VerdictRecord& record) {
 std::string to_line(const Footer& footer) {
   json profiles = json::array();
   for (const ProfileRecord& p : footer.profiles) {
-    profiles.push_back({{"testee", p.testee}, {"profile", p.profile}, {"dtype", p.dtype},
-                        {"met", p.met}, {"complete", p.complete}, {"demanded", p.demanded},
+    profiles.push_back({{"testee", p.testee},
+                        {"profile", p.profile},
+                        {"dtype", p.dtype},
+                        {"met", p.met},
+                        {"complete", p.complete},
+                        {"demanded", p.demanded},
                         {"passed", p.passed}});
   }
-  return line({{"kind", "footer"}, {"counts", footer.counts}, {"profiles", profiles},
-               {"conclusion", footer.conclusion}, {"exit_code", footer.exit_code},
-               {"wall_s", footer.wall_s}, {"complete", footer.complete}});
+  return line({{"kind", "footer"},
+               {"counts", footer.counts},
+               {"profiles", profiles},
+               {"conclusion", footer.conclusion},
+               {"exit_code", footer.exit_code},
+               {"wall_s", footer.wall_s},
+               {"complete", footer.complete}});
 }
 
 Record read_record(std::istream& in) {

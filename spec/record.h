@@ -33,9 +33,9 @@ struct Header {
   std::string tier;
   std::uint64_t seed = 0;
   std::string shard = "1/1";
-  std::vector<std::string> filters = {};  // the --cases patterns; empty: all cases of the tier
-  std::string isolation = {};             // how testees were kept apart
-  std::vector<std::string> profiles = {}; // asked for; empty: those that each testee declares
+  std::vector<std::string> filters = {};   // the --cases patterns; empty: all cases of the tier
+  std::string isolation = {};              // how testees were kept apart
+  std::vector<std::string> profiles = {};  // asked for; empty: those that each testee declares
 };
 
 struct VerdictRecord {
@@ -79,8 +79,8 @@ std::string to_line(const Header& header);
 std::string to_line(const VerdictRecord& verdict);
 std::string to_line(const Footer& footer);
 
-// Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any other
-// malformed line throws InputError with its number.
+// Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
+// other malformed line throws InputError with its number.
 Record read_record(std::istream& in);
 
 // A double as JSON, and back: non-finite numbers are strings.

@@ -17,7 +17,8 @@ constexpr Index kWildStride = Index(1) << 40;  // far beyond any mapping: using 
 Axis axis_of(char letter, std::string_view text) {
   const auto place = kAxisLetters.find(letter);
   if (place == std::string_view::npos) {
-    throw InputError("", fmt::format("layout \"{}\": '{}' is no axis; axes are b, h, s, d", text, letter));
+    throw InputError(
+        "", fmt::format("layout \"{}\": '{}' is no axis; axes are b, h, s, d", text, letter));
   }
   return static_cast<Axis>(place);
 }
@@ -34,7 +35,8 @@ Layout Layout::parse(std::string_view text) {
   std::sort(sorted.begin(), sorted.end());
   if (sorted != "bdhs") {
     throw InputError("", fmt::format("layout \"{}\": the first word orders the axes b, h, s, d, "
-                                     "such as bhsd or bshd", text));
+                                     "such as bhsd or bshd",
+                                     text));
   }
   for (std::size_t i = 0; i < 4; ++i) layout.order_[i] = axis_of(order[i], text);
   for (std::string word; words >> word;) {
@@ -49,8 +51,9 @@ Layout Layout::parse(std::string_view text) {
     } else if (word.starts_with("expand=") && word.size() > 7) {
       for (const char letter : word.substr(7)) layout.expanded_[axis_of(letter, text)] = true;
     } else {
-      throw InputError("", fmt::format("layout \"{}\": \"{}\" is not one of gap=N, expand=AXES, wild",
-                                       text, word));
+      throw InputError(
+          "",
+          fmt::format("layout \"{}\": \"{}\" is not one of gap=N, expand=AXES, wild", text, word));
     }
   }
   return layout;

@@ -1,4 +1,5 @@
-// A Verdict: what came of one case with one testee, with the evidence (SPEC.md, chapter "Verdicts").
+// A Verdict: what came of one case with one testee, with the evidence (SPEC.md, chapter
+// "Verdicts").
 #pragma once
 
 #include <map>
@@ -13,10 +14,10 @@ namespace attest {
 
 enum class Outcome {
   pass,
-  warn,            // only a recommended clause is missed: conformant still
-  fail,            // a required clause is broken; the reason says how
-  unsupported,     // refused, with a reason, and not bound by its declaration
-  inconclusive,    // nothing that was compared could have failed
+  warn,          // only a recommended clause is missed: conformant still
+  fail,          // a required clause is broken; the reason says how
+  unsupported,   // refused, with a reason, and not bound by its declaration
+  inconclusive,  // nothing that was compared could have failed
   crash,
   timeout,
   protocol_error,  // replies that are malformed, late, doubled or not for this request
@@ -30,13 +31,13 @@ using Reason = std::string;
 
 // The element of a tensor that came closest to its bound, or went furthest beyond it.
 struct TensorEvidence {
-  double max_ratio = 0;             // distance / bound; infinity where the bound is 0 and was missed
-  std::vector<Index> worst = {};    // [batch, head, position, channel]; empty for an empty tensor
+  double max_ratio = 0;           // distance / bound; infinity where the bound is 0 and was missed
+  std::vector<Index> worst = {};  // [batch, head, position, channel]; empty for an empty tensor
   double actual = 0;
   double exact = 0;
   double bound = 0;
-  double rms = 0;                   // of actual - exact over all finite elements
-  Index compared = 0;               // elements
+  double rms = 0;      // of actual - exact over all finite elements
+  Index compared = 0;  // elements
 };
 
 struct Verdict {
@@ -46,8 +47,8 @@ struct Verdict {
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
   std::map<std::string, TensorEvidence> tensors = {};  // "O", "LSE", "dQ", "dK", "dV"
   double wall_s = 0;
-  std::string repro = {};                 // the command that repeats this verdict
-  std::string captured = {};              // what the testee printed, if it did not pass
+  std::string repro = {};     // the command that repeats this verdict
+  std::string captured = {};  // what the testee printed, if it did not pass
 };
 
 std::string_view name(Outcome outcome);  // "PASS", "FAIL", "PROTOCOL_ERROR", ...

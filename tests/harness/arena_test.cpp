@@ -69,7 +69,8 @@ TEST_P(ExchangeTest, EveryByteBesideAnOutputIsWatched) {
     const auto damage = e.damage();
     ASSERT_TRUE(damage) << at;
     EXPECT_EQ(damage->reason, "guard");
-    EXPECT_THAT(damage->message, HasSubstr(at < begin ? "before the start of o" : "behind the end of o"));
+    EXPECT_THAT(damage->message,
+                HasSubstr(at < begin ? "before the start of o" : "behind the end of o"));
     byte = before;
     ++watched;
   }
@@ -142,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(BothPlacements, ExchangeTest,
 
 TEST(ArenaTest, NobodyCanMapOrWriteInputsAnew) {
   const Arena arena(1 << 16);
-  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena.input_fd(), 0), MAP_FAILED);
+  EXPECT_EQ(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, arena.input_fd(), 0),
+            MAP_FAILED);
   EXPECT_EQ(write(arena.input_fd(), "x", 1), -1);
   void* readable = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, arena.input_fd(), 0);
   ASSERT_NE(readable, MAP_FAILED);

@@ -45,8 +45,9 @@ std::string contents(const fs::path& file) {
 class CommandTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("attest_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ =
+        fs::path(testing::TempDir()) /
+        (std::string("attest_") + testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -72,7 +73,8 @@ TEST_F(CommandTest, RunOfTheSmokeTierIsConformantAndLeavesEveryReport) {
   const Result result = attest_command("run --tier smoke" + out());
   EXPECT_EQ(result.exit_code, 0) << result.text;
   EXPECT_THAT(result.text, AllOf(HasSubstr("fa2"), HasSubstr("naive"), HasSubstr("index.html")));
-  for (const char* file : {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
+  for (const char* file :
+       {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
     EXPECT_GT(fs::file_size(folder_ / "out" / file), 100u) << file;
   }
   EXPECT_TRUE(record().footer);
@@ -95,7 +97,8 @@ TEST_F(CommandTest, SameRunTwiceIsTheSameRecordButForItsTimes) {
 }
 
 TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstElement) {
-  const Result result = attest_command("run --tier smoke --cases 'mask/**'" + kMutants + "top_left" + out());
+  const Result result =
+      attest_command("run --tier smoke --cases 'mask/**'" + kMutants + "top_left" + out());
   EXPECT_EQ(result.exit_code, 1) << result.text;
   const Record r = record();
   int repeated = 0;
@@ -103,7 +106,8 @@ TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstEleme
     if (v.verdict.outcome != Outcome::fail || repeated == 5) continue;
     ++repeated;
     ASSERT_EQ(v.verdict.repro.substr(0, 7), "attest ");
-    const Result again = attest_command(v.verdict.repro.substr(7) + " --dump " + (folder_ / "dump").string());
+    const Result again =
+        attest_command(v.verdict.repro.substr(7) + " --dump " + (folder_ / "dump").string());
     EXPECT_EQ(again.exit_code, 1) << again.text;
     std::ifstream in(folder_ / "dump" / "problem.json");
     const auto dumped = nlohmann::json::parse(in);
@@ -122,18 +126,24 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
   const Result listed = attest_command("list --tier smoke --cases 'grad/**'");
   const auto begin = listed.text.find("grad/");
   const std::string id = listed.text.substr(begin, listed.text.find('\n', begin) - begin);
-  const Result result = attest_command("repro " + id + " --testee naive --dump " + (folder_ / "dump").string());
+  const Result result =
+      attest_command("repro " + id + " --testee naive --dump " + (folder_ / "dump").string());
   EXPECT_EQ(result.exit_code, 0) << result.text;
-  for (const char* file : {"problem.json", "q.npy", "k.npy", "v.npy", "d_o.npy", "O.npy", "O.exact.npy",
-                           "O.bound.npy", "LSE.npy", "dQ.npy", "dK.exact.npy", "dV.bound.npy"}) {
+  for (const char* file :
+       {"problem.json", "q.npy", "k.npy", "v.npy", "d_o.npy", "O.npy", "O.exact.npy", "O.bound.npy",
+        "LSE.npy", "dQ.npy", "dK.exact.npy", "dV.bound.npy"}) {
     EXPECT_TRUE(fs::exists(folder_ / "dump" / file)) << file;
   }
   EXPECT_EQ(attest_command("repro " + id + " --testee naive --in-process").exit_code, 0);
 }
 
 TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {
-  EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**'" + out()).exit_code, 3);
-  EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**' --profile none" + out()).exit_code, 0);
+  EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**'" + out()).exit_code,
+            3);
+  EXPECT_EQ(
+      attest_command("run --testee naive --tier smoke --cases 'mask/**' --profile none" + out())
+          .exit_code,
+      0);
 }
 
 TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
@@ -157,6 +167,22 @@ TEST_F(CommandTest, TruncatedRecordIsReportedAsSuch) {
   EXPECT_THAT(contents(folder_ / "out" / "index.html"), HasSubstr("runcated"));
 }
 
+TEST_F(CommandTest, RecordThatContradictsItselfConcludesNothing) {
+  attest_command("run --testee naive --tier smoke" + out());
+  std::string text = contents(folder_ / "out" / "results.jsonl");
+  const auto place = text.find("\"outcome\":\"PASS\"");
+  text.replace(place, 16, "\"outcome\":\"FAIL\"");
+  std::ofstream(folder_ / "out" / "results.jsonl") << text;
+  EXPECT_EQ(attest_command("report " + (folder_ / "out").string()).exit_code, 3);
+}
+
+TEST_F(CommandTest, MistypedTesteeLeavesTheRecordBeforeAlone) {
+  attest_command("run --testee naive --tier smoke" + out());
+  const auto size = fs::file_size(folder_ / "out" / "results.jsonl");
+  EXPECT_EQ(attest_command("run --testee nosuch --tier smoke" + out()).exit_code, 2);
+  EXPECT_EQ(fs::file_size(folder_ / "out" / "results.jsonl"), size);
+}
+
 TEST_F(CommandTest, ReportIsMadeAgainFromTheRecordAlone) {
   attest_command("run --testee naive --tier smoke" + out());
   const std::string before = contents(folder_ / "out" / "index.html");
@@ -166,12 +192,14 @@ TEST_F(CommandTest, ReportIsMadeAgainFromTheRecordAlone) {
 }
 
 TEST_F(CommandTest, UnknownKeyInACaseFileIsNamedWithFileAndLine) {
-  write_cases("{\n \"about\": \"x\",\n \"cases\": [\n  {\"name\": \"a\", \"clauses\": [\"MASK-1\"],\n"
-              "   \"becuase\": \"typo\"}\n ]\n}\n");
+  write_cases(
+      "{\n \"about\": \"x\",\n \"cases\": [\n  {\"name\": \"a\", \"clauses\": [\"MASK-1\"],\n"
+      "   \"becuase\": \"typo\"}\n ]\n}\n");
   const Result result = attest_command("list");
   unsetenv("ATTEST_CASES");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.text, AllOf(HasSubstr("mine.json:5"), HasSubstr("\"becuase\""), HasSubstr("because")));
+  EXPECT_THAT(result.text,
+              AllOf(HasSubstr("mine.json:5"), HasSubstr("\"becuase\""), HasSubstr("because")));
 }
 
 TEST_F(CommandTest, CaseThatIsNotThereTellsTheNearest) {
@@ -184,10 +212,12 @@ TEST_F(CommandTest, CaseThatIsNotThereTellsTheNearest) {
 TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
   EXPECT_EQ(attest_command("").exit_code, 2);
   EXPECT_EQ(attest_command("run --tier gigantic").exit_code, 2);
-  EXPECT_THAT(attest_command("run --testee ./none.so" + out()).text, HasSubstr("there is no library ./none.so"));
+  EXPECT_THAT(attest_command("run --testee ./none.so" + out()).text,
+              HasSubstr("there is no library ./none.so"));
   EXPECT_THAT(attest_command("run --shard 3/2" + out()).text, HasSubstr("--shard 3/2"));
   EXPECT_THAT(attest_command("run --profile magic" + out()).text, HasSubstr("forward-core"));
-  EXPECT_THAT(attest_command("report /nonexistent").text, HasSubstr("there is no /nonexistent/results.jsonl"));
+  EXPECT_THAT(attest_command("report /nonexistent").text,
+              HasSubstr("there is no /nonexistent/results.jsonl"));
   EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
 }
 

@@ -7,7 +7,10 @@ namespace {
 
 Header header() {
   Header header;
-  header.testees = {{.name = "fa2", .profiles = {"forward-core"}, .features = {"lse"}, .dtypes = {"f32", "bf16"}}};
+  header.testees = {{.name = "fa2",
+                     .profiles = {"forward-core"},
+                     .features = {"lse"},
+                     .dtypes = {"f32", "bf16"}}};
   return header;
 }
 
@@ -19,7 +22,8 @@ VerdictRecord verdict(Outcome outcome, const std::string& dtype = "f32",
   return record;
 }
 
-const std::vector<VerdictRecord> kAllPassed = {verdict(Outcome::pass, "f32"), verdict(Outcome::pass, "bf16")};
+const std::vector<VerdictRecord> kAllPassed = {verdict(Outcome::pass, "f32"),
+                                               verdict(Outcome::pass, "bf16")};
 
 int exit_code(const Header& h, const std::vector<VerdictRecord>& verdicts) {
   return conclude(h, verdicts).exit_code;
@@ -42,7 +46,8 @@ TEST(ConcludeTest, ProfileOfATesteeWithoutLseIsMarked) {
 }
 
 TEST(ConcludeTest, WarnStaysConformant) {
-  EXPECT_EQ(exit_code(header(), {verdict(Outcome::warn), verdict(Outcome::pass, "bf16")}), kConformant);
+  EXPECT_EQ(exit_code(header(), {verdict(Outcome::warn), verdict(Outcome::pass, "bf16")}),
+            kConformant);
 }
 
 TEST(ConcludeTest, NothingRanIsIncompleteAndNeverConformant) {
@@ -54,7 +59,8 @@ TEST(ConcludeTest, NothingRanIsIncompleteAndNeverConformant) {
 }
 
 TEST(ConcludeTest, EveryKindOfMisbehaviourIsNotConformant) {
-  for (const Outcome outcome : {Outcome::fail, Outcome::crash, Outcome::timeout, Outcome::protocol_error}) {
+  for (const Outcome outcome :
+       {Outcome::fail, Outcome::crash, Outcome::timeout, Outcome::protocol_error}) {
     auto verdicts = kAllPassed;
     verdicts.push_back(verdict(outcome));
     EXPECT_EQ(exit_code(header(), verdicts), kNotConformant) << name(outcome);
@@ -116,7 +122,8 @@ TEST(ConcludeTest, ProfileAskedForIsDemandedThoughUndeclared) {
   asked.testees[0].profiles = {};
   asked.profiles = {"forward-core"};
   EXPECT_EQ(exit_code(asked, kAllPassed), kConformant);
-  EXPECT_EQ(exit_code(asked, {verdict(Outcome::pass), verdict(Outcome::unsupported, "bf16")}), kNotConformant);
+  EXPECT_EQ(exit_code(asked, {verdict(Outcome::pass), verdict(Outcome::unsupported, "bf16")}),
+            kNotConformant);
 }
 
 }  // namespace

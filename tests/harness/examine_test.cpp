@@ -21,8 +21,8 @@ using testing::Return;
 float* floats(const attest_tensor& tensor) { return static_cast<float*>(tensor.data); }
 
 // Three queries and one key: attention is the value itself, and LSE the score.
-attest_status right_forward(const attest_problem& p, const attest_inputs& in, const attest_outputs& out,
-                            const attest_context&) {
+attest_status right_forward(const attest_problem& p, const attest_inputs& in,
+                            const attest_outputs& out, const attest_context&) {
   for (Index i = 0; i < p.query_len; ++i) {
     floats(out.o)[i] = floats(in.v)[0];
     floats(out.lse)[i] = static_cast<float>(p.scale) * floats(in.q)[i] * floats(in.k)[0];
@@ -31,8 +31,8 @@ attest_status right_forward(const attest_problem& p, const attest_inputs& in, co
 }
 
 // P = 1 whatever the scores are, so that dQ = dK = 0 and dV = sum of dO.
-attest_status right_backward(const attest_problem& p, const attest_inputs& in, const attest_outputs& out,
-                             const attest_context&) {
+attest_status right_backward(const attest_problem& p, const attest_inputs& in,
+                             const attest_outputs& out, const attest_context&) {
   floats(out.dk)[0] = floats(out.dv)[0] = 0;
   for (Index i = 0; i < p.query_len; ++i) {
     floats(out.dq)[i] = 0;
@@ -48,8 +48,14 @@ class ExamineTest : public testing::Test {
     test_case_.clauses = {"MASK-1", "LSE-1"};
     test_case_.data = "normal";
     test_case_.problem = {.dtype = DType::f32, .query_len = 3, .scale = 0.5};
-    description_ = {.name = "mock", .version = "1", .vendor = "test", .profiles = {},
-                    .dtypes = {DType::f32}, .features = {"lse"}, .alignment = 4, .arithmetic = {},
+    description_ = {.name = "mock",
+                    .version = "1",
+                    .vendor = "test",
+                    .profiles = {},
+                    .dtypes = {DType::f32},
+                    .features = {"lse"},
+                    .alignment = 4,
+                    .arithmetic = {},
                     .declared_arithmetic = {}};
     ON_CALL(mock_, forward).WillByDefault(Invoke(right_forward));
     ON_CALL(mock_, backward).WillByDefault(Invoke(right_backward));
@@ -115,11 +121,14 @@ TEST_F(ExamineTest, WrongLseFailsThoughOIsRight) {
 }
 
 TEST_F(ExamineTest, WrongInOnePlacementOnlyFails) {
-  EXPECT_CALL(mock_, forward).Times(2).WillOnce(Invoke(right_forward)).WillOnce([](auto& p, auto& in, auto& out, auto& c) {
-    right_forward(p, in, out, c);
-    floats(out.o)[0] += 1;
-    return ATTEST_OK;
-  });
+  EXPECT_CALL(mock_, forward)
+      .Times(2)
+      .WillOnce(Invoke(right_forward))
+      .WillOnce([](auto& p, auto& in, auto& out, auto& c) {
+        right_forward(p, in, out, c);
+        floats(out.o)[0] += 1;
+        return ATTEST_OK;
+      });
   EXPECT_EQ(verdict().reason, "bound");
 }
 
@@ -219,12 +228,14 @@ TEST_F(ExamineTest, BadStatusIsAWrongRefusal) {
 
 TEST_F(ExamineTest, WorkspaceIsAsLargeAsAskedForAlignedAndNotZero) {
   mock_.workspace_bytes = 1000;
-  EXPECT_CALL(mock_, forward).Times(2).WillRepeatedly([](auto& p, auto& in, auto& out, const attest_context& c) {
-    EXPECT_EQ(c.workspace_bytes, 1000u);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.workspace) % 512, 0u);
-    EXPECT_TRUE(std::isnan(*static_cast<float*>(c.workspace)));
-    return right_forward(p, in, out, c);
-  });
+  EXPECT_CALL(mock_, forward)
+      .Times(2)
+      .WillRepeatedly([](auto& p, auto& in, auto& out, const attest_context& c) {
+        EXPECT_EQ(c.workspace_bytes, 1000u);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c.workspace) % 512, 0u);
+        EXPECT_TRUE(std::isnan(*static_cast<float*>(c.workspace)));
+        return right_forward(p, in, out, c);
+      });
   EXPECT_EQ(verdict().outcome, Outcome::pass);
 }
 
@@ -276,7 +287,8 @@ TEST_P(EndingTest, OfAWorkerBecomesItsOutcome) {
   EXPECT_CALL(executor, arena).Times(testing::AnyNumber());
   EXPECT_CALL(executor, execute)
       .WillOnce(Return(Reply{.body = {{"status", "ok"}}}))
-      .WillOnce(Return(Reply{.kind = GetParam().kind, .message = "the story", .captured = "last words"}));
+      .WillOnce(
+          Return(Reply{.kind = GetParam().kind, .message = "the story", .captured = "last words"}));
   PreparedCase prepared(test_case_, 1);
   const Verdict v = examine(prepared, description_, "mock", executor, 1).verdict;
   EXPECT_EQ(v.outcome, GetParam().outcome);
@@ -285,11 +297,12 @@ TEST_P(EndingTest, OfAWorkerBecomesItsOutcome) {
   EXPECT_EQ(v.captured, "last words");
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKinds, EndingTest,
-                         testing::Values(Ending{Reply::Kind::crashed, Outcome::crash, ""},
-                                         Ending{Reply::Kind::timed_out, Outcome::timeout, ""},
-                                         Ending{Reply::Kind::protocol_error, Outcome::protocol_error, ""},
-                                         Ending{Reply::Kind::out_of_memory, Outcome::fail, "memory"}));
+INSTANTIATE_TEST_SUITE_P(
+    AllKinds, EndingTest,
+    testing::Values(Ending{Reply::Kind::crashed, Outcome::crash, ""},
+                    Ending{Reply::Kind::timed_out, Outcome::timeout, ""},
+                    Ending{Reply::Kind::protocol_error, Outcome::protocol_error, ""},
+                    Ending{Reply::Kind::out_of_memory, Outcome::fail, "memory"}));
 
 }  // namespace
 }  // namespace attest

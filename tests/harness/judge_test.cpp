@@ -77,10 +77,10 @@ TEST(JudgeTest, EvidenceNamesTheWorstElement) {
   const Shape shape = {1, 2, 2, 2};
   std::vector<std::uint64_t> bits(8, encode(DType::f32, 1.0));
   bits[5] = encode(DType::f32, 1.5);
-  const TensorVerdict verdict =
-      judge(bits, DType::f32, shape,
-            {.value = std::vector<double>(8, 1.0), .rest = {}, .bound = std::vector<double>(8, 0.25)},
-            Rounding::nearest);
+  const TensorVerdict verdict = judge(
+      bits, DType::f32, shape,
+      {.value = std::vector<double>(8, 1.0), .rest = {}, .bound = std::vector<double>(8, 0.25)},
+      Rounding::nearest);
   EXPECT_FALSE(verdict.passed);
   EXPECT_EQ(verdict.evidence.worst, (std::vector<Index>{0, 1, 0, 1}));
   EXPECT_EQ(verdict.evidence.actual, 1.5);
@@ -93,7 +93,9 @@ TEST(JudgeTest, DoubleIsJudgedBeyondDoublePrecision) {
   const double spacing = std::ldexp(1.0, -52);
   const Expected expected = {.value = {1.0}, .rest = {0.6 * spacing}, .bound = {0}};
   const auto passes = [&](double actual) {
-    return judge({encode(DType::f64, actual)}, DType::f64, {1, 1, 1, 1}, expected, Rounding::nearest).passed;
+    return judge({encode(DType::f64, actual)}, DType::f64, {1, 1, 1, 1}, expected,
+                 Rounding::nearest)
+        .passed;
   };
   EXPECT_FALSE(passes(1.0));
   EXPECT_TRUE(passes(1.0 + spacing));

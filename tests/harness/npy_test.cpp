@@ -26,11 +26,13 @@ TEST_F(NpyTest, FileHasTheFormatsHeaderAndThenTheNumbers) {
   write_npy(file_, {1, 2, 1, 3}, {0, 1, 2, 3, 4, 5.5});
   const std::string text = contents(file_);
   EXPECT_EQ(text.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  const std::size_t header = static_cast<unsigned char>(text[8]) + 256u * static_cast<unsigned char>(text[9]);
+  const std::size_t header =
+      static_cast<unsigned char>(text[8]) + 256u * static_cast<unsigned char>(text[9]);
   EXPECT_EQ((10 + header) % 64, 0u);
   const std::string description = text.substr(10, header);
   EXPECT_EQ(description.back(), '\n');
-  EXPECT_EQ(description.find("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 1, 3), }"), 0u);
+  EXPECT_EQ(description.find("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 1, 3), }"),
+            0u);
   ASSERT_EQ(text.size(), 10 + header + 6 * sizeof(double));
   double last;
   std::memcpy(&last, text.data() + text.size() - sizeof(double), sizeof(double));

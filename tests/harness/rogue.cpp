@@ -32,6 +32,11 @@ int main(int argc, char** argv) {
       attest::write_frame(attest::kReplyFd, "hello");
     } else if (way == "no_object") {
       attest::write_frame(attest::kReplyFd, "[1, 2]");
+    } else if (way == "deep") {
+      constexpr std::size_t kDepth = 5'000'000;
+      attest::write_frame(attest::kReplyFd,
+                          "{\"status\":\"ok\",\"nonce\":" + std::string(kDepth, '[') +
+                              std::string(kDepth, ']') + "}");
     } else if (way == "doubled") {
       const std::string text = honest.dump();
       std::string frames;
@@ -59,7 +64,10 @@ int main(int argc, char** argv) {
       }
       send(honest);
     } else if (way == "identity") {
-      send({{"nonce", request.at("nonce")}, {"status", "ok"}, {"uid", getuid()}, {"groups", getgroups(0, nullptr)}});
+      send({{"nonce", request.at("nonce")},
+            {"status", "ok"},
+            {"uid", getuid()},
+            {"groups", getgroups(0, nullptr)}});
     } else if (way == "descriptors") {
       json open = json::array();
       for (int fd = 0; fd < 1024; ++fd) {

@@ -39,16 +39,19 @@ std::vector<Case> cases(int count) {
 }
 
 Testee testee(const std::string& name) {
-  return {.name = name, .spec = "./" + name + ".so", .kernel = name, .command = {}, .description = {}};
+  return {
+      .name = name, .spec = "./" + name + ".so", .kernel = name, .command = {}, .description = {}};
 }
 
-Record run_all(int jobs, bool broken, std::ostream& out, int count = 40,
-               const std::function<bool()>& interrupted = [] { return false; }) {
+Record run_all(
+    int jobs, bool broken, std::ostream& out, int count = 40,
+    const std::function<bool()>& interrupted = [] { return false; }) {
   Header header;
   header.testees = {{.name = "a"}, {.name = "b"}};
-  return run(cases(count), {testee("a"), testee("b")}, header, {.jobs = jobs},
-             [broken](const Testee&) { return std::make_unique<RefusingExecutor>(broken); }, out,
-             [](const Verdict&) {}, interrupted);
+  return run(
+      cases(count), {testee("a"), testee("b")}, header, {.jobs = jobs},
+      [broken](const Testee&) { return std::make_unique<RefusingExecutor>(broken); }, out,
+      [](const Verdict&) {}, interrupted);
 }
 
 TEST(RunTest, EveryCaseHasOneVerdictWithEveryTesteeInOrderForAnyNumberOfJobs) {
@@ -90,8 +93,9 @@ TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
 TEST(RunTest, ReproLineIsQuotedForAShell) {
   Testee odd = testee("x");
   odd.spec = "exec:python3 'my kernel.py'";
-  EXPECT_EQ(repro_line(cases(1)[0], odd),
-            "attest repro test/run/n=0/dtype=f32/data=normal/s=1 --testee 'exec:python3 '\\''my kernel.py'\\'''");
+  EXPECT_EQ(repro_line(cases(1)[0], odd, {}),
+            "attest repro test/run/n=0/dtype=f32/data=normal/s=1 --testee 'exec:python3 '\\''my "
+            "kernel.py'\\'''");
 }
 
 }  // namespace

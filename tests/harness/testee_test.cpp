@@ -14,8 +14,7 @@ using testing::HasSubstr;
 const Installation kInstallation = {.worker = WORKER, .plugins = BUNDLED, .cases = {}};
 
 std::vector<Testee> find(const std::vector<std::string>& specs) {
-  Isolation isolation = Isolation::other_user;
-  return find_testees(specs, kInstallation, {}, "", isolation);
+  return find_testees(specs, kInstallation, {}, "");
 }
 
 // What the error for that spec says.
@@ -64,7 +63,8 @@ TEST(TesteeTest, OtherAbiVersionIsExplained) {
 }
 
 TEST(TesteeTest, LibraryThatIsNoPluginIsExplained) {
-  EXPECT_THAT(complaint(std::string(PLUGINS) + "/no_symbol.so"), HasSubstr("exports no attest_plugin_get"));
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/no_symbol.so"),
+              HasSubstr("exports no attest_plugin_get"));
 }
 
 TEST(TesteeTest, PluginThatDiesWhileLoadingIsToldWithWhatItPrinted) {
@@ -87,9 +87,7 @@ TEST(TesteeTest, ProgramThatEndsAtOnceIsTold) {
   EXPECT_THAT(complaint("exec:"), HasSubstr("needs a command"));
 }
 
-TEST(TesteeTest, SameTesteeTwiceIsAMistake) {
-  EXPECT_THROW(find({"fa2", "fa2"}), InputError);
-}
+TEST(TesteeTest, SameTesteeTwiceIsAMistake) { EXPECT_THROW(find({"fa2", "fa2"}), InputError); }
 
 }  // namespace
 }  // namespace attest

@@ -42,7 +42,11 @@ TEST_F(PipeTest, FrameLargerThanThePipeArrivesWhole) {
 }
 
 TEST_F(PipeTest, CutOffFrameIsAnError) {
-  ASSERT_EQ(write(ends_[1], "\x05\x00\x00\x00""ab", 6), 6);
+  ASSERT_EQ(write(ends_[1],
+                  "\x05\x00\x00\x00"
+                  "ab",
+                  6),
+            6);
   hang_up();
   EXPECT_THROW(read_frame(ends_[0]), InputError);
 }
@@ -55,7 +59,8 @@ TEST_F(PipeTest, FrameOfAbsurdLengthIsAnError) {
 TEST(ProblemToJsonTest, NamesDenseTablesInTheOrderOfTheTree) {
   const DenseMask table = {.shape = {1, 1, 1, 1}, .allowed = {1}};
   const Problem problem = {
-      .mask = Mask::all_of({Mask::dense(table), Mask::causal(Anchor::bottom_right, 2), Mask::dense(table)})};
+      .mask = Mask::all_of(
+          {Mask::dense(table), Mask::causal(Anchor::bottom_right, 2), Mask::dense(table)})};
   const auto mask = problem_to_json(problem).at("mask");
   EXPECT_EQ(mask.at("kind"), "all_of");
   EXPECT_EQ(mask.at("parts").at(0).at("table"), "mask0");

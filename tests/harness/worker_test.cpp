@@ -14,9 +14,10 @@ using testing::SizeIs;
 using Kind = Reply::Kind;
 
 WorkerExecutor rogue(const std::string& way, Isolation isolation = Isolation::none) {
-  return WorkerExecutor({.command = {ROGUE, way},
-                         .limits = {.start_seconds = 20, .call_seconds = 20, .memory_bytes = 1 << 30},
-                         .isolation = isolation});
+  return WorkerExecutor(
+      {.command = {ROGUE, way},
+       .limits = {.start_seconds = 20, .call_seconds = 20, .memory_bytes = 1 << 30},
+       .isolation = isolation});
 }
 
 TEST(WorkerTest, HonestProgramIsAnsweredAgainAndAgain) {
@@ -52,9 +53,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Breach{"no_object", Kind::protocol_error, "no JSON object"},
                     Breach{"doubled", Kind::protocol_error, "more than one reply"},
                     Breach{"absurd_length", Kind::protocol_error, "a malformed frame"},
+                    Breach{"deep", Kind::protocol_error, "nests too deep"},
                     Breach{"half", Kind::crashed, "exited with status 0 in the middle"},
                     Breach{"exits", Kind::crashed, "exited with status 3 in the middle"},
-                    Breach{"closes", Kind::protocol_error, "closed the reply stream"}),
+                    Breach{"closes", Kind::protocol_error, "closed its end of the protocol"}),
     [](const auto& breach) {
       std::string name = breach.param.way;
       std::erase(name, '_');

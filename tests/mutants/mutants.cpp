@@ -41,6 +41,8 @@ constexpr std::array kFaults = {
     // Semantics.
     Fault{"top_left", "causal anchored top left where bottom right is asked for"},
     Fault{"scale_squared", "the scale applied twice"},
+    Fault{"zeros", "O and LSE all 0"},
+    Fault{"zero_gradients", "dQ, dK and dV all 0"},
     Fault{"last_key_dropped", "the last key of every row left out"},
     Fault{"dk_misses_head", "dK without the last query head of each group"},
     Fault{"lse_base_2", "LSE in base 2"},
@@ -99,20 +101,29 @@ class Mutant {
 
   void forward(const attest_inputs& in, const attest_outputs& out) const {
     const View v{in.v}, o{out.o}, lse{out.lse};
+    if (has("zeros")) {
+      for_each_row([&](Index b, Index h, Index i) {
+        for (Index c = 0; c < p_.value_dim; ++c) o.store(b, h, i, c, 0);
+        lse.store(b, h, i, 0, 0);
+      });
+      return;
+    }
     for_each_row([&](Index b, Index h, Index i) {
       const Row row = softmax_row(in, b, h, i);
       for (Index c = 0; c < p_.value_dim; ++c) {
         float sum = 0;
         for (Index j = 0; j < p_.key_len; ++j) {
-          if (row.seen[at(j)] || has("leaks_hidden")) sum += row.p[at(j)] * v.load(b, key_head(h), j, c);
+          if (row.seen[at(j)] || has("leaks_hidden"))
+            sum += row.p[at(j)] * v.load(b, key_head(h), j, c);
         }
         if (has("random") && calls() % 3 == 0) sum = std::nextafter(sum, kInfinity);
         if (has("unwritten_row") && i == p_.query_len - 1) continue;
         if (has("ignores_strides")) {
           const Index dense = ((b * p_.query_heads + h) * p_.query_len + i) * p_.value_dim + c;
           const auto dtype = static_cast<attest::DType>(p_.dtype);
-          attest::store(dtype, sum,
-                        static_cast<std::byte*>(out.o.data) + dense * attest::format_of(dtype).bytes);
+          attest::store(
+              dtype, sum,
+              static_cast<std::byte*>(out.o.data) + dense * attest::format_of(dtype).bytes);
         } else {
           o.store(b, h, i, c, sum);
         }
@@ -137,9 +148,10 @@ class Mutant {
       std::vector<float> row_dq(at(p_.head_dim));
       const bool last_of_group = (h + 1) % (p_.query_heads / p_.key_heads) == 0;
       for (Index j = 0; j < p_.key_len; ++j) {
-        if (!row.seen[at(j)]) continue;
+        if (!row.seen[at(j)] || has("zero_gradients")) continue;
         float dp = 0;
-        for (Index c = 0; c < p_.value_dim; ++c) dp += d_o.load(b, h, i, c) * v.load(b, key_head(h), j, c);
+        for (Index c = 0; c < p_.value_dim; ++c)
+          dp += d_o.load(b, h, i, c) * v.load(b, key_head(h), j, c);
         const float ds = row.p[at(j)] * (dp - delta) * scale();
         for (Index d = 0; d < p_.head_dim; ++d) {
           row_dq[at(d)] += ds * k.load(b, key_head(h), j, d);
@@ -156,8 +168,10 @@ class Mutant {
       for (Index h = 0; h < p_.key_heads; ++h) {
         for (Index j = 0; j < p_.key_len; ++j) {
           const Index row = (b * p_.key_heads + h) * p_.key_len + j;
-          for (Index d = 0; d < p_.head_dim; ++d) dk.store(b, h, j, d, sum_dk[at(row * p_.head_dim + d)]);
-          for (Index c = 0; c < p_.value_dim; ++c) dv.store(b, h, j, c, sum_dv[at(row * p_.value_dim + c)]);
+          for (Index d = 0; d < p_.head_dim; ++d)
+            dk.store(b, h, j, d, sum_dk[at(row * p_.head_dim + d)]);
+          for (Index c = 0; c < p_.value_dim; ++c)
+            dv.store(b, h, j, c, sum_dv[at(row * p_.value_dim + c)]);
         }
       }
     }
@@ -176,10 +190,12 @@ class Mutant {
     if (has("exit_zero")) std::exit(0);
     while (has("hang")) std::this_thread::sleep_for(std::chrono::seconds(1));
     if (has("writes_past_end") && forward) *o_bytes() = std::byte{0};
-    if (has("writes_before_start") && forward) static_cast<std::byte*>(out.o.data)[-1] = std::byte{0};
+    if (has("writes_before_start") && forward)
+      static_cast<std::byte*>(out.o.data)[-1] = std::byte{0};
     if (has("writes_input")) *static_cast<volatile std::uint8_t*>(in.k.data) = 1;
     if (has("reads_past_end") && forward) {
-      volatile std::uint8_t sink = static_cast<volatile std::uint8_t*>(in.v.data)[in.v.capacity_bytes];
+      volatile std::uint8_t sink =
+          static_cast<volatile std::uint8_t*>(in.v.data)[in.v.capacity_bytes];
       static_cast<void>(sink);
     }
     if (has("remaps_input")) {
@@ -261,7 +277,8 @@ class Mutant {
       case ATTEST_MASK_BAND: {
         const bool bottom_right = m.anchored_bottom_right && !has("top_left");
         const Index ahead = j - (i + m.offset + (bottom_right ? corner : 0));
-        if (m.left != ATTEST_UNBOUNDED && (has("window_exclusive") ? ahead <= -m.left : ahead < -m.left)) {
+        if (m.left != ATTEST_UNBOUNDED &&
+            (has("window_exclusive") ? ahead <= -m.left : ahead < -m.left)) {
           return false;
         }
         return m.right == ATTEST_UNBOUNDED || ahead <= m.right;
@@ -272,13 +289,15 @@ class Mutant {
         for (std::size_t axis = 0; axis < 4; ++axis) {
           if (m.table.shape[axis] > 1) offset += place[axis] * m.table.stride[axis];
         }
-        return (static_cast<const std::uint8_t*>(m.table.data)[offset] != 0) != has("dense_inverted");
+        return (static_cast<const std::uint8_t*>(m.table.data)[offset] != 0) !=
+               has("dense_inverted");
       }
       case ATTEST_MASK_ALL_OF:
         return allows(m.first, b, h, i, j, corner) && allows(m.second, b, h, i, j, corner);
       case ATTEST_MASK_ANY_OF:
         return allows(m.first, b, h, i, j, corner) || allows(m.second, b, h, i, j, corner);
-      default: return true;
+      default:
+        return true;
     }
   }
 
@@ -290,7 +309,8 @@ class Mutant {
       row.seen[at(j)] = sees(b, h, i, j);
       if (!row.seen[at(j)]) continue;
       float s = 0;
-      for (Index d = 0; d < p_.head_dim; ++d) s += q.load(b, h, i, d) * k.load(b, key_head(h), j, d);
+      for (Index d = 0; d < p_.head_dim; ++d)
+        s += q.load(b, h, i, d) * k.load(b, key_head(h), j, d);
       row.p[at(j)] = s * scale();
       top = std::max(top, row.p[at(j)]);
     }
@@ -298,8 +318,9 @@ class Mutant {
     float sum = 0;
     for (Index j = 0; j < p_.key_len; ++j) {
       constexpr float kLog2E = 1.44269504f;
-      const float shifted = has("fma_exp") ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
-                                           : std::exp(row.p[at(j)] - top);
+      const float shifted = has("fma_exp")
+                                ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
+                                : std::exp(row.p[at(j)] - top);
       row.p[at(j)] = row.seen[at(j)] ? shifted : 0;
       sum += row.p[at(j)];
     }
@@ -313,11 +334,14 @@ class Mutant {
   const attest_problem& p_;
 };
 
-const char* fault_of(const attest_kernel* kernel) { return static_cast<const Fault*>(kernel->self)->name; }
+const char* fault_of(const attest_kernel* kernel) {
+  return static_cast<const Fault*>(kernel->self)->name;
+}
 
 const char* describe(const attest_kernel* kernel) {
   static std::vector<std::string> texts(kFaults.size());
-  const auto index = static_cast<std::size_t>(static_cast<const Fault*>(kernel->self) - kFaults.data());
+  const auto index =
+      static_cast<std::size_t>(static_cast<const Fault*>(kernel->self) - kFaults.data());
   const std::string arithmetic =
       R"({"products": {"default": {"accumulator": "f32", "truncates": false}}, "softmax": "f32",
           "exp_ulp": 1.25, "p": "f32", "p_normalised": "first", "ds": "f32", "ds_from": "p",
@@ -348,10 +372,13 @@ std::int32_t supports(const attest_kernel* kernel, const attest_problem* problem
   return fault != "refuses_silently";
 }
 
-std::uint64_t workspace(const attest_kernel*, const attest_problem*, std::int32_t, std::int32_t) { return 0; }
+std::uint64_t workspace(const attest_kernel*, const attest_problem*, std::int32_t, std::int32_t) {
+  return 0;
+}
 
-attest_status run(const attest_kernel* kernel, const attest_problem* problem, const attest_inputs* inputs,
-                  const attest_outputs* outputs, const attest_context* context, bool backward) {
+attest_status run(const attest_kernel* kernel, const attest_problem* problem,
+                  const attest_inputs* inputs, const attest_outputs* outputs,
+                  const attest_context* context, bool backward) {
   const Mutant mutant(fault_of(kernel), *problem);
   if (mutant.has("bad_status")) {
     std::snprintf(context->message, context->message_bytes, "the flux capacitor is empty");
@@ -366,13 +393,15 @@ attest_status run(const attest_kernel* kernel, const attest_problem* problem, co
   return ATTEST_OK;
 }
 
-attest_status forward(const attest_kernel* kernel, const attest_problem* problem, const attest_inputs* inputs,
-                      const attest_outputs* outputs, const attest_context* context) {
+attest_status forward(const attest_kernel* kernel, const attest_problem* problem,
+                      const attest_inputs* inputs, const attest_outputs* outputs,
+                      const attest_context* context) {
   return run(kernel, problem, inputs, outputs, context, false);
 }
 
-attest_status backward(const attest_kernel* kernel, const attest_problem* problem, const attest_inputs* inputs,
-                       const attest_outputs* outputs, const attest_context* context) {
+attest_status backward(const attest_kernel* kernel, const attest_problem* problem,
+                       const attest_inputs* inputs, const attest_outputs* outputs,
+                       const attest_context* context) {
   return run(kernel, problem, inputs, outputs, context, true);
 }
 
@@ -385,14 +414,20 @@ struct Table {
   Table() {
     for (const Fault& fault : kFaults) names.push_back(std::string("mutant/") + fault.name);
     for (std::size_t i = 0; i < kFaults.size(); ++i) {
-      kernels.push_back({.struct_size = sizeof(attest_kernel), .name = names[i].c_str(),
-                         .self = const_cast<Fault*>(&kFaults[i]), .describe = describe,
-                         .supports = supports, .workspace = workspace, .forward = forward,
+      kernels.push_back({.struct_size = sizeof(attest_kernel),
+                         .name = names[i].c_str(),
+                         .self = const_cast<Fault*>(&kFaults[i]),
+                         .describe = describe,
+                         .supports = supports,
+                         .workspace = workspace,
+                         .forward = forward,
                          .backward = backward});
     }
     for (const attest_kernel& kernel : kernels) pointers.push_back(&kernel);
-    plugin = {.struct_size = sizeof(attest_plugin), .abi_version = ATTEST_ABI_VERSION,
-              .kernel_count = static_cast<std::uint32_t>(pointers.size()), .kernels = pointers.data()};
+    plugin = {.struct_size = sizeof(attest_plugin),
+              .abi_version = ATTEST_ABI_VERSION,
+              .kernel_count = static_cast<std::uint32_t>(pointers.size()),
+              .kernels = pointers.data()};
   }
 };
 

@@ -1,5 +1,5 @@
-// Every wrong kernel of mutants.cpp is judged through the worker, as a vendor's would be: caught, for
-// the right reason, by a case of a clause that it breaks; and the run goes on to its end.
+// Every wrong kernel of mutants.cpp is judged through the worker, as a vendor's would be: caught,
+// for the right reason, by a case of a clause that it breaks; and the run goes on to its end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,16 +21,18 @@ struct Expectation {
 
 void PrintTo(const Expectation& expectation, std::ostream* out) { *out << expectation.mutant; }
 
-// The smoke tier in f32 and bf16, whose reach is all that these faults need.
+std::vector<Case> cases_of(Tier tier, const std::vector<DType>& dtypes) {
+  std::vector<Case> chosen;
+  for (Case& c : load_cases(CASES)) {
+    const bool wanted = std::find(dtypes.begin(), dtypes.end(), c.problem.dtype) != dtypes.end();
+    if (c.tier <= tier && wanted) chosen.push_back(std::move(c));
+  }
+  return chosen;
+}
+
+// Whose reach is all that most faults need.
 const std::vector<Case>& smoke_cases() {
-  static const std::vector<Case> kCases = [] {
-    std::vector<Case> chosen;
-    for (Case& c : load_cases(CASES)) {
-      const bool wanted = c.problem.dtype == DType::f32 || c.problem.dtype == DType::bf16;
-      if (c.tier == Tier::smoke && wanted) chosen.push_back(std::move(c));
-    }
-    return chosen;
-  }();
+  static const auto kCases = cases_of(Tier::smoke, {DType::f32, DType::bf16});
   return kCases;
 }
 
@@ -45,16 +47,21 @@ std::vector<Case> first_cases(std::size_t count) {
   return chosen;
 }
 
-Record judge_mutant(const std::string& mutant, const std::vector<Case>& cases, const Limits& limits) {
+Record judge_mutant(const std::string& mutant, const std::vector<Case>& cases,
+                    const Limits& limits) {
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
-  Isolation isolation = Isolation::other_user;
-  const auto testees = find_testees({std::string(MUTANTS) + ":mutant/" + mutant}, installation, limits, "", isolation);
+  const auto testees = find_testees({std::string(MUTANTS) + ":mutant/" + mutant}, installation,
+                                    limits, "");
   Header header;
-  header.testees = {{.name = testees[0].name, .profiles = {"forward-core"}, .dtypes = {"f32", "bf16"}}};
+  header.testees = {
+      {.name = testees[0].name, .profiles = {"forward-core"}, .dtypes = {"f32", "bf16"}}};
   std::ostringstream out;
-  return run(cases, testees, header, {.limits = limits, .isolation = isolation},
-             [&](const Testee& t) { return std::make_unique<WorkerExecutor>(worker_options(t, limits, isolation, "")); },
-             out, [](const Verdict&) {}, [] { return false; });
+  return run(
+      cases, testees, header, {.limits = limits},
+      [&](const Testee& t) {
+        return std::make_unique<WorkerExecutor>(worker_options(t, limits, ""));
+      },
+      out, [](const Verdict&) {}, [] { return false; });
 }
 
 std::string story(const Record& record) {
@@ -79,6 +86,54 @@ TEST(MutantsTest, KernelWithoutAFaultPassesEverything) {
   for (const VerdictRecord& v : record.verdicts) {
     EXPECT_TRUE(conforms(v.verdict.outcome)) << v.case_id << ": " << v.verdict.message;
   }
+}
+
+// ---- Every case can fail ----------------------------------------------------------------------
+
+const std::vector<Case>& standard_cases() {
+  static const auto kCases = cases_of(Tier::standard, {DType::f32, DType::f16, DType::bf16});
+  return kCases;
+}
+
+bool any_key_is_seen(const Problem& p) {
+  for (Position at = {}; at.batch < p.batch; ++at.batch) {
+    for (at.head = 0; at.head < p.query_heads; ++at.head) {
+      for (at.query = 0; at.query < p.query_len; ++at.query) {
+        for (at.key = 0; at.key < p.key_len; ++at.key) {
+          if (visible(p, at)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// The cases among `cases` that the mutant passes, for a message.
+std::string passed_by(const std::string& mutant, const std::vector<Case>& cases) {
+  std::string text;
+  for (const VerdictRecord& v : judge_mutant(mutant, cases, {}).verdicts) {
+    if (v.verdict.outcome != Outcome::fail) text += v.case_id + "\n";
+  }
+  return text;
+}
+
+TEST(EveryCaseTest, RejectsZeros) {
+  std::vector<Case> cases;
+  for (const Case& c : standard_cases()) {
+    if (element_count(c.problem.lse_shape()) > 0) cases.push_back(c);
+  }
+  EXPECT_GT(cases.size(), 1000u);
+  EXPECT_EQ(passed_by("zeros", cases), "");
+}
+
+TEST(EveryCaseTest, RejectsZeroGradientsWhereThereAreAny) {
+  std::vector<Case> cases;
+  for (const Case& c : standard_cases()) {
+    const bool some = c.problem.value_dim > 0 && any_key_is_seen(c.problem);
+    if (c.problem.backward && some) cases.push_back(c);
+  }
+  EXPECT_GT(cases.size(), 100u);
+  EXPECT_EQ(passed_by("zero_gradients", cases), "");
 }
 
 class WrongKernelTest : public testing::TestWithParam<Expectation> {};

@@ -175,7 +175,7 @@ class Slow {
       b += g * std::abs(o) * (1 + drift) + (r.R + 4) * z * Real(2 * n + 8);
       b = r.den < 1 ? b / (1 - r.den) : kInfinity;
       const Real unshared = g_sum + Real(n) * (r.R + 4) * z * 0x1p60;
-      if (r.den > 0.25 && a.kv_splits == 1 && unshared < 0.5) {
+      if (r.den > 0.25 && (a.kv_splits == 1 || n == 1) && unshared < 0.5) {
         Real reach = 0, widest_v = 0, small = 0;
         for (Index t = 0; t < n; ++t) {
           reach = std::max(reach, std::abs(v(t) - o));

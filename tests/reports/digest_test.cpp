@@ -134,7 +134,7 @@ TEST(DigestTest, TellsTheConclusionInOneSentence) {
   EXPECT_EQ(sentence(conformant_record()),
             "Conformant: naive, fa2 meet every profile declared; 319 of 330 verdicts passed, 1 "
             "passed with a warning, 10 unsupported.");
-  EXPECT_EQ(sentence(realistic_record()), "Not conformant: fa2 fails 5 of 165 cases.");
+  EXPECT_EQ(sentence(realistic_record()), "Not conformant: fa2 does not pass 5 of 165 cases.");
   EXPECT_EQ(sentence(empty_record()), "Incomplete: no case was run.");
   EXPECT_EQ(sentence(record_of({verdict(Outcome::not_run, {}), verdict(Outcome::pass, {})},
                                "incomplete")),

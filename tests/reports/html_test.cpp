@@ -50,7 +50,7 @@ TEST(HtmlTest, PageStandsAlone) {
 
 TEST(HtmlTest, ConclusionStandsFirst) {
   const std::string page = to_html(realistic_record());
-  EXPECT_THAT(page, HasSubstr("<p class=\"conclusion bad\">Not conformant: fa2 fails 5 of 165"));
+  EXPECT_THAT(page, HasSubstr("<p class=\"conclusion bad\">Not conformant: fa2 does not pass 5 of 165"));
   EXPECT_LT(page.find("Not conformant"), page.find("<table"));
   EXPECT_THAT(to_html(conformant_record()), HasSubstr("<p class=\"conclusion good\">Conformant"));
   EXPECT_THAT(to_html(truncated_record()),

@@ -13,7 +13,7 @@ using testing::Not;
 
 TEST(MarkdownTest, TellsConclusionCountsProfilesAndFailures) {
   const std::string text = to_summary_markdown(realistic_record());
-  EXPECT_THAT(text, HasSubstr("**Not conformant: fa2 fails 5 of 165 cases.**"));
+  EXPECT_THAT(text, HasSubstr("**Not conformant: fa2 does not pass 5 of 165 cases.**"));
   EXPECT_THAT(text, HasSubstr("Attest 0.1.0, tier standard, seed 1, shard 1/1, 330 verdicts"));
   EXPECT_THAT(text, HasSubstr("| testee | PASS | WARN | FAIL | UNSUPPORTED | CRASH | TIMEOUT |"));
   EXPECT_THAT(text, HasSubstr("| `naive` | 159 | 1 | 0 | 5 | 0 | 0 |"));

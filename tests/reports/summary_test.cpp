@@ -40,7 +40,7 @@ TEST(SummaryTest, TellsProfilesFailuresAndLastTheConclusion) {
               HasSubstr("fa2     masks          met                incomplete: 12 of 40  met\n"));
   EXPECT_THAT(text, HasSubstr("FAIL(bound) MASK-3 fa2 mask/causal/bottom_right/"));
   EXPECT_THAT(text, HasSubstr("\n    attest repro 'mask/causal/bottom_right/"));
-  EXPECT_EQ(lines_of(text).back(), "Not conformant: fa2 fails 5 of 165 cases.");
+  EXPECT_EQ(lines_of(text).back(), "Not conformant: fa2 does not pass 5 of 165 cases.");
 }
 
 TEST(SummaryTest, ShowsOnlyTheFirstFailures) {

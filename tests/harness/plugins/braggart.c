@@ -13,8 +13,8 @@ static int32_t supports(const attest_kernel* kernel, const attest_problem* probl
   return 1;
 }
 
-static uint64_t workspace(const attest_kernel* kernel, const attest_problem* problem, int32_t backward,
-                          int32_t threads) {
+static uint64_t workspace(const attest_kernel* kernel, const attest_problem* problem,
+                          int32_t backward, int32_t threads) {
   (void)kernel, (void)problem, (void)backward, (void)threads;
   return 0;
 }
@@ -26,8 +26,8 @@ static attest_status forward(const attest_kernel* kernel, const attest_problem* 
   return ATTEST_OK;
 }
 
-static const attest_kernel kernel = {sizeof(attest_kernel), "braggart", 0, describe, supports, workspace,
-                                     forward, 0};
+static const attest_kernel kernel = {
+    sizeof(attest_kernel), "braggart", 0, describe, supports, workspace, forward, 0};
 static const attest_kernel* const kernels[1] = {&kernel};
 
 const attest_plugin* attest_plugin_get(void) {
