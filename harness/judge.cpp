@@ -40,14 +40,15 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     const double bound = expected.bound[i];
     const long double away = distance(actual, exact, dtype, rounding);
     const bool within = away <= bound;
-    if (std::isinf(bound)) {
+    const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
+    if (vacuous) {
       verdict.conclusive = false;
     } else if (!within) {
       verdict.passed = false;
       verdict.nonfinite |= !std::isfinite(actual);
     }
     // What the ratio hides: 0/0 is met exactly, x/0 and NaN are infinitely far off.
-    const double ratio = away == 0 || std::isinf(bound)     ? 0
+    const double ratio = away == 0 || vacuous               ? 0
                          : within                           ? static_cast<double>(away / bound)
                          : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
                                                             : kInfinity;

@@ -34,11 +34,15 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic)
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
   p = narrow<Real>(declared.p, flushes);
   ds = narrow<Real>(declared.ds, flushes);
+  // Rounding to f16 overflows where f32, in which dS was computed, does not. P never exceeds 1.
+  const Real f16_overflow = 0x1.ffep15;
+  if (ds.roundoff > 0 && problem.dtype == DType::f16) ds.overflow = f16_overflow;
   // What is kept `scale` times as large when it is rounded loses 1 / scale times as much.
   if (declared.ds_scaled == Choice::first) {
     ds = ds.times(1 / tau);
   } else if (declared.ds_scaled == Choice::either) {
     ds = ds.times(1 / smaller_tau);
+    if (std::isfinite(ds.overflow)) ds.overflow = f16_overflow / larger_tau;
   }
 
   tiny = declared.flushes_inputs ? Real(smallest_normal(problem.dtype)) : Real(0);

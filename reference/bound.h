@@ -48,11 +48,13 @@ Real sum_roundings(const Product& product, Index terms, Index span) {
 template <class Real>
 struct Narrow {
   Real roundoff = 0;
-  Real underflow = 0;      // of a subnormal result
-  Real flushed_below = 0;  // smaller results become 0
+  Real underflow = 0;                                     // of a subnormal result
+  Real flushed_below = 0;                                 // smaller results become 0
+  Real overflow = std::numeric_limits<Real>::infinity();  // from here on results may be infinite
 
   // The error of rounding a number whose magnitude lies between low and high.
   Real error(Real low, Real high) const {
+    if (high >= overflow) return std::numeric_limits<Real>::infinity();
     const Real absolute = low < flushed_below ? flushed_below : underflow;
     return std::max(roundoff * high, std::min(absolute, high));
   }
@@ -60,7 +62,7 @@ struct Narrow {
   // The same for numbers that are kept `factor` times as large as they are rounded.
   Narrow times(Real factor) const {
     if (roundoff == 0) return {};
-    return {roundoff, underflow * factor, flushed_below * factor};
+    return {roundoff, underflow * factor, flushed_below * factor, overflow * factor};
   }
 };
 

@@ -73,6 +73,11 @@ TEST(JudgeTest, BoundThatAdmitsAnythingIsInconclusive) {
   EXPECT_FALSE(verdict.conclusive);
 }
 
+TEST(JudgeTest, BoundThatIsNoNumberIsInconclusiveAndNoPass) {
+  const TensorVerdict verdict = judge_one(DType::f32, kNan, 0, kNan);
+  EXPECT_FALSE(verdict.conclusive);
+}
+
 TEST(JudgeTest, EvidenceNamesTheWorstElement) {
   const Shape shape = {1, 2, 2, 2};
   std::vector<std::uint64_t> bits(8, encode(DType::f32, 1.0));

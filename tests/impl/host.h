@@ -6,7 +6,8 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <deque>
 #include <limits>
 #include <stdexcept>
@@ -40,8 +41,7 @@ class HostTensor {
   HostTensor(DType dtype, const Shape& shape, const Layout& layout = {})
       : dtype_(dtype), shape_(shape), strides_(layout.strides(shape)) {
     const auto bytes = static_cast<std::size_t>(layout.span(shape) * format_of(dtype).bytes);
-    memory_.resize((bytes + 7) / 8);
-    std::memset(memory_.data(), 0xff, 8 * memory_.size());
+    memory_.assign((bytes + 7) / 8, std::bit_cast<double>(~std::uint64_t{0}));
     tensor_ = {.data = memory_.data(),
                .dtype = static_cast<attest_dtype>(dtype),
                .reserved = 0,

@@ -257,6 +257,19 @@ TEST(WorkingTest, AnErrorThatCouldBeAnythingIsInfinite) {
   EXPECT_EQ(forward.o.bound[0], kInfinity);
 }
 
+TEST(WorkingTest, GradientsAreUnboundedWhereTheirDsOverflowsItsFormat) {
+  // dS is near 0.25 * 1000 * 2000: beyond f16, where a kernel may round it, and well within f32.
+  const Problem problem = {.dtype = DType::f16, .key_len = 2, .backward = true};
+  const Inputs inputs = {.q = {problem.q_shape(), {1}},
+                         .k = {problem.k_shape(), {1, 1}},
+                         .v = {problem.v_shape(), {1000, -1000}},
+                         .d_o = {problem.o_shape(), {1000}}};
+  Arithmetic wide = loosest(DType::f16);
+  wide.ds = {};
+  EXPECT_LT(expect_backward(problem, inputs, wide).dk.bound[0], kInfinity);
+  EXPECT_FALSE(expect_backward(problem, inputs, loosest(DType::f16)).dk.bound[0] < kInfinity);
+}
+
 TEST(WorkingTest, HoweverLargeTheScoresAreASinglePassStaysInTheHullAndLseNearTheLargest) {
   const Problem problem = {.query_len = 1, .key_len = 2, .head_dim = 1, .value_dim = 2};
   const Inputs inputs = {.q = {problem.q_shape(), {1}},
