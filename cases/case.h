@@ -17,11 +17,35 @@ namespace attest {
 
 enum class Tier { smoke, standard, full };  // each contains the ones before it
 
-// What lies in keys (K and V) that no query may see.
+// What lies where a result must not depend on it. Whatever is NaN or Inf leaves those results
+// unspecified that depend on it; the others are as without it.
 enum class Hidden {
-  plain,  // numbers like all others
-  huge,   // finite numbers near the largest that keep every score finite (HIDE-1)
-  nan,    // NaN and Inf, in keys beyond a length only (HIDE-2)
+  plain,         // numbers like all others
+  huge,          // finite, near the largest that keep every score finite: keys nobody sees (HIDE-1)
+  nan,           // NaN and Inf: keys beyond a length, unused slots and pages (HIDE-2, PAGE-2)
+  nan_rows,      // NaN and Inf in Q, dO and dLSE: queries beyond a length (HIDE-2, MASK-6)
+  nan_masked,    // NaN and Inf: keys within the length that the mask hides from every row (HIDE-3)
+  nan_query,     // NaN and Inf: some rows of Q (FINITE-1)
+  nan_key,       // NaN and Inf: some keys of K (FINITE-2, and HIDE-3 for rows that don't see them)
+  nan_value,     // NaN and Inf: some keys of V (the same)
+  nan_gradient,  // NaN and Inf: some rows of dO (FINITE-2)
+};
+
+// What is asked beside: how a case is run again, to give the same bits, and what is looked at then.
+enum class Check {
+  none,
+  threads,     // with another number of threads (DET-3)
+  neighbours,  // each batch element alone (DET-2)
+  schedule,    // the blocks that are reported (SCHED-1 to SCHED-3)
+  memory,      // what is taken, also at two and four times the lengths (MEM-1, MEM-2)
+};
+
+// What the tensors beside Q, K and V hold.
+struct Extras {
+  std::string bias = "normal";      // one of bias_kinds() in generate.h
+  DenseMask bias_allows = {};       // of the bias's shape: -inf where it is 0; empty: all finite
+  std::vector<double> slopes = {};  // of ALiBi, in dense order; empty: the standard ones
+  std::string sink = "normal";      // one of sink_kinds()
 };
 
 struct Case {
@@ -32,6 +56,8 @@ struct Case {
   Problem problem;
   std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
+  Check check = Check::none;
+  Extras extras = {};
   std::uint64_t seed = 1;  // the N of s=N
   std::string file = {};   // where it is written, for messages
   int line = 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cases/keep.h"
 #include "cases/philox.h"
 #include "spec/assert.h"
 #include "spec/json_reader.h"
@@ -61,20 +62,79 @@ class Random {
   std::uint32_t stream_, draw_ = 0;
 };
 
-// Gives each element of each tensor its random numbers. Coordinates along an expanded axis count as
-// 0, so expanded elements are equal.
+// Where the rows of a stored tensor belong: for each batch element and position of it, the batch
+// element and the position that a formula counts (LAYOUT-5, PAGE-1). A page that several share
+// belongs to the first of them; one that nobody uses, to a batch element beyond the last.
+std::vector<Place> owners_of_queries(const Problem& p) {
+  const Shape shape = p.q_shape();
+  std::vector<Place> owners(static_cast<std::size_t>(shape[kBatch] * shape[kPosition]));
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index i = 0; i < p.stored_queries(b); ++i) {
+      const Place place = p.query_place(b, i);
+      owners[static_cast<std::size_t>(place.batch * shape[kPosition] + place.position)] = {b, i};
+    }
+  }
+  return owners;
+}
+std::vector<Place> owners_of_keys(const Problem& p) {
+  const Shape shape = p.k_shape();
+  std::vector<Place> owners;
+  for (Index b = 0; b < shape[kBatch]; ++b) {
+    for (Index s = 0; s < shape[kPosition]; ++s) owners.push_back({p.batch + b, s});
+  }
+  const auto own = [&](Place place, Place owner) {
+    Place& known =
+        owners[static_cast<std::size_t>(place.batch * shape[kPosition] + place.position)];
+    if (known.batch >= p.batch) known = owner;
+  };
+  if (const Index size = p.paging.page_size; size > 0) {
+    for (Index b = 0; b < p.batch; ++b) {
+      const auto& row = p.paging.table[static_cast<std::size_t>(b)];
+      for (std::size_t n = 0; n < row.size(); ++n) {
+        for (Index slot = 0; slot < size && row[n] >= 0; ++slot) {
+          own({row[n], slot}, {b, static_cast<Index>(n) * size + slot});
+        }
+      }
+    }
+  } else {
+    for (Index b = 0; b < p.batch; ++b) {
+      for (Index j = 0; j < p.stored_keys(b); ++j) own(p.key_place(b, j), {b, j});
+    }
+  }
+  return owners;
+}
+
+// Gives each element of each tensor its random numbers. Coordinates are those of the formulas, with
+// b, i and j, however the tensor is stored. Those along an expanded axis count as 0, so expanded
+// elements are equal.
 class Source {
  public:
   explicit Source(const Case& test_case) : problem(test_case.problem) {
     const Layouts& layouts = problem.layouts;
-    shapes_ = {problem.q_shape(), problem.k_shape(), problem.v_shape(), problem.o_shape()};
+    const Problem& p = problem;
+    stored_ = {p.q_shape(), p.k_shape(), p.v_shape(), p.o_shape()};
+    shapes_ = {Shape{p.batch, p.query_heads, p.query_len, p.head_dim},
+               Shape{p.batch, p.key_heads, p.key_len, p.head_dim},
+               Shape{p.batch, p.key_heads, p.key_len, p.value_dim},
+               Shape{p.batch, p.query_heads, p.query_len, p.value_dim}};
     layouts_ = {layouts.q, layouts.k, layouts.v, layouts.d_o};
     for (std::size_t tensor = 0; tensor < 4; ++tensor) {
       keys_[tensor] = philox_key(fmt::format("{}#{}", test_case.id, kTensorNames[tensor]));
     }
+    owners_[0] = owners_of_queries(p);
+    owners_[1] = owners_of_keys(p);
   }
 
-  const Shape& shape(Tensor tensor) const { return shapes_[tensor]; }
+  const Shape& stored_shape(Tensor tensor) const { return stored_[tensor]; }
+
+  // The coordinates in the formulas of an element at its stored ones.
+  Coordinates owner(Tensor tensor, Coordinates at) const {
+    at = canonical(tensor, at);
+    const auto& owners = owners_[tensor == kK || tensor == kV];
+    const Place place =
+        owners[static_cast<std::size_t>(at[kBatch] * stored_[tensor][kPosition] + at[kPosition])];
+    return {place.batch, at[kHead], place.position, at[kChannel]};
+  }
 
   Coordinates canonical(Tensor tensor, Coordinates at) const {
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
@@ -92,9 +152,10 @@ class Source {
   const Problem& problem;
 
  private:
-  std::array<Shape, 4> shapes_;
+  std::array<Shape, 4> stored_, shapes_;
   std::array<Layout, 4> layouts_;
   std::array<std::array<std::uint32_t, 2>, 4> keys_;
+  std::array<std::vector<Place>, 2> owners_;  // of queries, of keys
 };
 
 struct Element {
@@ -209,6 +270,17 @@ double quiet(Element& e) { return e.random.normal() / 2; }
 double cancelling(Element& e) { return e.at[kPosition] % 2 == 0 ? 1000 : -1000; }
 double halves(Element& e) { return 2 * e.at[kPosition] < e.problem.key_len ? 1000 : -1000; }
 double offset(Element& e) { return e.random.normal() + 100; }
+
+// stagnant: all scores are 0 and all weights equal, since q and k never meet in a channel. Every
+// sum of the backward pass but D has terms of one sign, the first 64 of them 1 and each further 64
+// together three quarters of what a sum rounded to the dtype still takes notice of.
+double fading(Element& e) {
+  const int digits = e.problem.dtype == DType::bf16 ? 8 : 11;
+  return e.at[kPosition] < 64 ? 1 : 0.75 * power_of_two(-digits);
+}
+double turning(Element& e) { return e.at[kPosition] % 2 == 0 ? 1 : -1; }
+double stagnant_query(Element& e) { return 2 * e.at[kChannel] < e.problem.head_dim ? 1 : 0; }
+double stagnant_key(Element& e) { return stagnant_query(e) != 0 ? 0 : turning(e) * fading(e); }
 
 // Scores of about `level` with a spread of 1: half of the channels hold one constant each, which
 // makes the level, and the other half are random. Beyond a level of 10^6 / D the rounding errors of
@@ -378,6 +450,17 @@ const std::vector<Recipe>& recipes() {
        subnormal_key,
        subnormal_value,
        normal},
+      {{"stagnant",
+        "gradients whose first terms are large: a narrow sum takes no notice of the rest"},
+       stagnant_query,
+       stagnant_key,
+       turning,
+       fading},
+      {{"lse_loss", "dO = 0: what gradient there is comes through LSE"},
+       normal,
+       normal,
+       normal,
+       constant<0>},
   };
   return kRecipes;
 }
@@ -390,10 +473,10 @@ const Recipe& recipe_of(const Case& test_case) {
 }
 
 Values fill(const Source& source, Tensor tensor, Make make) {
-  Values values = zeros(source.shape(tensor));
+  Values values = zeros(source.stored_shape(tensor));
   const DType dtype = source.problem.dtype;
   for (Index i = 0; i < element_count(values.shape); ++i) {
-    const Coordinates at = source.canonical(tensor, coordinates(values.shape, i));
+    const Coordinates at = source.owner(tensor, coordinates(values.shape, i));
     Element element{source, source.problem, at, source.random(tensor, at)};
     const double value = round_to(dtype, make(element));
     ATTEST_ASSERT(std::isfinite(value));
@@ -402,13 +485,47 @@ Values fill(const Source& source, Tensor tensor, Make make) {
   return values;
 }
 
-bool any_row_sees(const Problem& p, Index b, Index key_head, Index key) {
-  for (Index h = key_head * p.group_size(); h < (key_head + 1) * p.group_size(); ++h) {
-    for (Index i = 0; i < p.query_len; ++i) {
-      if (visible(p, {.batch = b, .head = h, .query = i, .key = key})) return true;
+double bias_at(const Values& bias, const Position& at) {
+  const Coordinates whole = {at.batch, at.head, at.query, at.key};
+  Coordinates place = {};
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    place[axis] = bias.shape[axis] == 1 ? 0 : whole[axis];
+  }
+  return bias.at(place[0], place[1], place[2], place[3]);
+}
+
+// Whether a row sees the key: `visible`, and no bias of -inf (MASK-14).
+bool sees(const Problem& p, const Inputs& inputs, const Position& at) {
+  return visible(p, at) && (!p.bias_shape || std::isfinite(bias_at(inputs.bias, at)));
+}
+
+// For each key head and stored key, whether anybody's key lies there (within the lengths), and
+// whether any row sees it.
+struct KeyUse {
+  std::vector<bool> exists, seen;  // in dense order of [batch, head, position] as stored
+};
+KeyUse use_of_keys(const Problem& p, const Inputs& inputs) {
+  const Shape shape = p.k_shape();
+  const auto count = static_cast<std::size_t>(shape[0] * shape[1] * shape[2]);
+  KeyUse use{.exists = std::vector<bool>(count), .seen = std::vector<bool>(count)};
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index j = 0; j < p.lengths(b).key; ++j) {
+      const Place place = p.key_place(b, j);
+      for (Index h = 0; h < p.key_heads; ++h) {
+        const auto index =
+            static_cast<std::size_t>((place.batch * shape[1] + h) * shape[2] + place.position);
+        use.exists[index] = true;
+        for (Index of_group = 0; of_group < p.group_size() && !use.seen[index]; ++of_group) {
+          for (Index i = 0; i < p.query_len && !use.seen[index]; ++i) {
+            use.seen[index] =
+                sees(p, inputs,
+                     {.batch = b, .head = h * p.group_size() + of_group, .query = i, .key = j});
+          }
+        }
+      }
     }
   }
-  return false;
+  return use;
 }
 
 double largest(const Values& values) {
@@ -433,32 +550,208 @@ HugeNumbers huge_numbers(const Problem& p, const Inputs& inputs) {
       .v = std::min(most, room / (times(p.value_dim) * largest(inputs.d_o)))};
 }
 
-void hide(const Case& test_case, const Source& source, Inputs& inputs) {
+// Overwrites the row of `values` at (b, h, s), as it is stored, with NaN and infinities.
+void poison(Tensor tensor, Values& values, const Source& source, Index b, Index h, Index s) {
+  for (Index d = 0; d < values.shape[kChannel]; ++d) {
+    Random random = source.random(tensor, {b, h, s, d}, 2);
+    const double side = random.sign();
+    values.at(b, h, s, d) = random.integer(0, 1) == 0
+                                ? std::numeric_limits<double>::quiet_NaN()
+                                : side * std::numeric_limits<double>::infinity();
+  }
+}
+
+void hide_keys(const Case& test_case, const Source& source, Inputs& inputs) {
   const Problem& p = test_case.problem;
   const HugeNumbers sizes = huge_numbers(p, inputs);
+  const KeyUse use = use_of_keys(p, inputs);
   const auto overwrite = [&](Tensor tensor, Values& values, double size, Index b, Index h,
-                             Index j) {
+                             Index s) {
+    if (test_case.hidden != Hidden::huge) return poison(tensor, values, source, b, h, s);
     for (Index d = 0; d < values.shape[kChannel]; ++d) {
-      constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      Random random = source.random(tensor, {b, h, j, d}, 2);
-      const double side = random.sign();
-      const bool no_number = test_case.hidden == Hidden::nan && random.integer(0, 1) == 0;
-      values.at(b, h, j, d) = no_number ? std::numeric_limits<double>::quiet_NaN()
-                              : test_case.hidden == Hidden::nan ? side * kInfinity
-                                                                : side * round_to(p.dtype, size);
+      const double side = source.random(tensor, {b, h, s, d}, 2).sign();
+      values.at(b, h, s, d) = side * round_to(p.dtype, size);
     }
   };
-  for (Index b = 0; b < p.batch; ++b) {
+  std::size_t index = 0;
+  for (Index b = 0; b < inputs.k.shape[kBatch]; ++b) {
     for (Index h = 0; h < p.key_heads; ++h) {
-      for (Index j = 0; j < p.key_len; ++j) {
-        const bool hidden =
-            test_case.hidden == Hidden::nan ? j >= p.lengths(b).key : !any_row_sees(p, b, h, j);
+      for (Index s = 0; s < inputs.k.shape[kPosition]; ++s, ++index) {
+        const bool hidden = test_case.hidden == Hidden::nan ? !use.exists[index]
+                            : test_case.hidden == Hidden::huge
+                                ? !use.seen[index]
+                                : use.exists[index] && !use.seen[index];
         if (!hidden) continue;
-        overwrite(kK, inputs.k, sizes.k, b, h, j);
-        overwrite(kV, inputs.v, sizes.v, b, h, j);
+        overwrite(kK, inputs.k, sizes.k, b, h, s);
+        overwrite(kV, inputs.v, sizes.v, b, h, s);
       }
     }
   }
+}
+
+// Queries beyond a length: all that is told of them.
+void hide_rows(const Problem& p, const Source& source, Inputs& inputs) {
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index h = 0; h < p.query_heads; ++h) {
+      for (Index i = p.lengths(b).query; i < p.query_len; ++i) {
+        poison(kQ, inputs.q, source, b, h, i);
+        if (p.backward) poison(kDO, inputs.d_o, source, b, h, i);
+        if (p.d_lse) inputs.d_lse.at(b, h, i, 0) = std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+  }
+}
+
+// One row in one of two heads of every batch element, so that there are rows and heads left that it
+// must not touch. Of the row, some channels only.
+void poison_some(const Case& test_case, const Source& source, Inputs& inputs) {
+  const Problem& p = test_case.problem;
+  const auto [tensor, values] = test_case.hidden == Hidden::nan_query ? std::pair(kQ, &inputs.q)
+                                : test_case.hidden == Hidden::nan_key ? std::pair(kK, &inputs.k)
+                                : test_case.hidden == Hidden::nan_value
+                                    ? std::pair(kV, &inputs.v)
+                                    : std::pair(kDO, &inputs.d_o);
+  const bool of_keys = tensor == kK || tensor == kV;
+  for (Index b = 0; b < p.batch; ++b) {
+    const Index rows = of_keys ? p.lengths(b).key : p.lengths(b).query;
+    for (Index h = 0; h < values->shape[kHead] && rows > 0; ++h) {
+      if ((b + h) % 2 == 1) continue;
+      const Index row = source.random(tensor, {b, h, 0, 0}, 3).integer(0, rows - 1);
+      const Place place = of_keys ? p.key_place(b, row) : p.query_place(b, row);
+      Values whole = *values;
+      poison(tensor, whole, source, place.batch, h, place.position);
+      for (Index d = 0; d < values->shape[kChannel]; d += 3) {
+        values->at(place.batch, h, place.position, d) = whole.at(place.batch, h, place.position, d);
+      }
+    }
+  }
+}
+
+void hide(const Case& test_case, const Source& source, Inputs& inputs) {
+  switch (test_case.hidden) {
+    case Hidden::plain:
+      return;
+    case Hidden::huge:
+    case Hidden::nan:
+    case Hidden::nan_masked:
+      return hide_keys(test_case, source, inputs);
+    case Hidden::nan_rows:
+      return hide_rows(test_case.problem, source, inputs);
+    case Hidden::nan_query:
+    case Hidden::nan_key:
+    case Hidden::nan_value:
+    case Hidden::nan_gradient:
+      return poison_some(test_case, source, inputs);
+  }
+}
+
+// The numbers of a tensor beside Q, K, V and dO: its random numbers come from its name.
+template <class Make>
+Values fill_named(const Case& test_case, std::string_view name, const Shape& shape, DType dtype,
+                  const Layout& layout, Make make) {
+  Values values = zeros(shape);
+  const auto key = philox_key(fmt::format("{}#{}", test_case.id, name));
+  for (Index i = 0; i < element_count(shape); ++i) {
+    Coordinates at = coordinates(shape, i);
+    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
+      if (layout.expands(axis)) at[axis] = 0;
+    }
+    Random random(key, dense_index(shape, at[0], at[1], at[2], at[3]), 0);
+    values.data[static_cast<std::size_t>(i)] = round_to(dtype, make(at, random));
+  }
+  return values;
+}
+
+struct Kind {
+  std::string_view name;
+  double (*make)(const Coordinates&, Random&);
+};
+constexpr Kind kBiasKinds[] = {
+    // As large as the scores.
+    {"normal", [](const Coordinates&, Random& random) { return 2 * random.normal(); }},
+    // Exact in every format; another element of the table is another number.
+    {"integers",
+     [](const Coordinates&, Random& random) { return static_cast<double>(random.integer(-8, 8)); }},
+    // Falls with the distance from the diagonal, differently for each head and batch element.
+    {"ramp",
+     [](const Coordinates& at, Random&) {
+       const auto distance = std::min<Index>(std::abs(at[2] - at[3]), 60);
+       return -static_cast<double>(distance) / (4 << ((at[0] + at[1]) % 3));
+     }},
+    // Below what stands for -inf in some kernels (-10000): a masked key would win. Exact in every
+    // format; a third of the keys counts.
+    {"deep",
+     [](const Coordinates&, Random& random) {
+       return -20480 + 128 * static_cast<double>(random.integer(-1, 1));
+     }},
+    // The only thing that counts: a bias read from a wrong place is another row of P.
+    {"loud", [](const Coordinates&,
+                Random& random) { return 8 * static_cast<double>(random.integer(-2, 2)); }},
+};
+constexpr Kind kSinkKinds[] = {
+    // Takes a few per cent of a row of some tens of keys.
+    {"normal", [](const Coordinates&, Random& random) { return 2 + random.normal(); }},
+    // Takes nearly all, and is above every score.
+    {"dominant", [](const Coordinates&, Random& random) { return 7 + random.normal(); }},
+    // Far below all scores: what is first merged into it must be rescaled.
+    {"negligible", [](const Coordinates&, Random& random) { return -40 + random.normal(); }},
+};
+
+template <std::size_t N>
+std::vector<std::string> names_of(const Kind (&kinds)[N]) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) names.emplace_back(kind.name);
+  return names;
+}
+
+template <std::size_t N>
+auto kind_named(const Kind (&kinds)[N], const std::string& name) {
+  const auto kind = std::find_if(std::begin(kinds), std::end(kinds),
+                                 [&](const Kind& known) { return known.name == name; });
+  ATTEST_ASSERT(kind != std::end(kinds));
+  return kind->make;
+}
+
+Values make_bias(const Case& test_case) {
+  const Problem& p = test_case.problem;
+  Values bias = fill_named(test_case, "bias", *p.bias_shape, p.dtype, p.layouts.bias,
+                           kind_named(kBiasKinds, test_case.extras.bias));
+  const auto& allowed = test_case.extras.bias_allows.allowed;
+  ATTEST_ASSERT(allowed.empty() || allowed.size() == bias.data.size());
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    if (!allowed[i]) bias.data[i] = -std::numeric_limits<double>::infinity();
+  }
+  return bias;
+}
+
+// 2^(-8/heads) to the power of head + 1, as ALiBi has it for powers of two; heads beyond one take
+// every other slope of twice as many.
+double standard_slope(Index head, Index heads) {
+  Index power = 1;
+  while (2 * power <= heads) power *= 2;
+  if (head >= power) {
+    head = 2 * (head - power);
+    power *= 2;
+  }
+  double root = power_of_two(-8);
+  for (Index n = power; n > 1; n /= 2) root = std::sqrt(root);
+  double slope = 1;
+  for (Index n = 0; n <= head; ++n) slope *= root;
+  return slope;
+}
+
+Values make_slopes(const Case& test_case) {
+  const Problem& p = test_case.problem;
+  const auto& given = test_case.extras.slopes;
+  Values slopes = zeros(*p.slopes_shape);
+  for (std::size_t i = 0; i < slopes.data.size(); ++i) {
+    const auto [b, h, s, d] = coordinates(slopes.shape, static_cast<Index>(i));
+    // Each further batch element has other slopes.
+    const double slope =
+        given.empty() ? standard_slope(h, p.query_heads) * static_cast<double>(b + 1) : given[i];
+    slopes.data[i] = round_to(DType::f32, slope);
+  }
+  return slopes;
 }
 
 }  // namespace
@@ -472,13 +765,28 @@ const std::vector<InputClass>& input_classes() {
   return kClasses;
 }
 
+std::vector<std::string> bias_kinds() { return names_of(kBiasKinds); }
+std::vector<std::string> sink_kinds() { return names_of(kSinkKinds); }
+
 Inputs generate(const Case& test_case) {
+  const Problem& p = test_case.problem;
   const Source source(test_case);
   const Recipe& recipe = recipe_of(test_case);
   Inputs inputs{.q = fill(source, kQ, recipe.q),
                 .k = fill(source, kK, recipe.k),
                 .v = fill(source, kV, recipe.v)};
-  if (test_case.problem.backward) inputs.d_o = fill(source, kDO, recipe.d_o);
+  const auto any = [](const Coordinates&, Random& random) { return random.normal(); };
+  if (p.bias_shape) inputs.bias = make_bias(test_case);
+  if (p.slopes_shape) inputs.slopes = make_slopes(test_case);
+  if (p.sink) {
+    inputs.sink = fill_named(test_case, "sink", p.sink_shape(), DType::f32, {},
+                             kind_named(kSinkKinds, test_case.extras.sink));
+  }
+  if (p.dropout.mode == Dropout::Mode::given) inputs.keep = make_keep(p);
+  if (p.backward) inputs.d_o = fill(source, kDO, recipe.d_o);
+  if (p.d_lse) {
+    inputs.d_lse = fill_named(test_case, "d_lse", p.lse_shape(), p.lse_dtype(), {}, any);
+  }
   if (test_case.hidden != Hidden::plain) hide(test_case, source, inputs);
   return inputs;
 }

@@ -1,10 +1,11 @@
 // Reads cases/**/*.json. The shape of a file:
 //
 //   {"about": "...",
-//    "defaults": {fields of a problem, "dtypes", "data", "hidden", "tier"},
+//    "defaults": {fields of a problem, "dtypes", "data", "hidden", "check", "tier"},
 //    "cases": [{"name": "...", "clauses": ["MASK-3"], "because": "one sentence",
 //               "problem": {fields}, "for": {axes},
-//               "dtypes": ["f32"], "data": ["normal"], "hidden": "nan", "tier": "smoke"}]}
+//               "dtypes": ["f32"], "data": ["normal"], "hidden": "nan", "check": "threads",
+//               "tier": "smoke"}]}
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -58,7 +59,10 @@ std::string read_name(const nlohmann::json& value, const std::string& pointer,
 }
 
 const std::vector<std::string> kTierNames = {"smoke", "standard", "full"};
-const std::vector<std::string> kHiddenNames = {"plain", "huge", "nan"};
+const std::vector<std::string> kHiddenNames = {"plain",    "huge",       "nan",
+                                               "nan_rows", "nan_masked", "nan_query",
+                                               "nan_key",  "nan_value",  "nan_gradient"};
+const std::vector<std::string> kCheckNames = {"none", "threads", "neighbours", "schedule", "memory"};
 
 std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -87,6 +91,7 @@ struct Settings {
   std::vector<std::string> dtypes = {"f32", "f16", "bf16"};
   std::vector<std::string> data = {"normal"};
   Hidden hidden = Hidden::plain;
+  Check check = Check::none;
   Tier tier = Tier::standard;
 
   void read(ObjectReader& reader) {
@@ -100,12 +105,28 @@ struct Settings {
       hidden = static_cast<Hidden>(index_of(
           kHiddenNames, read_name(*value, reader.pointer("hidden"), "way to hide", kHiddenNames)));
     }
+    if (const auto* value = reader.find("check")) {
+      check = static_cast<Check>(
+          index_of(kCheckNames, read_name(*value, reader.pointer("check"), "check", kCheckNames)));
+    }
     if (const auto* value = reader.find("tier")) {
       tier = static_cast<Tier>(
           index_of(kTierNames, read_name(*value, reader.pointer("tier"), "tier", kTierNames)));
     }
   }
 };
+
+std::vector<std::string> read_clauses(const nlohmann::json& list, const std::string& pointer) {
+  for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
+    for (const Clause& clause : planned()) {
+      if (list[i] != std::string(clause.id)) continue;
+      throw InputError(
+          fmt::format("{}/{}", pointer, i),
+          fmt::format("{} is planned: no case can cite what is not judged yet", clause.id));
+    }
+  }
+  return read_names(list, pointer, "clause", clause_names());
+}
 
 // The clauses whose features a problem needs beyond the core that every kernel has. A case must
 // cite them all, or a testee would be failed for a feature that it never claimed (spec/profile.h).
@@ -119,6 +140,18 @@ void imply(const Mask& mask, std::vector<std::string>& implied) {
     case Mask::Kind::dense:
       implied.push_back("MASK-7");
       return;
+    case Mask::Kind::prefix:
+      implied.push_back("MASK-10");
+      return;
+    case Mask::Kind::segments:
+      implied.push_back("MASK-11");
+      return;
+    case Mask::Kind::block_sparse:
+      implied.push_back("MASK-12");
+      return;
+    case Mask::Kind::dilated:
+      implied.push_back("MASK-13");
+      return;
     case Mask::Kind::all_of:
       implied.push_back("MASK-8");
       break;
@@ -129,45 +162,94 @@ void imply(const Mask& mask, std::vector<std::string>& implied) {
   for (const Mask& part : mask.parts) imply(part, implied);
 }
 
-std::vector<std::string> implied_clauses(const Problem& problem) {
+bool expands(const Layout& layout) {
+  bool any = false;
+  for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) any |= layout.expands(axis);
+  return any;
+}
+
+std::vector<std::string> implied_clauses(const Case& test_case) {
+  const Problem& problem = test_case.problem;
   std::vector<std::string> implied;
+  const auto imply_if = [&](bool needed, std::initializer_list<const char*> ids) {
+    if (needed) implied.insert(implied.end(), ids.begin(), ids.end());
+  };
   imply(problem.mask, implied);
-  if (!problem.key_lens.empty()) implied.push_back("MASK-5");
-  if (!problem.query_lens.empty()) implied.push_back("MASK-6");
-  if (problem.backward) implied.insert(implied.end(), {"GRAD-1", "GRAD-2", "GRAD-3"});
-  if (problem.dtype == DType::f64) implied.push_back("FORMAT-1");
-  const Layouts& layouts = problem.layouts;
-  for (const Layout* layout : {&layouts.q, &layouts.k, &layouts.v, &layouts.d_o}) {
+  const bool paged = problem.paging.page_size > 0;
+  imply_if(problem.packed, {"LAYOUT-5"});
+  imply_if(paged, {"PAGE-1"});
+  imply_if(!problem.key_lens.empty() && !problem.packed && !paged, {"MASK-5"});
+  imply_if(!problem.query_lens.empty() && !problem.packed, {"MASK-6"});
+  imply_if(problem.backward, {"GRAD-1", "GRAD-2", "GRAD-3"});
+  imply_if(problem.dtype == DType::f64, {"FORMAT-1"});
+  const auto feature = [&](bool present, const char* forward, const char* backward) {
+    imply_if(present, {forward});
+    imply_if(present && problem.backward, {backward});
+  };
+  feature(problem.softcap != 0, "SCORE-2", "GRAD-6");
+  feature(problem.bias_shape.has_value(), "SCORE-3", "GRAD-4");
+  imply_if(!test_case.extras.bias_allows.allowed.empty(), {"MASK-14"});
+  imply_if(problem.slopes_shape.has_value(), {"SCORE-4"});
+  feature(problem.sink, "SINK-1", "SINK-2");
+  imply_if(problem.d_lse, {"GRAD-5"});
+  feature(problem.dropout.mode == Dropout::Mode::given, "DROP-1", "DROP-2");
+  imply_if(problem.dropout.mode == Dropout::Mode::generated, {"DROP-3"});
+  const Layouts& l = problem.layouts;
+  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
     const std::string order = layout->to_string().substr(0, 4);
-    bool expands = false;
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) expands |= layout->expands(axis);
-    if (order == "sbhd")
-      implied.push_back("LAYOUT-4");
-    else if (expands || (order != "bhsd" && order != "bshd"))
-      implied.push_back("LAYOUT-3");
+    imply_if(order == "sbhd", {"LAYOUT-4"});
+    imply_if(expands(*layout) || (order != "bhsd" && order != "bshd" && order != "sbhd"),
+             {"LAYOUT-3"});
   }
+  const Hidden hidden = test_case.hidden;
+  imply_if(hidden == Hidden::nan_masked, {"HIDE-3"});
+  imply_if(hidden == Hidden::nan_query, {"FINITE-1"});
+  imply_if(
+      hidden == Hidden::nan_key || hidden == Hidden::nan_value || hidden == Hidden::nan_gradient,
+      {"FINITE-2"});
+  imply_if(test_case.check == Check::threads, {"DET-3"});
+  imply_if(test_case.check == Check::neighbours, {"DET-2"});
   return implied;
 }
 
 // Throws if what the case hides cannot be hidden.
 void check_hidden(const Case& test_case, const std::string& pointer) {
-  if (test_case.hidden == Hidden::plain) return;
   const Problem& p = test_case.problem;
-  for (const Layout* layout : {&p.layouts.k, &p.layouts.v}) {
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout->expands(axis)) {
-        throw InputError(pointer,
-                         "\"hidden\" needs K and V that are not expanded: an element may be "
-                         "hidden in one place and seen in another");
-      }
+  const Layouts& layouts = p.layouts;
+  const auto needs = [&](std::initializer_list<const Layout*> read, bool met, const char* what) {
+    if (!met) throw InputError(pointer, what);
+    if (std::any_of(read.begin(), read.end(), [](const Layout* l) { return expands(*l); })) {
+      throw InputError(pointer,
+                       "\"hidden\" needs tensors that are not expanded: an element may be "
+                       "hidden in one place and seen in another");
     }
-  }
-  const bool shorter = std::any_of(p.key_lens.begin(), p.key_lens.end(),
-                                   [&](Index length) { return length < p.key_len; });
-  if (test_case.hidden == Hidden::nan && !shorter) {
-    throw InputError(pointer,
-                     "\"hidden\": \"nan\" fills keys beyond a length, and no key_lens is "
-                     "below key_len");
+  };
+  const auto shorter = [](const std::vector<Index>& lens, Index whole) {
+    return std::any_of(lens.begin(), lens.end(), [&](Index length) { return length < whole; });
+  };
+  const auto keys = {&layouts.k, &layouts.v};
+  switch (test_case.hidden) {
+    case Hidden::plain:
+      return;
+    case Hidden::huge:
+    case Hidden::nan_masked:
+      return needs(keys, true, "");
+    case Hidden::nan:
+      return needs(keys, p.paging.page_size > 0 || (!p.packed && shorter(p.key_lens, p.key_len)),
+                   "\"hidden\": \"nan\" fills keys beyond a length, and no key_lens is "
+                   "below key_len");
+    case Hidden::nan_rows:
+      return needs({&layouts.q, &layouts.d_o}, !p.packed && shorter(p.query_lens, p.query_len),
+                   "\"hidden\": \"nan_rows\" fills queries beyond a length, and no query_lens is "
+                   "below query_len");
+    case Hidden::nan_query:
+      return needs({&layouts.q}, true, "");
+    case Hidden::nan_key:
+      return needs({&layouts.k}, true, "");
+    case Hidden::nan_value:
+      return needs({&layouts.v}, true, "");
+    case Hidden::nan_gradient:
+      return needs({&layouts.d_o}, p.backward, "\"nan_gradient\" needs a backward pass");
   }
 }
 
@@ -196,8 +278,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
   if (!names.insert(name).second) {
     throw InputError(reader.pointer("name"), fmt::format("the name \"{}\" stands twice", name));
   }
-  const auto cited =
-      read_names(reader.at("clauses"), reader.pointer("clauses"), "clause", clause_names());
+  const auto cited = read_clauses(reader.at("clauses"), reader.pointer("clauses"));
   const auto because = reader.get<std::string>("because");
   if (because.empty()) throw InputError(reader.pointer("because"), "\"because\" is empty");
   const nlohmann::json* problem = reader.find("problem");
@@ -213,7 +294,8 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
     for (const Setting& setting : point.settings) problem_reader.add(setting);
     const std::string stem =
         fmt::format("{}/{}{}{}", source.stem, name, point.label.empty() ? "" : "/", point.label);
-    Problem of_point = problem_reader.read(stem);
+    Extras extras;
+    Problem of_point = problem_reader.read(stem, extras);
     for (const std::string& dtype : settings.dtypes) {
       of_point.dtype = *dtype_named(dtype);
       for (const std::string& data : settings.data) {
@@ -225,14 +307,18 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
             .problem = of_point,
             .data = data,
             .hidden = settings.hidden,
+            .check = settings.check,
+            .extras = extras,
             .seed = source.seed,
             .file = source.file,
             .line = source.json.line_of(pointer)};
         if (const auto defect = defect_of(test_case.problem)) {
-          throw InputError(pointer, fmt::format("\"{}\" is ill-formed ({}): {}", stem,
-                                                defect->clause, defect->what));
+          const std::string culprit = problem_reader.culprit_of(defect->clause);
+          throw InputError(
+              culprit.empty() ? pointer : culprit,
+              fmt::format("\"{}\" is ill-formed ({}): {}", stem, defect->clause, defect->what));
         }
-        for (const std::string& id : implied_clauses(test_case.problem)) {
+        for (const std::string& id : implied_clauses(test_case)) {
           const auto live = clause_names();
           if (std::find(live.begin(), live.end(), id) == live.end()) {
             throw InputError(pointer,
@@ -257,7 +343,7 @@ void read_file(const nlohmann::json& root, const Source& source, std::vector<Cas
     ObjectReader own(*value, "/defaults");
     defaults.read(own);
     fields = *value;
-    for (const char* key : {"dtypes", "data", "hidden", "tier"}) fields.erase(key);
+    for (const char* key : {"dtypes", "data", "hidden", "check", "tier"}) fields.erase(key);
   }
   const nlohmann::json& list = reader.at("cases");
   if (!list.is_array() || list.empty()) {

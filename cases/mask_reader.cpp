@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "cases/philox.h"
 #include "spec/json_reader.h"
@@ -87,7 +89,10 @@ const Pattern& pattern_named(const std::string& name, const std::string& pointer
                                         fmt::join(nearest_names(name, names), ", ")));
 }
 
-Mask dense_rows(const nlohmann::json& rows, const std::string& pointer) {
+DenseMask read_rows(const nlohmann::json& rows, const std::string& pointer) {
+  if (!rows.is_array() || rows.empty()) {
+    throw InputError(pointer, "\"rows\" takes a list of strings");
+  }
   DenseMask table{.shape = {1, 1, static_cast<Index>(rows.size()), 0}, .allowed = {}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto wrong = [&](const char* what) {
@@ -103,39 +108,17 @@ Mask dense_rows(const nlohmann::json& rows, const std::string& pointer) {
     table.shape[3] = static_cast<Index>(row.size());
     for (const char letter : row) table.allowed.push_back(letter == 'x');
   }
-  return Mask::dense(std::move(table));
+  return table;
 }
 
-Mask read_dense(const nlohmann::json& value, const std::string& pointer, const Problem& sizes,
-                std::string_view seed) {
-  ObjectReader reader(value, pointer);
-  if (const nlohmann::json* rows = reader.find("rows")) {
-    reader.finish();
-    if (!rows->is_array() || rows->empty()) {
-      throw InputError(reader.pointer("rows"), "\"rows\" takes a list of strings");
-    }
-    return dense_rows(*rows, reader.pointer("rows"));
-  }
+DenseMask read_pattern(ObjectReader& reader, const Shape& shape, std::string_view seed) {
   const Pattern& pattern =
       pattern_named(reader.get<std::string>("pattern"), reader.pointer("pattern"));
-  const auto axes = reader.get_or<std::string>("axes", "bhqk");
   const Index tile = pattern.takes_tile ? reader.get<Index>("tile") : 1;
   const Index percent = pattern.takes_percent ? reader.get<Index>("percent") : 0;
-  reader.finish();
   if (tile < 1) throw InputError(reader.pointer("tile"), "\"tile\" must be at least 1");
   if (percent < 0 || percent > 100) {
     throw InputError(reader.pointer("percent"), "\"percent\" must be within 0..100");
-  }
-  constexpr std::string_view kLetters = "bhqk";
-  Shape shape = {1, 1, 1, 1};
-  const Shape whole = {sizes.batch, sizes.query_heads, sizes.query_len, sizes.key_len};
-  for (const char letter : axes) {
-    const auto axis = kLetters.find(letter);
-    if (axis == kLetters.npos) {
-      throw InputError(reader.pointer("axes"),
-                       fmt::format("'{}' is no axis of a mask; axes are b, h, q, k", letter));
-    }
-    shape[axis] = whole[axis];
   }
   DenseMask table{.shape = shape, .allowed = {}};
   const auto key = philox_key(seed);
@@ -151,7 +134,134 @@ Mask read_dense(const nlohmann::json& value, const std::string& pointer, const P
          .percent = percent,
          .random = philox({low, static_cast<std::uint32_t>(i >> 32), 0, 0}, key)[0]}));
   }
+  return table;
+}
+
+Mask read_dense(const nlohmann::json& value, const std::string& pointer, const Problem& sizes,
+                std::string_view seed) {
+  ObjectReader reader(value, pointer);
+  if (const nlohmann::json* rows = reader.find("rows")) {
+    reader.finish();
+    return Mask::dense(read_rows(*rows, reader.pointer("rows")));
+  }
+  const Shape shape = read_axes(reader, "bhqk", sizes.keep_shape());
+  DenseMask table = read_pattern(reader, shape, seed);
+  reader.finish();
   return Mask::dense(std::move(table));
+}
+
+Mask read_block_sparse(const nlohmann::json& value, const std::string& pointer,
+                       const Problem& sizes, std::string_view seed) {
+  ObjectReader reader(value, pointer);
+  const auto block = read_integers(reader.at("block"), reader.pointer("block"));
+  if (block.size() != 2 || block[0] < 1 || block[1] < 1) {
+    throw InputError(reader.pointer("block"), "\"block\" takes two sizes of at least 1");
+  }
+  const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
+  const Shape whole = {sizes.batch, sizes.query_heads, blocks(sizes.query_len, block[0]),
+                       blocks(sizes.key_len, block[1])};
+  DenseMask table;
+  if (const nlohmann::json* rows = reader.find("rows")) {
+    table = read_rows(*rows, reader.pointer("rows"));
+  } else {
+    Shape shape = read_axes(reader, "bh", whole);
+    shape[2] = whole[2];
+    shape[3] = whole[3];
+    table = read_pattern(reader, shape, seed);
+  }
+  reader.finish();
+  return Mask::block_sparse(block[0], block[1], std::move(table));
+}
+
+// What a pattern of segments says of one position: documents of about `length` positions each.
+struct SegmentPattern {
+  std::string_view name;
+  Index (*number)(Index position, Index length, Index whole, Index batch);
+};
+constexpr SegmentPattern kSegmentPatterns[] = {
+    // One after the other; each further batch element begins a third of a document later.
+    {"documents", [](Index position, Index length, Index,
+                     Index batch) { return (position + batch * (length / 3 + 1)) / length; }},
+    // The same, with numbers that fall from the largest of 32 bits.
+    {"falling",
+     [](Index position, Index length, Index, Index batch) {
+       return 0x7fffffff - (position + batch * (length / 3 + 1)) / length;
+     }},
+    // Documents, and padding where the last one would be.
+    {"padded",
+     [](Index position, Index length, Index whole, Index batch) {
+       return position >= whole - length ? -1 - batch : position / length;
+     }},
+    // Dealt like cards: no document is contiguous.
+    {"interleaved",
+     [](Index position, Index length, Index, Index batch) { return (position + batch) % length; }},
+    // A document that goes on after another one.
+    {"resumed", [](Index position, Index length, Index,
+                   Index batch) { return (position / length + batch) % 2; }},
+    {"nothing", [](Index, Index, Index, Index) { return Index(-1); }},
+};
+
+const SegmentPattern& segment_pattern_named(const std::string& name, const std::string& pointer) {
+  std::vector<std::string> names;
+  for (const SegmentPattern& pattern : kSegmentPatterns) {
+    if (pattern.name == name) return pattern;
+    names.emplace_back(pattern.name);
+  }
+  throw InputError(pointer, fmt::format("unknown pattern \"{}\"; similar: {}", name,
+                                        fmt::join(nearest_names(name, names), ", ")));
+}
+
+// [0, 0, 1] for all batch elements, or [[0, 0, 1], [0, 1, 1]], one list for each.
+SegmentNumbers read_numbers(ObjectReader& reader, const char* key) {
+  const nlohmann::json& value = reader.at(key);
+  const bool nested = value.is_array() && !value.empty() && value[0].is_array();
+  SegmentNumbers numbers{.batches = nested ? static_cast<Index>(value.size()) : 1};
+  for (Index b = 0; b < numbers.batches; ++b) {
+    const std::string pointer =
+        nested ? fmt::format("{}/{}", reader.pointer(key), b) : reader.pointer(key);
+    const auto row = read_integers(nested ? value[static_cast<std::size_t>(b)] : value, pointer);
+    if (b > 0 && static_cast<Index>(row.size()) != numbers.length) {
+      throw InputError(pointer, "the lists of segment numbers differ in length");
+    }
+    numbers.length = static_cast<Index>(row.size());
+    for (const Index number : row) {
+      if (!std::in_range<std::int32_t>(number)) {
+        throw InputError(pointer, fmt::format("{} is no number of 32 bits", number));
+      }
+      numbers.number.push_back(static_cast<std::int32_t>(number));
+    }
+  }
+  return numbers;
+}
+
+Mask read_segments(const nlohmann::json& value, const std::string& pointer, const Problem& sizes) {
+  ObjectReader reader(value, pointer);
+  Segments segments;
+  if (const nlohmann::json* name = reader.find("pattern")) {
+    if (!name->is_string()) {
+      throw InputError(reader.pointer("pattern"), "\"pattern\" takes a name");
+    }
+    const SegmentPattern& pattern =
+        segment_pattern_named(name->get<std::string>(), reader.pointer("pattern"));
+    const auto length = reader.get<Index>("length");
+    if (length < 1) throw InputError(reader.pointer("length"), "\"length\" must be at least 1");
+    const Shape shape = read_axes(reader, "b", {sizes.batch, 1, 1, 1});
+    const auto numbered = [&](Index whole) {
+      SegmentNumbers numbers{.batches = shape[0], .length = whole};
+      for (Index b = 0; b < shape[0]; ++b) {
+        for (Index position = 0; position < whole; ++position) {
+          numbers.number.push_back(
+              static_cast<std::int32_t>(pattern.number(position, length, whole, b)));
+        }
+      }
+      return numbers;
+    };
+    segments = {.query = numbered(sizes.query_len), .key = numbered(sizes.key_len)};
+  } else {
+    segments = {.query = read_numbers(reader, "query"), .key = read_numbers(reader, "key")};
+  }
+  reader.finish();
+  return Mask::documents(std::move(segments));
 }
 
 }  // namespace
@@ -163,17 +273,36 @@ Mask parse_mask(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::string word;
   words >> word;
+  // The number after "prefix" and "dilated".
+  const auto count = [&](Index least) {
+    const std::string name = word;
+    const auto number = words >> word ? integer(word) : std::nullopt;
+    if (!number || *number < least) {
+      throw wrong(fmt::format("\"{}\" is followed by a number of at least {}", name, least));
+    }
+    return *number;
+  };
+  const auto end = [&](const char* name) {
+    if (words >> word) throw wrong(fmt::format("nothing may follow {}", name));
+  };
   if (word == "full") {
-    if (words >> word) throw wrong("nothing may follow \"full\"");
+    end("\"full\"");
     return Mask::full();
   }
+  if (word == "prefix") {
+    const Index length = count(0);
+    end("the length of a prefix");
+    return Mask::prefix({length});
+  }
   Mask mask = Mask::causal(Anchor::top_left);
-  if (word == "window") {
+  if (word == "dilated") {
+    mask = Mask::dilated(count(1), Anchor::top_left);
+  } else if (word == "window") {
     if (!(words >> word) || !read_reach(word, mask.left, mask.right)) {
       throw wrong("a window reaches from -N (or *) to M (or *), such as window -16..4");
     }
   } else if (word != "causal") {
-    throw wrong("it starts with full, causal or window");
+    throw wrong("it starts with full, causal, window, prefix or dilated");
   }
   while (words >> word) {
     if (word == "bottom_right") {
@@ -191,6 +320,55 @@ Mask parse_mask(std::string_view text) {
   return mask;
 }
 
+DenseMask read_table(const nlohmann::json& value, const std::string& pointer, const Shape& shape,
+                     std::string_view seed) {
+  ObjectReader reader(value, pointer);
+  DenseMask table;
+  if (const nlohmann::json* rows = reader.find("rows")) {
+    table = read_rows(*rows, reader.pointer("rows"));
+    if (table.shape != shape) {
+      throw InputError(reader.pointer("rows"),
+                       fmt::format("a table of [{}] is needed, not of [{}]", fmt::join(shape, ","),
+                                   fmt::join(table.shape, ",")));
+    }
+  } else {
+    table = read_pattern(reader, shape, seed);
+  }
+  reader.finish();
+  return table;
+}
+
+Shape read_axes(ObjectReader& reader, std::string_view all, const Shape& whole) {
+  constexpr std::string_view kLetters = "bhqk";
+  Shape shape = {1, 1, 1, 1};
+  for (const char letter : reader.get_or<std::string>("axes", std::string(all))) {
+    if (all.find(letter) == all.npos) {
+      throw InputError(reader.pointer("axes"), fmt::format("'{}' is no axis here; axes are {}",
+                                                           letter, fmt::join(all, ", ")));
+    }
+    const auto axis = kLetters.find(letter);
+    shape[axis] = whole[axis];
+  }
+  return shape;
+}
+
+std::vector<Index> read_integers(const nlohmann::json& value, const std::string& pointer) {
+  const auto wrong = [&] {
+    return InputError(pointer, fmt::format("\"{}\" takes a list of integers, not {}",
+                                           pointer.substr(pointer.rfind('/') + 1), value.dump()));
+  };
+  if (!value.is_array()) throw wrong();
+  std::vector<Index> numbers;
+  for (const nlohmann::json& number : value) {
+    const bool fits = number.is_number_unsigned()
+                          ? std::in_range<Index>(number.get<std::uint64_t>())
+                          : number.is_number_integer();
+    if (!fits) throw wrong();
+    numbers.push_back(number.get<Index>());
+  }
+  return numbers;
+}
+
 Mask read_mask(const nlohmann::json& value, const std::string& pointer, const Problem& sizes,
                std::string_view seed) {
   if (value.is_string()) {
@@ -200,27 +378,33 @@ Mask read_mask(const nlohmann::json& value, const std::string& pointer, const Pr
       throw InputError(pointer, error.what());
     }
   }
+  constexpr std::array kKinds = {"dense", "prefix", "segments", "block_sparse", "all_of", "any_of"};
   ObjectReader reader(value, pointer);
-  const nlohmann::json* dense = reader.find("dense");
-  const nlohmann::json* all_of = reader.find("all_of");
-  const nlohmann::json* any_of = reader.find("any_of");
-  reader.finish();
-  if ((dense != nullptr) + (all_of != nullptr) + (any_of != nullptr) != 1) {
-    throw InputError(pointer, "a mask is a text or one of {\"dense\"}, {\"all_of\"}, {\"any_of\"}");
+  std::string kind;
+  for (const char* name : kKinds) {
+    if (reader.find(name)) kind = name;
   }
-  if (dense) return read_dense(*dense, reader.pointer("dense"), sizes, seed);
-  const std::string place = reader.pointer(all_of ? "all_of" : "any_of");
-  const nlohmann::json& list = all_of ? *all_of : *any_of;
-  if (!list.is_array() || list.empty()) {
+  reader.finish();
+  if (value.size() != 1) {
+    throw InputError(pointer, fmt::format("a mask is a text or an object with one of {}",
+                                          fmt::join(kKinds, ", ")));
+  }
+  const std::string place = reader.pointer(kind);
+  const nlohmann::json& content = value[kind];
+  if (kind == "dense") return read_dense(content, place, sizes, seed);
+  if (kind == "prefix") return Mask::prefix(read_integers(content, place));
+  if (kind == "segments") return read_segments(content, place, sizes);
+  if (kind == "block_sparse") return read_block_sparse(content, place, sizes, seed);
+  if (!content.is_array() || content.empty()) {
     throw InputError(place, "a combination of masks takes a list of at least one");
   }
   std::vector<Mask> parts;
-  for (std::size_t i = 0; i < list.size(); ++i) {
+  for (std::size_t i = 0; i < content.size(); ++i) {
     // Each part has a seed of its own: two random tables of one mask must differ.
-    parts.push_back(
-        read_mask(list[i], fmt::format("{}/{}", place, i), sizes, fmt::format("{}/{}", seed, i)));
+    parts.push_back(read_mask(content[i], fmt::format("{}/{}", place, i), sizes,
+                              fmt::format("{}/{}", seed, i)));
   }
-  return all_of ? Mask::all_of(std::move(parts)) : Mask::any_of(std::move(parts));
+  return kind == "all_of" ? Mask::all_of(std::move(parts)) : Mask::any_of(std::move(parts));
 }
 
 }  // namespace attest

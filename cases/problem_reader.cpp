@@ -8,15 +8,18 @@
 #include <cmath>
 #include <set>
 
+#include "cases/generate.h"
 #include "cases/mask_reader.h"
+#include "cases/philox.h"
 #include "spec/json_reader.h"
 
 namespace attest {
 namespace {
 
-constexpr std::array<std::string_view, 13> kFields = {
-    "batch", "query_heads", "key_heads", "query_len",  "key_len",  "head_dim", "value_dim",
-    "scale", "mask",        "key_lens",  "query_lens", "backward", "layouts"};
+constexpr std::array<std::string_view, 21> kFields = {
+    "batch", "query_heads", "key_heads", "query_len", "key_len",    "head_dim", "value_dim",
+    "scale", "softcap",     "mask",      "key_lens",  "query_lens", "bias",     "alibi",
+    "sink",  "dropout",     "packed",    "paging",    "backward",   "d_lse",    "layouts"};
 
 bool is_field(std::string_view name) {
   return std::find(kFields.begin(), kFields.end(), name) != kFields.end();
@@ -34,15 +37,135 @@ double read_scale(ObjectReader& reader, Index head_dim) {
 std::vector<Index> read_lengths(ObjectReader& reader, const std::string& key) {
   const nlohmann::json* value = reader.find(key);
   if (!value) return {};
-  std::vector<Index> lengths;
-  for (const nlohmann::json& length : *value) {
-    if (!value->is_array() || !length.is_number_integer()) {
-      throw InputError("/" + key, fmt::format("\"{}\" takes a list of integers", key));
-    }
-    lengths.push_back(length.get<Index>());
-  }
-  if (lengths.empty()) throw InputError("/" + key, fmt::format("\"{}\" is empty", key));
+  const auto lengths = read_integers(*value, reader.pointer(key));
+  if (lengths.empty()) throw InputError(reader.pointer(key), fmt::format("\"{}\" is empty", key));
   return lengths;
+}
+
+// A name, one of `known`.
+std::string read_kind(ObjectReader& reader, const char* key, const std::vector<std::string>& known,
+                      const std::string& fallback) {
+  const auto kind = reader.get_or<std::string>(key, fallback);
+  if (std::find(known.begin(), known.end(), kind) == known.end()) {
+    throw InputError(reader.pointer(key), fmt::format("unknown {} \"{}\"; known: {}", key, kind,
+                                                      fmt::join(known, ", ")));
+  }
+  return kind;
+}
+
+void read_bias(ObjectReader& fields, Problem& problem, Extras& extras, std::string_view seed) {
+  const nlohmann::json* value = fields.find("bias");
+  if (!value) return;
+  ObjectReader reader(*value, fields.pointer("bias"));
+  problem.bias_shape = read_axes(reader, "bhqk", problem.keep_shape());
+  extras.bias = read_kind(reader, "kind", bias_kinds(), extras.bias);
+  if (const nlohmann::json* allows = reader.find("allows")) {
+    extras.bias_allows = read_table(*allows, reader.pointer("allows"), *problem.bias_shape,
+                                    fmt::format("{}#bias", seed));
+  }
+  reader.finish();
+}
+
+void read_alibi(ObjectReader& fields, Problem& problem, Extras& extras) {
+  const nlohmann::json* value = fields.find("alibi");
+  if (!value) return;
+  ObjectReader reader(*value, fields.pointer("alibi"));
+  const auto axes = reader.get_or<std::string>("axes", "h");
+  if (axes != "h" && axes != "bh") {
+    throw InputError(reader.pointer("axes"), "the axes of slopes are h or bh");
+  }
+  problem.slopes_shape = {axes == "bh" ? problem.batch : 1, problem.query_heads, 1, 1};
+  const nlohmann::json& slopes = reader.at("slopes");
+  reader.finish();
+  if (slopes == "standard") return;
+  const auto wrong = [&] {
+    return InputError(reader.pointer("slopes"),
+                      fmt::format("\"slopes\" takes \"standard\" or a list of {} numbers",
+                                  element_count(*problem.slopes_shape)));
+  };
+  if (!slopes.is_array()) throw wrong();
+  for (const nlohmann::json& slope : slopes) {
+    if (!slope.is_number()) throw wrong();
+    extras.slopes.push_back(slope.get<double>());
+  }
+  if (static_cast<Index>(extras.slopes.size()) != element_count(*problem.slopes_shape)) {
+    throw wrong();
+  }
+}
+
+void read_sink(ObjectReader& fields, Problem& problem, Extras& extras) {
+  const nlohmann::json* value = fields.find("sink");
+  if (!value || *value == false) return;
+  problem.sink = true;
+  if (*value != true) extras.sink = read_kind(fields, "sink", sink_kinds(), extras.sink);
+}
+
+Dropout read_dropout(ObjectReader& fields) {
+  Dropout dropout;
+  const nlohmann::json* value = fields.find("dropout");
+  if (!value) return dropout;
+  ObjectReader reader(*value, fields.pointer("dropout"));
+  const std::string mode = read_kind(reader, "mode", {"given", "generated"}, "given");
+  dropout.mode = mode == "given" ? Dropout::Mode::given : Dropout::Mode::generated;
+  dropout.probability = reader.get<double>("probability");
+  dropout.seed = reader.get_or<std::uint64_t>("seed", 1);
+  dropout.offset = reader.get_or<std::uint64_t>("offset", 0);
+  reader.finish();
+  return dropout;
+}
+
+// The pages of all batch elements, numbered in the order in which their keys come; "shared" lets
+// every further element begin with pages of the first one. Then each number is exchanged for
+// another, so that unused pages lie between the others.
+Paging read_paging(ObjectReader& fields, const Problem& problem, std::string_view seed) {
+  Paging paging;
+  const nlohmann::json* value = fields.find("paging");
+  if (!value) return paging;
+  ObjectReader reader(*value, fields.pointer("paging"));
+  paging.page_size = reader.get<Index>("page_size");
+  const std::string order =
+      read_kind(reader, "order", {"in_order", "reversed", "shuffled", "shared"}, "shuffled");
+  const auto unused = reader.get_or<Index>("unused", 0);
+  const auto spare = reader.get_or<Index>("spare_entries", 0);
+  reader.finish();
+  for (const auto& [key, number] : {std::pair{"page_size", paging.page_size - 1},
+                                    {"unused", unused},
+                                    {"spare_entries", spare}}) {
+    if (number < 0) throw InputError(reader.pointer(key), fmt::format("\"{}\" is too small", key));
+  }
+  if (problem.key_lens.empty()) {
+    throw InputError(fields.pointer("paging"), "paged keys need \"key_lens\"");
+  }
+  for (const Index keys : problem.key_lens) {
+    const Index used = (std::max<Index>(keys, 0) + paging.page_size - 1) / paging.page_size;
+    std::vector<Index> row;
+    if (order == "shared" && !paging.table.empty()) {
+      const auto& first = paging.table.front();
+      const auto common = std::min(used / 2 + 1, static_cast<Index>(first.size()));
+      for (Index n = 0; n < std::min(used, common); ++n) {
+        row.push_back(first[static_cast<std::size_t>(n)]);
+      }
+    }
+    while (static_cast<Index>(row.size()) < used) row.push_back(paging.pages++);
+    paging.table.push_back(std::move(row));
+  }
+  paging.pages += unused;
+  std::vector<Index> exchanged;
+  for (Index n = 0; n < paging.pages; ++n) {
+    exchanged.push_back(order == "reversed" ? paging.pages - 1 - n : n);
+  }
+  if (order == "shuffled" || order == "shared") {
+    const auto key = philox_key(fmt::format("{}#pages", seed));
+    for (std::size_t n = exchanged.size(); n > 1; --n) {
+      const std::uint64_t random = philox({static_cast<std::uint32_t>(n), 0, 0, 0}, key)[0];
+      std::swap(exchanged[n - 1], exchanged[(random * n) >> 32]);
+    }
+  }
+  for (auto& row : paging.table) {
+    for (Index& page : row) page = exchanged[static_cast<std::size_t>(page)];
+    row.insert(row.end(), static_cast<std::size_t>(spare), -1);
+  }
+  return paging;
 }
 
 Layout read_layout(const nlohmann::json& value, const std::string& pointer) {
@@ -54,13 +177,14 @@ Layout read_layout(const nlohmann::json& value, const std::string& pointer) {
   }
 }
 
-Layouts read_layouts(ObjectReader& reader) {
+Layouts read_layouts(ObjectReader& reader, bool has_bias) {
   Layouts layouts;
   const nlohmann::json* value = reader.find("layouts");
   if (!value) return layouts;
-  const std::pair<const char*, Layout*> tensors[] = {
+  std::vector<std::pair<const char*, Layout*>> tensors = {
       {"q", &layouts.q},     {"k", &layouts.k},   {"v", &layouts.v},   {"o", &layouts.o},
       {"d_o", &layouts.d_o}, {"dq", &layouts.dq}, {"dk", &layouts.dk}, {"dv", &layouts.dv}};
+  if (has_bias) tensors.emplace_back("bias", &layouts.bias);
   if (value->is_string()) {
     for (const auto& [name, layout] : tensors) *layout = read_layout(*value, "/layouts");
     return layouts;
@@ -119,24 +243,36 @@ void ProblemReader::add(const Setting& setting) {
   pointers_[setting.axis] = setting.pointer;
 }
 
-Problem ProblemReader::read(std::string_view seed) const {
+Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
   nlohmann::json fields = fields_;
   std::set<std::string> used;
-  for (const char* field : {"mask", "layouts"}) {
-    if (fields.contains(field)) fill_in(fields[field], names_, used);
-  }
+  for (auto& [field, value] : fields.items()) fill_in(value, names_, used);
   for (const auto& [name, value] : names_) {
     if (used.contains(name)) continue;
     std::vector<std::string> known(kFields.begin(), kFields.end());
     throw InputError(
         pointers_.at(name),
         fmt::format("unknown axis \"{}\": no field of a problem (similar: {}), nor does "
-                    "the mask or a layout use {{{}}}",
+                    "a field use {{{}}}",
                     name, fmt::join(nearest_names(name, known), ", "), name));
   }
   try {
     ObjectReader reader(fields, "");
     Problem problem;
+    problem.key_lens = read_lengths(reader, "key_lens");
+    problem.query_lens = read_lengths(reader, "query_lens");
+    problem.packed = reader.get_or("packed", false);
+    const auto longest = [](const std::vector<Index>& lens, Index fallback) {
+      return lens.empty() ? fallback : *std::max_element(lens.begin(), lens.end());
+    };
+    const auto derive = [&](const char* field, const std::vector<Index>& lens, Index& length) {
+      length = longest(lens, length);
+      if (pointer_of(field).starts_with("/defaults/")) fields.erase(field);
+    };
+    if (problem.packed) derive("query_len", problem.query_lens, problem.query_len);
+    if (problem.packed || fields.contains("paging")) {
+      derive("key_len", problem.key_lens, problem.key_len);
+    }
     for (const auto& [field, size] : {std::pair{"batch", &problem.batch},
                                       {"query_heads", &problem.query_heads},
                                       {"key_heads", &problem.key_heads},
@@ -149,10 +285,15 @@ Problem ProblemReader::read(std::string_view seed) const {
     }
     problem.value_dim = reader.get_or<Index>("value_dim", problem.head_dim);
     problem.scale = read_scale(reader, problem.head_dim);
-    problem.key_lens = read_lengths(reader, "key_lens");
-    problem.query_lens = read_lengths(reader, "query_lens");
+    problem.softcap = reader.get_or<double>("softcap", 0);
+    read_bias(reader, problem, extras, seed);
+    read_alibi(reader, problem, extras);
+    read_sink(reader, problem, extras);
+    problem.dropout = read_dropout(reader);
+    problem.paging = read_paging(reader, problem, seed);
     problem.backward = reader.get_or("backward", false);
-    problem.layouts = read_layouts(reader);
+    problem.d_lse = reader.get_or("d_lse", false);
+    problem.layouts = read_layouts(reader, problem.bias_shape.has_value());
     if (const nlohmann::json* mask = reader.find("mask")) {
       problem.mask = read_mask(*mask, "/mask", problem, seed);
     }
@@ -171,6 +312,32 @@ Problem ProblemReader::read(std::string_view seed) const {
 std::string ProblemReader::pointer_of(const std::string& field) const {
   const auto place = pointers_.find(field);
   return place == pointers_.end() ? "" : place->second;
+}
+
+std::string ProblemReader::culprit_of(std::string_view clause) const {
+  // The fields that `clause` speaks of, the likeliest first; other clauses speak of the mask.
+  static const std::map<std::string_view, std::vector<const char*>> kFieldsOf = {
+      {"SHAPE-1", {"query_len", "key_len", "batch", "head_dim", "value_dim", "query_heads"}},
+      {"HEAD-1", {"key_heads", "query_heads"}},
+      {"LAYOUT-1", {"layouts"}},
+      {"LAYOUT-5", {"packed"}},
+      {"SCORE-1", {"scale"}},
+      {"SCORE-2", {"softcap"}},
+      {"SCORE-3", {"bias"}},
+      {"SCORE-4", {"alibi"}},
+      {"MASK-5", {"key_lens"}},
+      {"MASK-6", {"query_lens"}},
+      {"MASK-14", {"bias"}},
+      {"DROP-1", {"dropout"}},
+      {"GRAD-5", {"d_lse"}},
+      {"PAGE-1", {"paging"}},
+  };
+  const auto place = kFieldsOf.find(clause);
+  const std::vector<const char*> mask = {"mask"};
+  for (const char* field : place == kFieldsOf.end() ? mask : place->second) {
+    if (const std::string pointer = pointer_of(field); !pointer.empty()) return pointer;
+  }
+  return "";
 }
 
 }  // namespace attest

@@ -73,7 +73,8 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
     const auto found = std::find(beginnings.begin(), beginnings.end(), beginning);
     lines.push_back(cases[static_cast<std::size_t>(found - beginnings.begin())].id);
   }
-  throw InputError("", fmt::format("no case \"{}\"; the nearest:\n  {}", id, fmt::join(lines, "\n  ")));
+  throw InputError("",
+                   fmt::format("no case \"{}\"; the nearest:\n  {}", id, fmt::join(lines, "\n  ")));
 }
 
 bool matches(const std::string& id, const std::string& pattern) {

@@ -105,7 +105,8 @@ std::byte* Exchange::memory(const Tensor& tensor) const {
 }
 
 Exchange::Tensor& Exchange::place(const std::string& name, bool output, const ElementType& type,
-                                  const Shape& shape, const Strides& strides, Index span) {
+                                  const Shape& shape, const Strides& strides,
+                                  std::size_t data_bytes) {
   std::size_t& end = output ? output_end_ : input_end_;
   Tensor tensor{.output = output,
                 .type = type,
@@ -115,7 +116,7 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
                 .region_begin = end,
                 .region_bytes = 0,
                 .data_begin = 0,
-                .data_bytes = static_cast<std::size_t>(span) * type.bytes};
+                .data_bytes = data_bytes};
   tensor.region_bytes = round_up(tensor.data_bytes + kMargin, kPage);
   end += tensor.region_bytes;
   ATTEST_ASSERT(end <= arena_.capacity());
@@ -131,6 +132,20 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
   return at->second;
 }
 
+Exchange::Tensor& Exchange::place(const std::string& name, bool output, DType dtype,
+                                  const Shape& shape, const Layout& layout) {
+  const ElementType type = element_type(dtype);
+  return place(name, output, type, shape, layout.strides(shape),
+               static_cast<std::size_t>(layout.span(shape)) * type.bytes);
+}
+
+Exchange::Tensor& Exchange::place_keep(const std::string& name, bool output, const Shape& shape) {
+  const Index row = (shape[3] + 7) / 8 * 8;
+  const Strides strides = {shape[1] * shape[2] * row, shape[2] * row, row, 1};
+  return place(name, output, kBits, shape, strides,
+               static_cast<std::size_t>(shape[0] * strides[0] / 8));
+}
+
 void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
                          const Layout& layout) {
   std::vector<std::uint64_t> bits(values.data.size());
@@ -141,8 +156,7 @@ void Exchange::add_input(const std::string& name, DType dtype, const Values& val
 
 void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
                               const std::vector<std::uint64_t>& bits, const Layout& layout) {
-  const Tensor& tensor =
-      place(name, false, element_type(dtype), shape, layout.strides(shape), layout.span(shape));
+  const Tensor& tensor = place(name, false, dtype, shape, layout);
   std::byte* data = memory(tensor) + tensor.data_begin;
   const std::size_t bytes = tensor.type.bytes;
   for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
@@ -150,24 +164,49 @@ void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape&
   });
 }
 
+// A list or table in dense order.
+void Exchange::copy_in(const std::string& name, const ElementType& type, const Shape& shape,
+                       const void* dense) {
+  const Tensor& tensor = place(name, false, type, shape, Layout().strides(shape),
+                               static_cast<std::size_t>(element_count(shape)) * type.bytes);
+  if (tensor.data_bytes > 0) {
+    std::memcpy(memory(tensor) + tensor.data_begin, dense, tensor.data_bytes);
+  }
+}
+
 void Exchange::add_input(const std::string& name, const std::vector<Index>& list) {
-  const auto count = static_cast<Index>(list.size());
-  const Tensor& tensor = place(name, false, kI64, {count, 1, 1, 1}, {1, 1, 1, 1}, count);
-  if (count > 0) std::memcpy(memory(tensor) + tensor.data_begin, list.data(), tensor.data_bytes);
+  copy_in(name, kI64, {static_cast<Index>(list.size()), 1, 1, 1}, list.data());
+}
+
+void Exchange::add_input(const std::string& name, const Shape& shape,
+                         const std::vector<std::int32_t>& numbers) {
+  copy_in(name, kI32, shape, numbers.data());
 }
 
 void Exchange::add_input(const std::string& name, const Shape& shape,
                          const std::vector<std::uint8_t>& flags) {
-  const Tensor& tensor =
-      place(name, false, kU8, shape, Layout().strides(shape), Layout().span(shape));
-  if (!flags.empty())
-    std::memcpy(memory(tensor) + tensor.data_begin, flags.data(), tensor.data_bytes);
+  copy_in(name, kU8, shape, flags.data());
+}
+
+void Exchange::add_input(const std::string& name, const Keep& keep) {
+  const Tensor& tensor = place_keep(name, false, keep.shape);
+  std::byte* data = memory(tensor) + tensor.data_begin;
+  std::memset(data, 0, tensor.data_bytes);
+  for_each_element(keep.shape, tensor.strides, [&](std::size_t dense, std::size_t bit) {
+    if (keep.kept[dense] != 0) data[bit / 8] |= std::byte(1u << (bit % 8));
+  });
+}
+
+void Exchange::add_keep_output(const std::string& name, const Shape& shape) {
+  const Tensor& tensor = place_keep(name, true, shape);
+  unsigned pattern = 0;
+  for (Index bit = 0; bit < 8; ++bit) pattern |= unsigned(keep_poison(placement_, bit)) << bit;
+  std::memset(memory(tensor) + tensor.data_begin, static_cast<int>(pattern), tensor.data_bytes);
 }
 
 void Exchange::add_output(const std::string& name, DType dtype, const Shape& shape,
                           const Layout& layout) {
-  const Tensor& tensor =
-      place(name, true, element_type(dtype), shape, layout.strides(shape), layout.span(shape));
+  const Tensor& tensor = place(name, true, dtype, shape, layout);
   const std::uint64_t bits = poison(dtype);
   for (std::size_t at = 0; at < tensor.data_bytes; at += tensor.type.bytes) {
     put(memory(tensor) + tensor.data_begin + at, bits, tensor.type.bytes);
@@ -235,6 +274,7 @@ std::optional<Damage> Exchange::damage() const {
       return Damage{"guard", fmt::format("wrote {} bytes behind the end of {}",
                                          after - (base + data_end) + 1, name)};
     }
+    if (!tensor.dtype) continue;  // what pads the rows of bits belongs to their bytes
     if (tensor.data_bytes ==
         static_cast<std::size_t>(element_count(tensor.shape)) * tensor.type.bytes) {
       continue;  // no gaps
@@ -264,6 +304,17 @@ std::vector<std::uint64_t> Exchange::read(const std::string& name) const {
     bits[dense] = get(data + place * bytes, bytes);
   });
   return bits;
+}
+
+Keep Exchange::read_keep(const std::string& name) const {
+  const Tensor& tensor = tensors_.at(name);
+  const std::byte* data = memory(tensor) + tensor.data_begin;
+  Keep keep = {.shape = tensor.shape, .kept = {}};
+  keep.kept.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+  for_each_element(tensor.shape, tensor.strides, [&](std::size_t dense, std::size_t bit) {
+    keep.kept[dense] = std::to_integer<unsigned>(data[bit / 8]) >> (bit % 8) & 1;
+  });
+  return keep;
 }
 
 }  // namespace attest

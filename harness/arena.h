@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "spec/dtype.h"
+#include "spec/inputs.h"
 #include "spec/tensor.h"
 
 namespace attest {
@@ -54,14 +55,17 @@ class Arena {
 
 enum class Placement { end_flush, start_flush };
 
-// The element types that cross: the formats, and integers for lengths and tables.
+// The element types that cross: the formats, integers for lengths and tables, and the bits of a
+// keep-mask.
 struct ElementType {
-  std::string name;  // "bf16", "i64", "u8"
-  std::size_t bytes;
+  std::string name;   // "bf16", "i64", "u8", "bits"
+  std::size_t bytes;  // 0 of bits, whose rows alone fill whole bytes
 };
 ElementType element_type(DType dtype);
 inline const ElementType kI64 = {"i64", 8};
+inline const ElementType kI32 = {"i32", 4};
 inline const ElementType kU8 = {"u8", 1};
+inline const ElementType kBits = {"bits", 0};
 
 // What was found damaged after a call.
 struct Damage {
@@ -83,8 +87,13 @@ class Exchange {
                       const std::vector<std::uint64_t>& bits, const Layout& layout);
   void add_input(const std::string& name, const std::vector<Index>& list);  // i64 [n,1,1,1]
   void add_input(const std::string& name, const Shape& shape,
+                 const std::vector<std::int32_t>& numbers);
+  void add_input(const std::string& name, const Shape& shape,
                  const std::vector<std::uint8_t>& flags);
+  // One bit an element, the lowest of a byte first; rows begin with a byte (DROP-1).
+  void add_input(const std::string& name, const Keep& keep);
   void add_output(const std::string& name, DType dtype, const Shape& shape, const Layout& layout);
+  void add_keep_output(const std::string& name, const Shape& shape);
 
   // Where everything is, for a request.
   nlohmann::json to_json() const;
@@ -98,8 +107,15 @@ class Exchange {
   // The elements of an output as bit patterns, in dense order.
   std::vector<std::uint64_t> read(const std::string& name) const;
 
+  Keep read_keep(const std::string& name) const;
+
   // The bit pattern that unwritten elements of `dtype` hold.
   std::uint64_t poison(DType dtype) const;
+  // Bits have no NaN: those of an unwritten keep-mask alternate, and the other placement has the
+  // opposite of each.
+  static bool keep_poison(Placement placement, Index key) {
+    return (key % 2 == 0) == (placement == Placement::end_flush);
+  }
 
  private:
   struct Tensor {
@@ -113,7 +129,12 @@ class Exchange {
   };
   std::byte* memory(const Tensor& tensor) const;
   Tensor& place(const std::string& name, bool output, const ElementType& type, const Shape& shape,
-                const Strides& strides, Index span);
+                const Strides& strides, std::size_t data_bytes);
+  Tensor& place(const std::string& name, bool output, DType dtype, const Shape& shape,
+                const Layout& layout);
+  Tensor& place_keep(const std::string& name, bool output, const Shape& shape);
+  void copy_in(const std::string& name, const ElementType& type, const Shape& shape,
+               const void* dense);
   std::uint64_t input_checksum() const;
 
   Arena& arena_;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <map>
+#include <optional>
 
 #include "harness/npy.h"
 #include "harness/wire.h"
@@ -12,18 +14,40 @@
 namespace attest {
 namespace {
 
+void write_flags(const std::filesystem::path& file, const Shape& shape,
+                 const std::vector<std::uint8_t>& flags) {
+  write_npy_bits(file, shape, 1, std::vector<std::uint64_t>(flags.begin(), flags.end()));
+}
+
+void write_integers(const std::filesystem::path& file, const Shape& shape, const auto& numbers) {
+  std::vector<std::uint64_t> bits;
+  for (const Index number : numbers) bits.push_back(static_cast<std::uint64_t>(number));
+  write_npy_bits(file, shape, 8, bits);
+}
+
+// As they are named in problem.json.
 void dump_tables(const std::filesystem::path& folder, const Mask& mask, int& tables) {
-  if (mask.table) {
-    const std::vector<std::uint64_t> bits(mask.table->allowed.begin(), mask.table->allowed.end());
-    write_npy_bits(folder / fmt::format("mask{}.npy", tables++), mask.table->shape, 1, bits);
+  const auto next_file = [&] { return folder / fmt::format("mask{}.npy", tables++); };
+  if (mask.table) write_flags(next_file(), mask.table->shape, mask.table->allowed);
+  if (mask.kind == Mask::Kind::prefix) {
+    write_integers(next_file(), {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1},
+                   mask.prefix_lens);
+  }
+  if (mask.segments) {
+    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
+      write_integers(next_file(), {numbers->batches, 1, numbers->length, 1}, numbers->number);
+    }
   }
   for (const Mask& part : mask.parts) dump_tables(folder, part, tables);
 }
 
 }  // namespace
 
-void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Arithmetic& arithmetic,
+void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arithmetic& arithmetic,
           const Examination& examination) {
+  std::optional<PreparedCase> own;
+  if (examination.trial.keep) own = shared.with_keep(*examination.trial.keep);
+  PreparedCase& prepared = own ? *own : shared;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
@@ -33,6 +57,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Ari
   nlohmann::json problem = problem_to_json(test_case.problem);
   problem["key_lens"] = test_case.problem.key_lens;
   problem["query_lens"] = test_case.problem.query_lens;
+  problem["page_table"] = test_case.problem.paging.table;
   nlohmann::json tensors = nlohmann::json::object();
   for (const auto& [tensor, e] : examination.verdict.tensors) {
     tensors[tensor] = {{"max_ratio", number_to_json(e.max_ratio)},
@@ -56,14 +81,20 @@ void dump(const std::filesystem::path& folder, PreparedCase& prepared, const Ari
     throw InputError("", fmt::format("cannot write {}", (folder / "problem.json").string()));
 
   const Inputs& in = prepared.inputs();
-  write_npy(folder / "q.npy", in.q.shape, in.q.data);
-  write_npy(folder / "k.npy", in.k.shape, in.k.data);
-  write_npy(folder / "v.npy", in.v.shape, in.v.data);
-  if (test_case.problem.backward) write_npy(folder / "d_o.npy", in.d_o.shape, in.d_o.data);
+  const std::map<std::string, const Values*> inputs = {
+      {"q", &in.q},           {"k", &in.k},       {"v", &in.v},     {"bias", &in.bias},
+      {"slopes", &in.slopes}, {"sink", &in.sink}, {"d_o", &in.d_o}, {"d_lse", &in.d_lse}};
+  for (const auto& [input, values] : inputs) {
+    if (values->data.empty() && values->shape == Shape{}) continue;
+    write_npy(folder / (input + ".npy"), values->shape, values->data);
+  }
+  if (test_case.problem.dropout.mode != Dropout::Mode::none) {
+    write_flags(folder / "keep.npy", in.keep.shape, in.keep.kept);
+  }
   int tables = 0;
   dump_tables(folder, test_case.problem.mask, tables);
 
-  for (const Returned& tensor : examination.returned) {
+  for (const Returned& tensor : examination.trial.returned) {
     std::vector<double> values(tensor.bits.size());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = decode(tensor.dtype, tensor.bits[i]);

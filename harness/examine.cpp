@@ -5,13 +5,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <optional>
+#include <set>
 
 #include "cases/generate.h"
+#include "harness/alone.h"
+#include "harness/exemptions.h"
 #include "harness/judge.h"
+#include "harness/memory.h"
 #include "harness/wire.h"
 #include "spec/assert.h"
+#include "spec/clause.h"
 
 namespace attest {
 namespace {
@@ -19,273 +24,475 @@ namespace {
 constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;
 constexpr std::size_t kMessageBytes = 4096;
 
-// What went wrong, before it becomes a verdict.
-struct Finding {
-  Outcome outcome;
-  Reason reason = {};
-  std::string message;
-  std::string clause = {};  // the one it breaks, if not simply those of the case
-};
-
-// The clause that each kind of misbehaviour breaks.
-std::string clause_of(const Reason& reason) {
-  if (reason == "guard") return "SAFE-1";
-  if (reason == "input_mutated") return "SAFE-2";
-  if (reason == "unwritten") return "SAFE-3";
-  if (reason == "wrong_refusal") return "CALL-1";
-  if (reason == "nondeterministic") return "DET-1";
-  return "";
+std::string at(const Shape& shape, std::size_t element) {
+  return fmt::format("[{}]", fmt::join(coordinates(shape, static_cast<Index>(element)), ","));
 }
 
-Finding failure(const Reason& reason, const std::string& message) {
-  return {
-      .outcome = Outcome::fail, .reason = reason, .message = message, .clause = clause_of(reason)};
-}
-
-// A text of a reply; empty if there is none, whatever stands there instead.
-std::string text_of(const Reply& reply, const char* key) {
-  const auto place = reply.body.find(key);
-  return place != reply.body.end() && place->is_string() ? place->get<std::string>() : "";
-}
-
-Finding finding_of(const Reply& reply, const char* pass) {
-  const auto ended = [&](Outcome outcome) {
-    return Finding{.outcome = outcome,
-                   .message = fmt::format("{}: {}", pass, reply.message),
-                   .clause = "SAFE-4"};
-  };
-  switch (reply.kind) {
-    case Reply::Kind::crashed:
-      return ended(Outcome::crash);
-    case Reply::Kind::timed_out:
-      return ended(Outcome::timeout);
-    case Reply::Kind::protocol_error:
-      return ended(Outcome::protocol_error);
-    case Reply::Kind::interrupted:
-      return ended(Outcome::not_run);
-    case Reply::Kind::out_of_memory:
-      return failure("memory", fmt::format("{}: {}", pass, reply.message));
-    case Reply::Kind::answered:
-      break;
+// Elements that hold their poison in both trials, whose poisons differ.
+std::optional<Finding> unwritten(const Trial& first, const Trial& second,
+                                 const Exemptions& exemptions) {
+  for (std::size_t t = 0; t < first.returned.size(); ++t) {
+    const Returned& a = first.returned[t];
+    const Returned& b = second.returned[t];
+    for (std::size_t i = 0; i < a.bits.size(); ++i) {
+      if (a.bits[i] != a.poison || b.bits[i] != b.poison) continue;
+      if (exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
+      return failure("unwritten", fmt::format("{}{} was never written", a.name, at(a.shape, i)));
+    }
   }
-  const std::string status = text_of(reply, "status");
-  if (status == "fault") {
-    const std::string reason =
-        text_of(reply, "reason") == "input_mutated" ? "input_mutated" : "guard";
-    return failure(reason, fmt::format("{}: {}", pass, text_of(reply, "message")));
+  return std::nullopt;
+}
+
+// The first element whose bits differ between two tensors, in words.
+std::optional<std::string> difference(const Returned& a, const Returned& b,
+                                      const Exemptions& exemptions) {
+  for (std::size_t i = 0; i < a.bits.size(); ++i) {
+    if (a.bits[i] == b.bits[i] || exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
+    return fmt::format("{}{} was {} and then {}", a.name, at(a.shape, i),
+                       decode(a.dtype, a.bits[i]), decode(b.dtype, b.bits[i]));
   }
-  if (status == "error") {
-    // It said that it can, and then it did not.
-    return {.outcome = Outcome::fail,
-            .reason = "wrong_refusal",
-            .message = fmt::format("{} failed: {}", pass, text_of(reply, "message")),
-            .clause = "CALL-1"};
+  return std::nullopt;
+}
+
+std::optional<std::string> difference(const Trial& first, const Trial& second,
+                                      const Exemptions& exemptions) {
+  for (std::size_t t = 0; t < first.returned.size(); ++t) {
+    if (auto where = difference(first.returned[t], second.returned[t], exemptions)) return where;
   }
-  return {.outcome = Outcome::protocol_error,
-          .message = fmt::format("{}: a reply of status \"{}\"", pass, status),
-          .clause = "SAFE-4"};
+  return std::nullopt;
 }
 
-struct OutputSpec {
-  const char* record_name;
-  const char* wire_name;
-  DType dtype;
-  Shape shape;
-  Layout layout;
-};
-
-std::vector<OutputSpec> outputs_of(const Problem& p, bool backward, bool with_lse) {
-  if (!backward) {
-    std::vector<OutputSpec> outputs = {{"O", "o", p.dtype, p.o_shape(), p.layouts.o}};
-    if (with_lse) outputs.push_back({"LSE", "lse", p.lse_dtype(), p.lse_shape(), Layout()});
-    return outputs;
+// What is wrong with the keep-masks that two equal calls returned (DROP-3).
+std::optional<Finding> keep_defect(const Dropout& dropout, double quantum, const Keep& first,
+                                   const Keep& second) {
+  // Bits are written by the byte: a byte whose bits are the poison in both was not.
+  constexpr std::size_t kByte = 8;
+  const auto row = static_cast<std::size_t>(first.shape[3]);
+  std::optional<std::size_t> poisoned;
+  for (std::size_t begin = 0; begin < first.kept.size(); begin += row) {
+    for (std::size_t byte = 0; byte < row; byte += kByte) {
+      bool same = true, poison = true;
+      for (std::size_t j = byte; j < std::min(byte + kByte, row); ++j) {
+        const bool a = first.kept[begin + j] != 0, b = second.kept[begin + j] != 0;
+        const auto key = static_cast<Index>(j);
+        same = same && a == b;
+        poison = poison && a == Exchange::keep_poison(Placement::end_flush, key) &&
+                 b == Exchange::keep_poison(Placement::start_flush, key);
+      }
+      if (same) continue;
+      if (!poison) {
+        return failure("nondeterministic",
+                       fmt::format("equal calls drew different keep-masks, first at {}",
+                                   at(first.shape, begin + byte)),
+                       "DROP-3");
+      }
+      if (!poisoned) poisoned = begin + byte;
+    }
   }
-  return {{"dQ", "dq", p.dtype, p.q_shape(), p.layouts.dq},
-          {"dK", "dk", p.dtype, p.k_shape(), p.layouts.dk},
-          {"dV", "dv", p.dtype, p.v_shape(), p.layouts.dv}};
-}
-
-void add_tables(Exchange& exchange, const Mask& mask, int& tables) {
-  if (mask.kind == Mask::Kind::dense) {
-    exchange.add_input("mask" + std::to_string(tables++), mask.table->shape, mask.table->allowed);
+  if (poisoned) {
+    return failure("unwritten",
+                   fmt::format("keep{} was never written", at(first.shape, *poisoned)));
   }
-  for (const Mask& part : mask.parts) add_tables(exchange, part, tables);
+  // The rate is anywhere within the quantum of 1-p; six deviations happen to nobody.
+  constexpr double kDeviations = 6;
+  const auto count = static_cast<double>(first.kept.size());
+  const double kept = static_cast<double>(std::count(first.kept.begin(), first.kept.end(), 1));
+  const double p = dropout.probability;
+  const double variance = p * (1 - p) + quantum;  // of one element, at most
+  const double allowed = count * quantum + kDeviations * std::sqrt(count * variance);
+  if (std::abs(kept - count * (1 - p)) > allowed) {
+    return failure("statistical",
+                   fmt::format("kept {} of {} elements, where dropout of {} keeps {:.1f}, give or "
+                               "take {:.1f}",
+                               kept, count, p, count * (1 - p), allowed),
+                   "DROP-3");
+  }
+  return std::nullopt;
 }
 
-// The tensors that belong to the problem itself: lengths and the tables of masks.
-void add_problem(Exchange& exchange, const Problem& p) {
-  if (!p.key_lens.empty()) exchange.add_input("key_lens", p.key_lens);
-  if (!p.query_lens.empty()) exchange.add_input("query_lens", p.query_lens);
-  int tables = 0;
-  add_tables(exchange, p.mask, tables);
+// Whether two masks, each drawn for itself, would hardly ever be the same.
+bool coincide_by_no_chance(const Dropout& dropout, const Keep& keep) {
+  const double p = dropout.probability;
+  return std::pow(p * p + (1 - p) * (1 - p), static_cast<double>(keep.kept.size())) < 1e-12;
 }
 
-// An upper bound of what the tensors of any call take.
-std::size_t arena_bytes(const Problem& p) {
-  const Layouts& l = p.layouts;
-  Index elements = 2 * l.o.span(p.o_shape()) + 2 * l.d_o.span(p.o_shape()) + l.q.span(p.q_shape()) +
-                   l.k.span(p.k_shape()) + l.v.span(p.v_shape()) + l.dq.span(p.q_shape()) +
-                   l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) +
-                   2 * element_count(p.lse_shape());
-  Index flags = 0, tables = 0;
-  const std::function<void(const Mask&)> count = [&](const Mask& mask) {
-    if (mask.table) flags += element_count(mask.table->shape), ++tables;
-    for (const Mask& part : mask.parts) count(part);
-  };
-  count(p.mask);
-  constexpr Index kTensors = 12;
-  return Exchange::bytes_needed(static_cast<std::size_t>(8 * elements + flags + 16 * p.batch),
-                                static_cast<std::size_t>(kTensors + tables));
+bool is_recommended(const std::string& clause) {
+  const Clause* known = find_clause(clause);
+  return known && known->level == Level::recommended;
 }
 
-// One run of a case: forward, and backward on what forward returned.
-class Run {
+// Examines one case with one testee, step by step. Each step returns what it finds; nothing if all
+// is well.
+class Examiner {
  public:
-  Run(PreparedCase& prepared, const Description& testee, const std::string& kernel,
-      Executor& executor, int threads, Placement placement, std::string& captured)
+  Examiner(PreparedCase& prepared, const Description& testee, const std::string& kernel,
+           Executor& executor, int threads)
       : prepared_(prepared),
         testee_(testee),
-        kernel_(kernel),
-        executor_(executor),
-        threads_(threads),
-        placement_(placement),
-        with_lse_(testee.has("lse")),
-        captured_(captured) {}
-
-  // What stopped the run; empty if it came to its end.
-  std::optional<Finding> perform() {
-    if (auto finding = call(false)) return finding;
-    return prepared_.problem().backward ? call(true) : std::nullopt;
+        calling_{testee, kernel, executor, threads, captured_},
+        exemptions_(prepared.problem(), prepared.inputs(), testee) {
+    const auto declared = testee.arithmetic.find(problem().dtype);
+    arithmetic_ = declared != testee.arithmetic.end() ? declared->second : loosest(problem().dtype);
   }
 
-  const std::vector<Returned>& returned() const { return returned_; }
-
-  // Whether element `i` of the returned tensor `t` is still as it was before the call.
-  bool unwritten(std::size_t t, std::size_t i) const { return returned_[t].bits[i] == poison_[t]; }
+  Examination examine() {
+    verdict().clauses = prepared_.test_case().clauses;
+    auto finding = find();
+    // A second reply to the last request must not become the next case's trouble.
+    if (const Reply late = calling_.executor.settle(); !late.ok()) {
+      if (!finding || finding->outcome != Outcome::fail) finding = finding_of(late, "afterwards");
+      captured_ += late.captured;
+    }
+    Verdict& v = verdict();
+    if (!finding) {
+      v.outcome = Outcome::pass;
+      return std::move(result_);
+    }
+    v.outcome = finding->outcome;
+    v.reason = finding->reason;
+    v.message = finding->message.substr(0, kMessageBytes);
+    v.captured = captured_.substr(0, kCaptureBytes);
+    if (!finding->clause.empty()) {
+      std::erase(v.clauses, finding->clause);
+      v.clauses.insert(v.clauses.begin(), finding->clause);
+    }
+    return std::move(result_);
+  }
 
  private:
-  std::optional<Finding> call(bool backward) {
-    const Problem& p = prepared_.problem();
-    const Inputs& in = prepared_.inputs();
-    Exchange exchange(executor_.arena(arena_bytes(p)), placement_, testee_.alignment);
-    exchange.add_input("q", p.dtype, in.q, p.layouts.q);
-    exchange.add_input("k", p.dtype, in.k, p.layouts.k);
-    exchange.add_input("v", p.dtype, in.v, p.layouts.v);
-    add_problem(exchange, p);
-    if (backward) {
-      exchange.add_input_bits("o", p.dtype, p.o_shape(), returned_[0].bits, p.layouts.o);
-      if (with_lse_) {
-        exchange.add_input_bits("lse", p.lse_dtype(), p.lse_shape(), returned_[1].bits, Layout());
+  const Problem& problem() const { return prepared_.problem(); }
+  Verdict& verdict() { return result_.verdict; }
+  Trial try_out(Placement placement) {
+    return attest::try_out(calling_, problem(), prepared_.inputs(), placement);
+  }
+
+  std::optional<Finding> find() {
+    if (auto finding = undeclared_promise()) return finding;
+    if (auto finding = refusal(problem())) return finding;
+    // Twice: with the tensors flush against a guard at their end, then at their start.
+    result_.trial = try_out(Placement::end_flush);
+    const Trial& first = result_.trial;
+    if (first.stopped) return first.stopped;
+    const Trial second = try_out(Placement::start_flush);
+    if (second.stopped) return second.stopped;
+    if (auto finding = unwritten(first, second, exemptions_)) return finding;
+    if (first.keep) {
+      if (auto finding =
+              keep_defect(problem().dropout, testee_.keep_quantum, *first.keep, *second.keep))
+        return finding;
+    }
+    auto finding = judge(first, second);
+    if (finding && finding->outcome == Outcome::fail) return lenient(*finding);
+    if (first.keep && coincide_by_no_chance(problem().dropout, *first.keep)) {
+      if (auto broken = other_seed(*first.keep)) return broken;
+    }
+    if (auto broken = check(first)) return broken;
+    if (!finding && exemptions_.dialect()) {
+      return Finding{.outcome = Outcome::unsupported,
+                     .reason = "dialect",
+                     .message =
+                         "rows that see no key hold what the testee declares; all else is "
+                         "right"};
+    }
+    return finding;
+  }
+
+  // What the case asks of those alone who promise it.
+  std::optional<Finding> undeclared_promise() {
+    // A testee that returns no LSE is judged on O alone, and proves nothing about LSE.
+    if (!testee_.has("lse")) {
+      for (const char* clause : {"LSE-1", "LSE-2", "EMPTY-2"}) {
+        std::erase(verdict().clauses, clause);
       }
-      exchange.add_input("d_o", p.dtype, in.d_o, p.layouts.d_o);
+      if (verdict().clauses.empty()) {
+        return Finding{.outcome = Outcome::unsupported, .message = "returns no LSE"};
+      }
     }
-    const auto outputs = outputs_of(p, backward, with_lse_);
-    for (const OutputSpec& output : outputs) {
-      exchange.add_output(output.wire_name, output.dtype, output.shape, output.layout);
+    // A case about a promise says nothing of a testee that does not give it.
+    const auto not_promised = [&](const char* promise) {
+      verdict().clauses.clear();
+      return Finding{.outcome = Outcome::unsupported,
+                     .message = fmt::format("does not declare {}", promise)};
+    };
+    const Check wanted = prepared_.test_case().check;
+    if (wanted == Check::threads && !arithmetic_.thread_invariant) {
+      return not_promised("thread_invariant");
     }
-    exchange.seal();
-    const char* pass = backward ? "backward" : "forward";
-    const Reply reply = executor_.execute({{"op", pass},
-                                           {"kernel", kernel_},
-                                           {"threads", threads_},
-                                           {"problem", problem_to_json(p)},
-                                           {"tensors", exchange.to_json()}});
-    captured_ += reply.captured;
-    // Damage first: a call that wrote astray and then failed is damaged above all.
-    if (const auto damage = exchange.damage()) {
-      return failure(damage->reason, fmt::format("{}: {}", pass, damage->message));
+    if (wanted == Check::neighbours && !arithmetic_.batch_invariant) {
+      return not_promised("batch_invariant");
     }
-    if (!reply.ok()) return finding_of(reply, pass);
-    for (const OutputSpec& output : outputs) {
-      returned_.push_back(
-          {output.record_name, output.dtype, output.shape, exchange.read(output.wire_name)});
-      poison_.push_back(exchange.poison(output.dtype));
+    if (wanted == Check::schedule && !testee_.schedule) return not_promised("schedule");
+    if (wanted == Check::memory && !testee_.memory) return not_promised("memory");
+    if (wanted == Check::schedule) {
+      // Of the clauses about blocks, those that are promised; a case about the others alone says
+      // nothing.
+      if (!testee_.schedule->masks_partial_only && abandons("SCHED-2")) {
+        return not_promised("schedule/masks_partial_only");
+      }
+      if (!testee_.schedule->imbalance && abandons("SCHED-3")) {
+        return not_promised("schedule/imbalance");
+      }
     }
     return std::nullopt;
   }
 
+  // Cites that clause no longer; whether it was what the case is about.
+  bool abandons(const char* clause) {
+    std::vector<std::string>& clauses = verdict().clauses;
+    const bool first = !clauses.empty() && clauses.front() == clause;
+    std::erase(clauses, clause);
+    return first;
+  }
+
+  std::optional<Finding> refusal(const Problem& p) {
+    const Reply asked = ask(calling_, p);
+    if (asked.ok()) return std::nullopt;
+    if (asked.kind != Reply::Kind::answered || text_of(asked, "status") != "refused") {
+      return finding_of(asked, "supports");
+    }
+    const std::string reason = text_of(asked, "message");
+    if (reason.empty()) return failure("wrong_refusal", "refused without a reason");
+    if (undeclared(p, testee_).empty()) {
+      return failure("wrong_refusal", fmt::format("refused what it declares: {}", reason));
+    }
+    return Finding{.outcome = Outcome::unsupported, .message = reason};
+  }
+
+  std::optional<Finding> judge(const Trial& first, const Trial& second) {
+    // What a testee drew is part of its problem: nobody else shares these expected values.
+    std::optional<PreparedCase> own;
+    if (first.keep) own = prepared_.with_keep(*first.keep);
+    PreparedCase& prepared = own ? *own : prepared_;
+    auto finding = judge_trial(first, prepared);
+    if (!difference(first, second, exemptions_)) return finding;
+    // Other bits for other addresses are no crime, but they are judged as the first were.
+    const auto again = judge_trial(second, prepared);
+    if (again && (!finding || finding->outcome != Outcome::fail)) finding = again;
+    if (finding || !arithmetic_.deterministic) return finding;
+    const Trial repeated = try_out(Placement::end_flush);
+    if (repeated.stopped) return repeated.stopped;
+    if (const auto where = difference(first, repeated, exemptions_)) {
+      return failure("nondeterministic", fmt::format("two equal calls differ: {}", *where));
+    }
+    return std::nullopt;
+  }
+
+  // Judges what a trial returned, and records the evidence where it is worse than what is there.
+  std::optional<Finding> judge_trial(const Trial& trial, PreparedCase& prepared) {
+    std::optional<Finding> worst;
+    bool left_out = false;
+    for (const Returned& tensor : trial.returned) {
+      const bool gradient = tensor.name[0] == 'd';
+      // The bounds of gradients presume a forward pass within its own.
+      if (gradient && worst && worst->outcome == Outcome::fail) break;
+      const Expected& whole = expected_of(tensor.name, prepared, arithmetic_);
+      const std::optional<Expected> part = without_exempt(whole, tensor);
+      const TensorVerdict judged =
+          attest::judge(tensor.bits, tensor.dtype, tensor.shape, part ? *part : whole,
+                        tensor.name == "LSE" ? Rounding::nearest : arithmetic_.output_rounding);
+      const TensorEvidence& e = judged.evidence;
+      if (part && e.compared == 0) {
+        left_out = true;
+        continue;
+      }
+      const auto [entry, fresh] = verdict().tensors.emplace(tensor.name, e);
+      if (!fresh && e.max_ratio > entry->second.max_ratio) entry->second = e;
+      if (!judged.passed) {
+        if (worst && worst->outcome == Outcome::fail) continue;
+        worst = failure(
+            judged.nonfinite ? "nonfinite" : "bound",
+            fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound", tensor.name,
+                        fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio));
+      } else if (!judged.conclusive && !worst) {
+        worst = Finding{
+            .outcome = Outcome::inconclusive,
+            .message = e.compared == 0
+                           ? fmt::format("no element of {} is specified", tensor.name)
+                           : fmt::format("the bound of {} admits any value; a tighter declared "
+                                         "arithmetic (such as kv_splits) may narrow it",
+                                         tensor.name)};
+      }
+    }
+    if (!worst && left_out && verdict().tensors.empty() && !exemptions_.dialect()) {
+      worst =
+          Finding{.outcome = Outcome::inconclusive, .message = "nothing is left to be compared"};
+    }
+    return worst;
+  }
+
+  // The expected values with those unspecified that this testee is not judged on, if any are.
+  std::optional<Expected> without_exempt(const Expected& whole, const Returned& tensor) const {
+    if (!exemptions_.any()) return std::nullopt;
+    std::optional<Expected> part;
+    for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+      if (!exemptions_.unjudged(tensor.name, tensor.shape, i)) continue;
+      if (!part) part = whole;
+      part->value[i] = std::numeric_limits<double>::quiet_NaN();
+    }
+    return part;
+  }
+
+  // A case about a recommended clause, whose loss leaves a testee conformant.
+  Finding lenient(Finding finding) const {
+    const auto& clauses = prepared_.test_case().clauses;
+    const std::set<Reason> numeric = {"bound", "statistical", "nonfinite"};
+    if (numeric.contains(finding.reason) && !clauses.empty() && is_recommended(clauses.front())) {
+      finding.outcome = Outcome::warn;
+    }
+    return finding;
+  }
+
+  std::optional<Finding> other_seed(const Keep& keep) {
+    Problem p = problem();
+    ++p.dropout.seed;
+    p.backward = p.d_lse = false;
+    const Trial other = attest::try_out(calling_, p, prepared_.inputs(), Placement::end_flush);
+    if (other.stopped) return other.stopped;
+    if (other.keep->kept == keep.kept) {
+      return failure("property:seed", "another seed drew the same keep-mask", "DROP-3");
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Finding> check(const Trial& first) {
+    switch (prepared_.test_case().check) {
+      case Check::none:
+        return std::nullopt;
+      case Check::threads:
+        return check_threads(first);
+      case Check::neighbours:
+        return check_neighbours(first);
+      case Check::schedule:
+        return check_schedule();
+      case Check::memory:
+        return check_memory();
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Finding> check_threads(const Trial& first) {
+    const int usual = calling_.threads;
+    for (const int threads : {1, 2, 3}) {
+      if (threads == usual) continue;
+      Calling calling = calling_;
+      calling.threads = threads;
+      const Trial other =
+          attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
+      if (other.stopped) return other.stopped;
+      if (const auto where = difference(first, other, exemptions_)) {
+        return failure("nondeterministic",
+                       fmt::format("{} threads and {} differ: {}", usual, threads, *where),
+                       "DET-3");
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Finding> check_neighbours(const Trial& first) {
+    for (Index b = 0; b < problem().batch; ++b) {
+      const Alone one = alone(problem(), prepared_.inputs(), b);
+      if (const auto refused = refusal(one.problem)) {
+        if (refused->outcome == Outcome::unsupported) continue;  // such as a size of 0
+        return refused;
+      }
+      const Trial trial = attest::try_out(calling_, one.problem, one.inputs, Placement::end_flush);
+      if (trial.stopped) return trial.stopped;
+      const Exemptions exemptions(one.problem, one.inputs, testee_);
+      for (std::size_t t = 0; t < trial.returned.size(); ++t) {
+        const auto share = share_of(problem(), first.returned[t], b);
+        if (!share) continue;
+        if (const auto where = difference(*share, trial.returned[t], exemptions)) {
+          return failure(
+              "nondeterministic",
+              fmt::format("batch element {} alone differs from itself in its batch: {}", b, *where),
+              "DET-2");
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Finding> check_schedule() {
+    ScheduleDeclaration declared = *testee_.schedule;
+    const std::vector<std::string>& cited = verdict().clauses;
+    if (std::find(cited.begin(), cited.end(), "SCHED-3") == cited.end()) {
+      declared.imbalance.reset();  // a case with few blocks has no fair balance
+    }
+    for (const int threads : std::set<int>{calling_.threads, 1, 2}) {
+      Calling calling = calling_;
+      calling.threads = threads;
+      calling.trace = true;
+      const Trial trial =
+          attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
+      if (trial.stopped) return trial.stopped;
+      if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
+        return Finding{
+            .outcome = Outcome::inconclusive,
+            .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
+      }
+      const auto defect = [&](const CallFacts& facts, bool backward) {
+        return schedule_defect(problem(), prepared_.inputs(), declared, facts.blocks, backward,
+                               threads);
+      };
+      auto finding = defect(trial.forward, false);
+      if (!finding && problem().backward) finding = defect(trial.backward, true);
+      if (!finding) continue;
+      finding->message += fmt::format(", with {} thread{}", threads, threads == 1 ? "" : "s");
+      return finding;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Finding> check_memory() {
+    std::vector<MemoryTaken> forward, backward;
+    for (const Index times : {1, 2, 4}) {
+      Case longer = prepared_.test_case();
+      const auto lengthened_problem = lengthened(problem(), times);
+      if (!lengthened_problem) {
+        return Finding{.outcome = Outcome::inconclusive,
+                       .message = "a problem with tables cannot be lengthened"};
+      }
+      longer.problem = *lengthened_problem;
+      // Of its own, so that no earlier call has left memory to be used again.
+      calling_.executor.renew();
+      if (auto finding = refusal(longer.problem)) return finding;
+      Calling calling = calling_;
+      calling.measure = true;
+      const Trial trial =
+          attest::try_out(calling, longer.problem, generate(longer), Placement::end_flush);
+      if (trial.stopped) return trial.stopped;
+      if (!trial.forward.peak_bytes || (problem().backward && !trial.backward.peak_bytes)) {
+        return Finding{.outcome = Outcome::inconclusive,
+                       .message = "memory cannot be measured here"};
+      }
+      forward.push_back({longer.problem, times, trial.forward});
+      backward.push_back({longer.problem, times, trial.backward});
+    }
+    const auto defect = [&](const char* pass, const std::vector<MemoryTaken>& taken) {
+      return memory_defect(*testee_.memory, pass, taken, calling_.threads);
+    };
+    auto finding = defect("forward", forward);
+    return !finding && problem().backward ? defect("backward", backward) : finding;
+  }
+
   PreparedCase& prepared_;
   const Description& testee_;
-  const std::string& kernel_;
-  Executor& executor_;
-  int threads_;
-  Placement placement_;
-  bool with_lse_;
-  std::string& captured_;  // what the testee printed, over all calls
-  std::vector<Returned> returned_;
-  std::vector<std::uint64_t> poison_;
+  std::string captured_;
+  Calling calling_;
+  Exemptions exemptions_;
+  Arithmetic arithmetic_;
+  Examination result_;
 };
-
-std::string at(const Shape& shape, std::size_t dense) {
-  const auto place = coordinates(shape, static_cast<Index>(dense));
-  return fmt::format("[{},{},{},{}]", place[0], place[1], place[2], place[3]);
-}
-
-// Whether the same elements are unwritten in both runs, whose poisons differ.
-std::optional<Finding> unwritten(const Run& first, const Run& second) {
-  for (std::size_t t = 0; t < first.returned().size(); ++t) {
-    const Returned& tensor = first.returned()[t];
-    for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
-      if (first.unwritten(t, i) && second.unwritten(t, i)) {
-        return failure("unwritten",
-                       fmt::format("{}{} was never written", tensor.name, at(tensor.shape, i)));
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-// The first element whose bits differ between two runs, in words.
-std::optional<std::string> difference(const Run& first, const Run& second) {
-  for (std::size_t t = 0; t < first.returned().size(); ++t) {
-    const Returned& a = first.returned()[t];
-    const Returned& b = second.returned()[t];
-    for (std::size_t i = 0; i < a.bits.size(); ++i) {
-      if (a.bits[i] != b.bits[i]) {
-        return fmt::format("{}{} was {} and then {}", a.name, at(a.shape, i),
-                           decode(a.dtype, a.bits[i]), decode(b.dtype, b.bits[i]));
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-// Judges what a run returned, and records the evidence where it is worse than what is there.
-std::optional<Finding> judge_run(const Run& run, PreparedCase& prepared,
-                                 const Arithmetic& arithmetic,
-                                 std::map<std::string, TensorEvidence>& evidence) {
-  std::optional<Finding> worst;
-  for (const Returned& tensor : run.returned()) {
-    const bool gradient = tensor.name[0] == 'd';
-    // The bounds of gradients presume a forward pass within its own.
-    if (gradient && worst && worst->outcome == Outcome::fail) break;
-    const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
-    const TensorVerdict verdict =
-        judge(tensor.bits, tensor.dtype, tensor.shape, expected,
-              tensor.name == "LSE" ? Rounding::nearest : arithmetic.output_rounding);
-    const auto [entry, fresh] = evidence.emplace(tensor.name, verdict.evidence);
-    if (!fresh && verdict.evidence.max_ratio > entry->second.max_ratio)
-      entry->second = verdict.evidence;
-    const TensorEvidence& e = verdict.evidence;
-    if (!verdict.passed) {
-      if (worst && worst->outcome == Outcome::fail) continue;
-      worst = failure(verdict.nonfinite ? "nonfinite" : "bound",
-                      fmt::format("{}{} = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
-                                  tensor.name, fmt::format("[{}]", fmt::join(e.worst, ",")),
-                                  e.actual, e.exact, e.bound, e.max_ratio));
-    } else if (!verdict.conclusive && !worst) {
-      worst = Finding{.outcome = Outcome::inconclusive,
-                      .message = fmt::format("the bound of {} admits any value; a tighter declared "
-                                             "arithmetic (such as kv_splits) may narrow it",
-                                             tensor.name)};
-    }
-  }
-  return worst;
-}
 
 }  // namespace
 
 Inputs PreparedCase::generate(const Case& test_case) { return attest::generate(test_case); }
+
+PreparedCase PreparedCase::with_keep(Keep keep) const {
+  Inputs inputs = inputs_;
+  inputs.keep = std::move(keep);
+  return PreparedCase(case_, std::move(inputs), threads_);
+}
 
 const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
   for (const auto& [known, expected] : forward_) {
@@ -311,90 +518,15 @@ const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,
   if (tensor == "LSE") return prepared.forward(arithmetic).lse;
   if (tensor == "dQ") return prepared.backward(arithmetic).dq;
   if (tensor == "dK") return prepared.backward(arithmetic).dk;
-  ATTEST_ASSERT(tensor == "dV");
-  return prepared.backward(arithmetic).dv;
+  if (tensor == "dV") return prepared.backward(arithmetic).dv;
+  if (tensor == "dBias") return prepared.backward(arithmetic).dbias;
+  ATTEST_ASSERT(tensor == "dSink");
+  return prepared.backward(arithmetic).dsink;
 }
 
 Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,
                     Executor& executor, int threads) {
-  const Case& test_case = prepared.test_case();
-  Examination result;
-  Verdict& verdict = result.verdict;
-  verdict.clauses = test_case.clauses;
-  std::string captured;
-  const auto conclude = [&](const Finding& finding) {
-    verdict.outcome = finding.outcome;
-    verdict.reason = finding.reason;
-    verdict.message = finding.message.substr(0, kMessageBytes);
-    verdict.captured = captured.substr(0, kCaptureBytes);
-    if (!finding.clause.empty()) {
-      std::erase(verdict.clauses, finding.clause);
-      verdict.clauses.insert(verdict.clauses.begin(), finding.clause);
-    }
-    return result;
-  };
-
-  // A testee that returns no LSE is judged on O alone, and proves nothing about LSE.
-  if (!testee.has("lse")) {
-    for (const char* clause : {"LSE-1", "LSE-2", "EMPTY-2"}) std::erase(verdict.clauses, clause);
-    if (verdict.clauses.empty()) {
-      return conclude({.outcome = Outcome::unsupported, .message = "returns no LSE"});
-    }
-  }
-
-  // 1. Will it?
-  Exchange question(executor.arena(arena_bytes(prepared.problem())), Placement::end_flush,
-                    testee.alignment);
-  add_problem(question, prepared.problem());
-  const Reply asked = executor.execute({{"op", "supports"},
-                                        {"kernel", kernel},
-                                        {"problem", problem_to_json(prepared.problem())},
-                                        {"tensors", question.to_json()}});
-  captured += asked.captured;
-  if (!asked.ok()) {
-    if (asked.kind != Reply::Kind::answered || text_of(asked, "status") != "refused") {
-      return conclude(finding_of(asked, "supports"));
-    }
-    const std::string reason = text_of(asked, "message");
-    if (reason.empty()) return conclude(failure("wrong_refusal", "refused without a reason"));
-    const std::string missing = undeclared(prepared.problem(), testee);
-    if (missing.empty()) {
-      return conclude(
-          failure("wrong_refusal", fmt::format("refused what it declares: {}", reason)));
-    }
-    return conclude({.outcome = Outcome::unsupported, .message = reason});
-  }
-
-  // 2. It runs twice: with the tensors flush against a guard at their end, then at their start.
-  Run first(prepared, testee, kernel, executor, threads, Placement::end_flush, captured);
-  const auto stopped = first.perform();
-  result.returned = first.returned();
-  if (stopped) return conclude(*stopped);
-  Run second(prepared, testee, kernel, executor, threads, Placement::start_flush, captured);
-  if (const auto finding = second.perform()) return conclude(*finding);
-
-  // 3. What it returned.
-  if (const auto finding = unwritten(first, second)) return conclude(*finding);
-  const auto declared = testee.arithmetic.find(prepared.problem().dtype);
-  const Arithmetic arithmetic =
-      declared != testee.arithmetic.end() ? declared->second : loosest(prepared.problem().dtype);
-  auto finding = judge_run(first, prepared, arithmetic, verdict.tensors);
-  if (difference(first, second)) {
-    // Other bits for other addresses are no crime, but they are judged as the first were.
-    const auto again = judge_run(second, prepared, arithmetic, verdict.tensors);
-    if (again && (!finding || finding->outcome != Outcome::fail)) finding = again;
-    if (arithmetic.deterministic && !finding) {
-      Run repeated(prepared, testee, kernel, executor, threads, Placement::end_flush, captured);
-      if (const auto broken = repeated.perform()) return conclude(*broken);
-      if (const auto where = difference(first, repeated)) {
-        return conclude(
-            failure("nondeterministic", fmt::format("two equal calls differ: {}", *where)));
-      }
-    }
-  }
-  if (finding) return conclude(*finding);
-  verdict.outcome = Outcome::pass;
-  return result;
+  return Examiner(prepared, testee, kernel, executor, threads).examine();
 }
 
 }  // namespace attest

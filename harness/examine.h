@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "harness/arena.h"
 #include "harness/executor.h"
+#include "harness/trial.h"
 #include "reference/working.h"
 #include "spec/description.h"
 #include "spec/verdict.h"
@@ -20,7 +20,10 @@ namespace attest {
 class PreparedCase {
  public:
   PreparedCase(const Case& test_case, int threads)
-      : case_(test_case), inputs_(generate(test_case)), threads_(threads) {}
+      : PreparedCase(test_case, generate(test_case), threads) {}
+
+  // The same case with the keep-mask that a testee drew: for that testee alone.
+  PreparedCase with_keep(Keep keep) const;
 
   const Case& test_case() const { return case_; }
   const Problem& problem() const { return case_.problem; }
@@ -29,6 +32,8 @@ class PreparedCase {
   const BackwardExpected& backward(const Arithmetic& arithmetic);
 
  private:
+  PreparedCase(const Case& test_case, Inputs inputs, int threads)
+      : case_(test_case), inputs_(std::move(inputs)), threads_(threads) {}
   static Inputs generate(const Case& test_case);
 
   Case case_;
@@ -39,17 +44,9 @@ class PreparedCase {
   std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardExpected>>> backward_;
 };
 
-// What one tensor came back as.
-struct Returned {
-  std::string name;  // as in records: "O", "LSE", "dQ", "dK", "dV"
-  DType dtype;
-  Shape shape;
-  std::vector<std::uint64_t> bits;  // dense order
-};
-
 struct Examination {
-  Verdict verdict;
-  std::vector<Returned> returned;  // of the first run, as far as it came; for dumps
+  Verdict verdict = {};
+  Trial trial = {};  // the first, as far as it came; for dumps
 };
 
 Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,

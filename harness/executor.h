@@ -3,7 +3,9 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace attest {
 
@@ -22,6 +24,9 @@ struct Reply {
   nlohmann::json body = {};
   std::string message = {};   // what happened, for a person; empty if answered
   std::string captured = {};  // what the testee printed meanwhile, cut at 64 KiB
+  // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
+  // was measured.
+  std::optional<std::size_t> peak_bytes = {};
 
   bool ok() const { return kind == Kind::answered && body.value("status", "") == "ok"; }
 };
@@ -33,6 +38,16 @@ class Executor {
   // Carries out one request (wire.h), whose nonce this adds. After anything but an answer the next
   // request meets a fresh testee.
   virtual Reply execute(nlohmann::json request) = 0;
+
+  // As execute, and measures memory where that is possible.
+  virtual Reply measure(nlohmann::json request) { return execute(std::move(request)); }
+
+  // The next request meets a fresh testee, whose memory nobody has used.
+  virtual void renew() {}
+
+  // Makes sure that every request so far has had its one reply, so that what is late is known while
+  // its case still is.
+  virtual Reply settle() { return {.body = {{"status", "ok"}}}; }
 
   // The shared memory that requests refer to, at least `bytes` each way. Growing it may mean a
   // fresh testee.

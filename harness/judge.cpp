@@ -28,11 +28,12 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
   TensorVerdict verdict;
   TensorEvidence& evidence = verdict.evidence;
-  evidence.compared = static_cast<Index>(bits.size());
   long double squares = 0;
   std::size_t finite = 0, worst = 0;
   double worst_ratio = -1;
   for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (std::isnan(expected.value[i])) continue;
+    ++evidence.compared;
     const double actual = decode(dtype, bits[i]);
     const long double exact =
         expected.value[i] +
@@ -61,7 +62,10 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
       ++finite;
     }
   }
-  if (bits.empty()) return verdict;
+  if (evidence.compared == 0) {
+    verdict.conclusive = bits.empty();
+    return verdict;
+  }
   const auto place = coordinates(shape, static_cast<Index>(worst));
   evidence.worst = {place.begin(), place.end()};
   evidence.max_ratio = worst_ratio;

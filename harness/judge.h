@@ -1,7 +1,9 @@
 // The verdict on one tensor: every element against its bound (SPEC.md, NUM-1).
 //
 // An element passes iff the distance from the exact value to the rounding cell of the returned
-// value is at most the bound. The test is `distance <= bound`, so NaN never passes.
+// value is at most the bound. The test is `distance <= bound`, so NaN never passes. An element
+// whose exact value is NaN is unspecified (FINITE-1, FINITE-2): whatever stands there is passed
+// over.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,9 @@ namespace attest {
 
 struct TensorVerdict {
   TensorEvidence evidence;
-  bool passed = true;      // every element is within its bound
-  bool conclusive = true;  // no element has a bound that admits anything
+  bool passed = true;  // every element is within its bound
+  // No element has a bound that admits anything, and not all of them are unspecified.
+  bool conclusive = true;
   bool nonfinite = false;  // a NaN or Inf stands where none may
 };
 

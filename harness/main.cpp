@@ -6,9 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <thread>
 
 #include "cases/case.h"
@@ -21,6 +25,7 @@
 #include "harness/run.h"
 #include "harness/testee.h"
 #include "reports/reports.h"
+#include "reports/text.h"
 #include "spec/json_reader.h"
 #include "spec/profile.h"
 
@@ -135,32 +140,58 @@ int list(const Options& options) {
     for (const Case& c : cases) fmt::print("{}\n", c.id);
     fmt::print(stderr, "{} cases of tier {}\n", cases.size(), name_of(options.tier));
   }
+  if (cases.empty()) {
+    fmt::print(stderr, "attest: nothing is selected{}\n",
+               options.tier == Tier::full ? "" : "; a higher --tier may hold what you look for");
+    return kIncomplete;
+  }
   return kConformant;
+}
+
+[[noreturn]] void cannot_write_into(const fs::path& folder, const std::string& why) {
+  throw InputError("", fmt::format("cannot write into the folder {}: {}", folder.string(), why));
+}
+
+// Makes the folder of the record, where it isn't yet.
+void make_out_folder(const fs::path& folder) {
+  if (folder.empty()) throw InputError("", "--out takes a folder, not an empty name");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!fs::is_directory(folder)) {
+    const bool taken = fs::exists(fs::symlink_status(folder));
+    throw InputError("", fmt::format("--out takes a folder; {} {}", folder.string(),
+                                     taken ? "is none" : "cannot be made: " + error.message()));
+  }
+  if (access(folder.c_str(), W_OK | X_OK) != 0) cannot_write_into(folder, std::strerror(errno));
+}
+
+// What is found in the folder of a record: none of it is for testees.
+std::vector<std::string> record_files(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (const char* name :
+       {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
+    files.push_back((fs::absolute(folder) / name).string());
+  }
+  return files;
 }
 
 int run(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = find_installation();
   const auto cases = shard_of(selected_cases(options, installation), options.shard);
-  std::error_code error;
-  fs::create_directories(options.out, error);
-  const std::string hidden = fs::absolute(options.out).string();
+  make_out_folder(options.out);
+  const std::vector<std::string> hidden = record_files(options.out);
   const auto testees = find_testees(options.testees, installation, options.limits, hidden);
   const Isolation isolation = weakest_isolation(testees);
   for (const Testee& t : testees) {
     if (t.isolation != Isolation::none) continue;
-    fmt::print(
-        stderr, "attest: {} runs without isolation: {}\n", t.name,
-        t.library.empty() ? "the system allows none" : "no other user may read " + t.library);
+    fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
   }
   const fs::path file = options.out / "results.jsonl";
   std::ofstream results(file, std::ios::binary);
   // Until the run is over nobody else may read what others returned.
-  if (!error && results)
-    fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write, error);
-  if (error || !results) {
-    throw InputError("", fmt::format("cannot write into the folder {}", options.out.string()));
-  }
+  if (!results) cannot_write_into(options.out, std::strerror(errno));
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
 
   Header header{.suite_version = ATTEST_VERSION,
                 .testees = {},
@@ -215,7 +246,14 @@ int run(const Options& options) {
 int repro(const Options& options) {
   const Installation installation = find_installation();
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
-  const auto testees = find_testees(options.testees, installation, options.limits, "");
+  const auto testees = find_testees(options.testees, installation, options.limits, {});
+  if (options.in_process) {
+    fmt::print(
+        stderr,
+        "attest: --in-process gives the testee this process: no isolation, no guards, no "
+        "limits{}\n",
+        geteuid() == 0 ? ", and it is root. Do this with none that you would not run as root" : "");
+  }
   int exit_code = kConformant;
   for (const Testee& testee : testees) {
     PreparedCase prepared(test_case, options.jobs);
@@ -224,7 +262,7 @@ int repro(const Options& options) {
       if (testee.library.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
       executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.library));
     } else {
-      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, ""));
+      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, {}));
     }
     const Examination examination =
         examine(prepared, testee.description, testee.kernel, *executor, options.threads);
@@ -233,12 +271,12 @@ int repro(const Options& options) {
                name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
                test_case.data, test_case.because, fmt::join(v.clauses, ", "));
     if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
-    if (!v.message.empty()) fmt::print("  message  {}\n", v.message);
+    if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
     for (const auto& [tensor, e] : v.tensors) {
       fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
                  fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
     }
-    if (!v.captured.empty()) fmt::print("  printed  {}\n", v.captured);
+    if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
       const fs::path folder =
@@ -274,21 +312,55 @@ int report(const Options& options) {
   return exit_code_of(record);
 }
 
+// Lets text pass of which `accepts` is true; of other text it says what the option takes instead.
+CLI::Validator takes(const std::string& option, const std::string& what,
+                     const std::function<bool(const std::string&)>& accepts) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        if (accepts(text)) return "";
+        throw InputError("", fmt::format("{} takes {}, not {}", option, what, text));
+      },
+      "");
+}
+
+// A whole number within those limits.
+CLI::Validator takes_count(const std::string& option, std::uint64_t least, std::uint64_t most) {
+  return takes(option, fmt::format("a number from {} to {}", least, most),
+               [=](const std::string& text) {
+                 std::uint64_t number = 0;
+                 const char* end = text.data() + text.size();
+                 const auto [rest, error] = std::from_chars(text.data(), end, number);
+                 return error == std::errc() && rest == end && number >= least && number <= most;
+               });
+}
+
+CLI::Validator takes_seconds(const std::string& option) {
+  constexpr double kLongest = 1'000'000;  // beyond any run, within any clock
+  return takes(option, fmt::format("a number of seconds above 0, at most {}", kLongest),
+               [](const std::string& text) {
+                 char* end = nullptr;
+                 const double seconds = std::strtod(text.c_str(), &end);
+                 return end != text.c_str() && *end == '\0' && seconds > 0 && seconds <= kLongest;
+               });
+}
+
 void add_testee_options(CLI::App& command, Options& options) {
   command.add_option("--testee", options.testees,
                      "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, or exec:COMMAND; "
                      "may be given again. Default: all bundled kernels");
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
-      ->check(CLI::Range(1, 4096));
+      ->check(takes_count("--threads", 1, 4096));
   command
       .add_option("--start-limit", options.limits.start_seconds,
                   "Seconds to load and describe a testee")
-      ->check(CLI::PositiveNumber);
+      ->check(takes_seconds("--start-limit"));
   command
       .add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--memory-limit", options.memory_mib, "MiB of private memory for a testee")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(takes_seconds("--call-limit"));
+  command
+      .add_option("--memory-limit", options.memory_mib,
+                  "MiB of memory for a testee, beside the tensors")
+      ->check(takes_count("--memory-limit", 1, 1 << 30));
 }
 
 int main(int argc, char** argv) {
@@ -301,11 +373,16 @@ int main(int argc, char** argv) {
         .add_option("--cases", options.filters,
                     "A case's id, the beginning of one, or a pattern with * and **")
         ->type_name("GLOB");
-    command.add_option("--tier", options.tier, "smoke, standard or full")
-        ->transform(CLI::CheckedTransformer(kTiers))
+    command
+        .add_option_function<std::string>(
+            "--tier", [&](const std::string& text) { options.tier = kTiers.at(text); },
+            "smoke, standard or full")
+        ->check(takes("--tier", "smoke, standard or full",
+                      [](const std::string& text) { return kTiers.contains(text); }))
         ->type_name("TIER")
         ->option_text("TIER [standard]");
-    command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases");
+    command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
+        ->check(takes_count("--seed", 0, std::numeric_limits<std::uint64_t>::max()));
   };
 
   CLI::App& list_command = *app.add_subcommand("list", "List cases");
@@ -318,7 +395,7 @@ int main(int argc, char** argv) {
   run_command.add_option("--profile", options.profiles,
                          "A profile to be met, or none. Default: all that a testee declares");
   run_command.add_option("--jobs", options.jobs, "Cases examined at a time")
-      ->check(CLI::Range(1, 1024));
+      ->check(takes_count("--jobs", 1, 1024));
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
   run_command.add_option("--out", options.out, "The folder of the record and its reports");
 
@@ -335,6 +412,17 @@ int main(int argc, char** argv) {
   report_command.add_option("folder", options.record_folder, "The folder of the record")
       ->required();
 
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  const std::string known = fmt::format("there are {}", fmt::join(commands, ", "));
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (!first.starts_with('-') &&
+      std::find(commands.begin(), commands.end(), first) == commands.end()) {
+    throw InputError("", first.empty() ? fmt::format("which command? {}; --help says more", known)
+                                       : fmt::format("there is no command {}; {}", first, known));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -355,7 +443,8 @@ int main(int argc, char** argv) {
   try {
     return attest::main(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "attest: {}\n", error.what());
+    // It may quote what a testee printed.
+    fmt::print(stderr, "attest: {}\n", attest::clean(error.what()));
     return attest::kUsageOrHarnessError;
   }
 }

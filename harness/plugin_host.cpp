@@ -11,9 +11,11 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <set>
 #include <vector>
 
+#include "harness/wire.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -32,7 +34,7 @@ constexpr std::size_t kMessageBytes = 4096;
 attest_dtype wire_dtype(const std::string& text) {
   static const std::map<std::string, attest_dtype> kNames = {
       {"f64", ATTEST_F64}, {"f32", ATTEST_F32}, {"f16", ATTEST_F16}, {"bf16", ATTEST_BF16},
-      {"u8", ATTEST_U8},   {"i32", ATTEST_I32}, {"i64", ATTEST_I64}};
+      {"u8", ATTEST_U8},   {"i32", ATTEST_I32}, {"i64", ATTEST_I64}, {"bits", ATTEST_BITS}};
   const auto place = kNames.find(text);
   if (place == kNames.end()) throw InputError("", fmt::format("no dtype is called {}", text));
   return place->second;
@@ -59,6 +61,13 @@ std::int64_t append_mask(const json& j, const json& tensors, const Locate& locat
   attest_mask node{};
   node.struct_size = sizeof(node);
   const auto kind = j.at("kind").get<std::string>();
+  const auto table = [&](const char* key) {
+    return tensor_of(tensors, j.at(key).get<std::string>(), locate);
+  };
+  const auto read_diagonal = [&] {
+    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
+    node.offset = j.at("offset").get<std::int64_t>();
+  };
   if (kind == "full") {
     node.kind = ATTEST_MASK_FULL;
   } else if (kind == "band") {
@@ -66,17 +75,42 @@ std::int64_t append_mask(const json& j, const json& tensors, const Locate& locat
       return j.at(key).is_null() ? ATTEST_UNBOUNDED : j.at(key).get<std::int64_t>();
     };
     node.kind = ATTEST_MASK_BAND;
-    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
-    node.offset = j.at("offset").get<std::int64_t>();
+    read_diagonal();
     node.left = width("left");
     node.right = width("right");
   } else if (kind == "dense") {
     node.kind = ATTEST_MASK_DENSE;
-    node.table = tensor_of(tensors, j.at("table").get<std::string>(), locate);
+    node.table = table("table");
+  } else if (kind == "prefix") {
+    node.kind = ATTEST_MASK_PREFIX;
+    node.table = table("table");
+  } else if (kind == "segments") {
+    node.kind = ATTEST_MASK_SEGMENTS;
+    node.table = table("query_table");
+    node.table2 = table("key_table");
+  } else if (kind == "block_sparse") {
+    node.kind = ATTEST_MASK_BLOCK_SPARSE;
+    node.block_query = j.at("block_query").get<std::int64_t>();
+    node.block_key = j.at("block_key").get<std::int64_t>();
+    node.table = table("table");
+  } else if (kind == "dilated") {
+    node.kind = ATTEST_MASK_DILATED;
+    read_diagonal();
+    node.dilation = j.at("dilation").get<std::int64_t>();
+  } else if (kind == "all_of" && j.at("parts").empty()) {
+    node.kind = ATTEST_MASK_FULL;
+  } else if (kind == "any_of" && j.at("parts").empty()) {
+    static std::uint8_t never = 0;
+    node.kind = ATTEST_MASK_DENSE;
+    node.table = {.data = &never,
+                  .dtype = ATTEST_U8,
+                  .reserved = 0,
+                  .shape = {1, 1, 1, 1},
+                  .stride = {1, 1, 1, 1},
+                  .capacity_bytes = 1};
   } else if (kind == "all_of" || kind == "any_of") {
     // A tree of any width becomes a chain of pairs; one part stands for itself.
     const json& parts = j.at("parts");
-    if (parts.empty()) throw InputError("", fmt::format("{} needs a part", kind));
     std::int64_t root = append_mask(parts[0], tensors, locate, nodes);
     for (std::size_t i = 1; i < parts.size(); ++i) {
       attest_mask pair{};
@@ -93,6 +127,13 @@ std::int64_t append_mask(const json& j, const json& tensors, const Locate& locat
   }
   nodes.push_back(node);
   return static_cast<std::int64_t>(nodes.size()) - 1;
+}
+
+attest_dropout_mode dropout_mode(const std::string& text) {
+  if (text == "none") return ATTEST_DROPOUT_NONE;
+  if (text == "given") return ATTEST_DROPOUT_GIVEN;
+  if (text == "generated") return ATTEST_DROPOUT_GENERATED;
+  throw InputError("", fmt::format("no mode of dropout is called {}", text));
 }
 
 // A problem as the plug-in sees it, with the memory that it points into.
@@ -116,11 +157,25 @@ void fill(NativeProblem& native, const json& request, const Locate& locate) {
   p.head_dim = j.at("head_dim").get<std::int64_t>();
   p.value_dim = j.at("value_dim").get<std::int64_t>();
   p.scale = j.at("scale").get<double>();
+  p.softcap = j.at("softcap").get<double>();
   append_mask(j.at("mask"), tensors, locate, native.nodes);
   p.mask = native.nodes.data();
   p.mask_count = static_cast<std::int64_t>(native.nodes.size());
   p.query_lens = tensor_of(tensors, "query_lens", locate);
   p.key_lens = tensor_of(tensors, "key_lens", locate);
+  p.cu_query_lens = tensor_of(tensors, "cu_query_lens", locate);
+  p.cu_key_lens = tensor_of(tensors, "cu_key_lens", locate);
+  p.page_size = j.at("page_size").get<std::int64_t>();
+  p.page_table = tensor_of(tensors, "page_table", locate);
+  p.has_bias = j.at("bias").get<bool>();
+  p.has_alibi = j.at("alibi").get<bool>();
+  p.has_sink = j.at("sink").get<bool>();
+  p.has_dlse = j.at("dlse").get<bool>();
+  const json& dropout = j.at("dropout");
+  p.dropout = dropout_mode(dropout.at("mode").get<std::string>());
+  p.dropout_probability = dropout.at("probability").get<double>();
+  p.dropout_seed = std::stoull(dropout.at("seed").get<std::string>());
+  p.dropout_offset = std::stoull(dropout.at("offset").get<std::string>());
 }
 
 // Private memory for a call, flush with a guard page at its end and filled with NaN, so that a
@@ -161,6 +216,34 @@ class Workspace {
   std::byte* data_ = nullptr;
 };
 
+// The blocks that a call reports, from whatever threads.
+class Trace {
+ public:
+  static void add(void* self, const attest_block* block) {
+    auto& trace = *static_cast<Trace*>(self);
+    const std::lock_guard lock(trace.mutex_);
+    if (!block || !ATTEST_HAS(block, backward)) return;
+    if (trace.blocks_.size() == kMostBlocks) {
+      ++trace.left_out_;
+    } else {
+      trace.blocks_.push_back({block->worker, block->batch, block->head, block->query_begin,
+                               block->query_end, block->key_begin, block->key_end, block->masked,
+                               block->backward});
+    }
+  }
+
+  void report(json& reply) {
+    const std::lock_guard lock(mutex_);
+    reply["blocks"] = std::move(blocks_);
+    reply["blocks_left_out"] = left_out_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::array<std::int64_t, kBlockNumbers>> blocks_;
+  std::int64_t left_out_ = 0;
+};
+
 json call(const attest_kernel& kernel, const json& request, bool backward, const Locate& locate) {
   NativeProblem native;
   fill(native, request, locate);
@@ -170,15 +253,23 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   in.q = tensor_of(t, "q", locate);
   in.k = tensor_of(t, "k", locate);
   in.v = tensor_of(t, "v", locate);
+  in.bias = tensor_of(t, "bias", locate);
+  in.alibi_slopes = tensor_of(t, "slopes", locate);
+  in.sink = tensor_of(t, "sink", locate);
   attest_outputs out{};
   out.struct_size = sizeof(out);
+  const bool draws = native.problem.dropout == ATTEST_DROPOUT_GENERATED && !backward;
+  (draws ? out.keep : in.keep) = tensor_of(t, "keep", locate);
   if (backward) {
     in.o = tensor_of(t, "o", locate);
     in.lse = tensor_of(t, "lse", locate);
     in.d_o = tensor_of(t, "d_o", locate);
+    in.d_lse = tensor_of(t, "d_lse", locate);
     out.dq = tensor_of(t, "dq", locate);
     out.dk = tensor_of(t, "dk", locate);
     out.dv = tensor_of(t, "dv", locate);
+    out.dbias = tensor_of(t, "dbias", locate);
+    out.dsink = tensor_of(t, "dsink", locate);
   } else {
     out.o = tensor_of(t, "o", locate);
     out.lse = tensor_of(t, "lse", locate);
@@ -194,11 +285,21 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   context.workspace_bytes = workspace.bytes();
   context.message = message.data();
   context.message_bytes = message.size();
+  Trace trace;
+  const bool traced = request.value("trace", false);
+  if (traced) {
+    context.trace = Trace::add;
+    context.trace_context = &trace;
+  }
   const auto run = backward ? kernel.backward : kernel.forward;
   if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
   const attest_status status = run(&kernel, &native.problem, &in, &out, &context);
   message.back() = '\0';
-  if (status == ATTEST_OK) return {{"status", "ok"}, {"workspace_bytes", bytes}};
+  if (status == ATTEST_OK) {
+    json reply = {{"status", "ok"}, {"workspace_bytes", bytes}};
+    if (traced) trace.report(reply);
+    return reply;
+  }
   return {{"status", "error"},
           {"message",
            fmt::format("status {}: {}", status, message[0] ? message.data() : "no message")}};

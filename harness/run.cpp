@@ -131,6 +131,9 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
         verdicts.push_back(
             examine_safely(prepared.get(), error, cases[i], testees[t], *executors[t], options));
       }
+      // What was broken off is left out, as all that never began is.
+      std::erase_if(verdicts,
+                    [](const VerdictRecord& v) { return v.verdict.outcome == Outcome::not_run; });
       in_order.put(i, std::move(verdicts));
     }
   };

@@ -19,9 +19,34 @@ struct Target {
   std::string spec;  // as given
   std::string base;  // the spec without a kernel's name
   std::vector<std::string> command;
+  std::vector<std::string> files;  // that its worker must be able to read
   std::string library;
   std::string kernel;  // empty: all
 };
+
+// The words of a shell command that name something in the file system, and the folder that it
+// starts in.
+std::vector<std::string> files_of(const std::string& command) {
+  std::vector<std::string> files = {fs::current_path().string()};
+  std::string word;
+  const auto end_word = [&] {
+    std::error_code none;
+    if (!word.empty() && fs::exists(word, none)) files.push_back(fs::absolute(word).string());
+    word.clear();
+  };
+  char quote = '\0';
+  for (const char c : command) {
+    if (quote != '\0' ? c == quote : c == '"' || c == '\'') {
+      quote = quote == '\0' ? c : '\0';
+    } else if (quote == '\0' && (c == ' ' || c == '\t' || c == '\n')) {
+      end_word();
+    } else {
+      word += c;
+    }
+  }
+  end_word();
+  return files;
+}
 
 std::vector<std::string> bundled_names(const Installation& installation) {
   std::vector<std::string> names;
@@ -34,10 +59,12 @@ std::vector<std::string> bundled_names(const Installation& installation) {
 }
 
 Target parse(const std::string& spec, const Installation& installation) {
-  Target target{.spec = spec, .base = spec, .command = {}, .library = {}, .kernel = {}};
+  Target target{
+      .spec = spec, .base = spec, .command = {}, .files = {}, .library = {}, .kernel = {}};
   if (spec.starts_with("exec:")) {
     if (spec.size() == 5) throw InputError("", "--testee exec: needs a command behind the colon");
     target.command = {"/bin/sh", "-c", "exec " + spec.substr(5)};
+    target.files = files_of(spec.substr(5));
     return target;
   }
   const auto suffix = spec.rfind(".so");
@@ -72,6 +99,7 @@ Target parse(const std::string& spec, const Installation& installation) {
     if (spec != name) target.kernel = spec;
   }
   target.command = {installation.worker.string(), fs::absolute(target.library).string()};
+  target.files = target.command;
   return target;
 }
 
@@ -88,11 +116,11 @@ void check_name(const std::string& name) {
 }
 
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
-                             const std::string& hidden_folder) {
+                             const std::vector<std::string>& hidden_files) {
   WorkerExecutor executor({.command = target.command,
                            .limits = limits,
                            .isolation = isolation,
-                           .hidden_folder = hidden_folder});
+                           .hidden_files = hidden_files});
   const Reply reply = executor.execute({{"op", "describe"}});
   const auto complain = [&](const std::string& what) {
     throw InputError("",
@@ -148,15 +176,19 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
 
 Installation find_installation() {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path prefix = program.parent_path();
   const char* cases = std::getenv("ATTEST_CASES");
+  const fs::path installed = prefix / "share" / "attest" / "cases";
   return {.worker = program / "attest-worker",
-          .plugins = program.parent_path() / "lib" / "attest",
-          .cases = cases ? cases : ATTEST_CASES_DIR};
+          .plugins = prefix / "lib" / "attest",
+          .cases = cases                   ? fs::path(cases)
+                   : fs::exists(installed) ? installed
+                                           : fs::path(ATTEST_CASES_DIR)};
 }
 
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::string& hidden_folder) {
+                                 const std::vector<std::string>& hidden_files) {
   const auto names = specs.empty() ? bundled_names(installation) : specs;
   if (names.empty()) {
     throw InputError(
@@ -169,10 +201,16 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   std::vector<Testee> testees;
   std::map<std::string, int> uses;
   for (const Target& target : targets) {
-    std::vector<std::string> files;
-    if (!target.library.empty()) files = target.command;
-    const Isolation isolation = strongest_isolation(files);
-    for (Testee& testee : describe(target, limits, isolation, hidden_folder)) {
+    const Isolation isolation = strongest_isolation(target.files);
+    std::string unisolated;
+    if (isolation == Isolation::none) {
+      unisolated =
+          strongest_isolation({}) == Isolation::none
+              ? "the system allows none"
+              : fmt::format("no other user may read all of {}", fmt::join(target.files, ", "));
+    }
+    for (Testee& testee : describe(target, limits, isolation, hidden_files)) {
+      testee.unisolated = unisolated;
       ++uses[testee.name];
       testees.push_back(std::move(testee));
     }
@@ -197,11 +235,11 @@ Isolation weakest_isolation(const std::vector<Testee>& testees) {
 }
 
 WorkerOptions worker_options(const Testee& testee, const Limits& limits,
-                             const std::string& hidden_folder) {
+                             const std::vector<std::string>& hidden_files) {
   return {.command = testee.command,
           .limits = limits,
           .isolation = testee.isolation,
-          .hidden_folder = hidden_folder};
+          .hidden_files = hidden_files};
 }
 
 }  // namespace attest

@@ -23,6 +23,7 @@ struct Testee {
   std::vector<std::string> command;  // of its worker
   std::string library = {};          // empty for exec:
   Isolation isolation = Isolation::none;
+  std::string unisolated = {};  // why there is none, if so
   Description description;
 };
 
@@ -33,7 +34,8 @@ struct Installation {
   std::filesystem::path cases;
 };
 
-// Of the running program: beside it or, for cases, where it was built. ATTEST_CASES overrides.
+// Of the running program: as `cmake --install` lays it out or, for cases, where it was built.
+// ATTEST_CASES overrides.
 Installation find_installation();
 
 // Starts the testee of each spec and asks it to describe itself; the bundled kernels if there is no
@@ -41,12 +43,12 @@ Installation find_installation();
 // description that is malformed or beyond the caps.
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::string& hidden_folder);
+                                 const std::vector<std::string>& hidden_files);
 
 // The weakest isolation among testees.
 Isolation weakest_isolation(const std::vector<Testee>& testees);
 
 WorkerOptions worker_options(const Testee& testee, const Limits& limits,
-                             const std::string& hidden_folder);
+                             const std::vector<std::string>& hidden_files);
 
 }  // namespace attest

@@ -15,17 +15,35 @@ using nlohmann::json;
 json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : json(bound); }
 
 json mask_to_json(const Mask& mask, int& tables) {
+  const auto next_table = [&tables] { return "mask" + std::to_string(tables++); };
+  const char* anchor = mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left";
   switch (mask.kind) {
     case Mask::Kind::full:
       return {{"kind", "full"}};
     case Mask::Kind::band:
       return {{"kind", "band"},
-              {"anchor", mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left"},
+              {"anchor", anchor},
               {"offset", mask.offset},
               {"left", bound_to_json(mask.left)},
               {"right", bound_to_json(mask.right)}};
     case Mask::Kind::dense:
-      return {{"kind", "dense"}, {"table", "mask" + std::to_string(tables++)}};
+      return {{"kind", "dense"}, {"table", next_table()}};
+    case Mask::Kind::prefix:
+      return {{"kind", "prefix"}, {"table", next_table()}};
+    case Mask::Kind::segments: {
+      const std::string queries = next_table();
+      return {{"kind", "segments"}, {"query_table", queries}, {"key_table", next_table()}};
+    }
+    case Mask::Kind::block_sparse:
+      return {{"kind", "block_sparse"},
+              {"block_query", mask.block_query},
+              {"block_key", mask.block_key},
+              {"table", next_table()}};
+    case Mask::Kind::dilated:
+      return {{"kind", "dilated"},
+              {"anchor", anchor},
+              {"offset", mask.offset},
+              {"dilation", mask.dilation}};
     case Mask::Kind::all_of:
     case Mask::Kind::any_of: {
       json parts = json::array();
@@ -34,6 +52,18 @@ json mask_to_json(const Mask& mask, int& tables) {
     }
   }
   return {};
+}
+
+const char* mode_name(Dropout::Mode mode) {
+  switch (mode) {
+    case Dropout::Mode::none:
+      return "none";
+    case Dropout::Mode::given:
+      return "given";
+    case Dropout::Mode::generated:
+      return "generated";
+  }
+  return "?";
 }
 
 // Reads `size` bytes; how many came before the end of the stream.
@@ -94,7 +124,20 @@ json problem_to_json(const Problem& p) {
           {"head_dim", p.head_dim},
           {"value_dim", p.value_dim},
           {"scale", p.scale},
-          {"mask", mask_to_json(p.mask, tables)}};
+          {"softcap", p.softcap},
+          {"mask", mask_to_json(p.mask, tables)},
+          {"packed", p.packed},
+          {"page_size", p.paging.page_size},
+          {"bias", p.bias_shape.has_value()},
+          {"alibi", p.slopes_shape.has_value()},
+          {"sink", p.sink},
+          {"dlse", p.d_lse},
+          {"dropout",
+           {{"mode", mode_name(p.dropout.mode)},
+            {"probability", p.dropout.probability},
+            // 64 bits are more than many a JSON reader keeps of a number.
+            {"seed", std::to_string(p.dropout.seed)},
+            {"offset", std::to_string(p.dropout.offset)}}}};
 }
 
 }  // namespace attest

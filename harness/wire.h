@@ -31,6 +31,10 @@ inline constexpr int kOutputFd = 6;  // the memory of outputs
 
 inline constexpr std::size_t kMaxFrameBytes = std::size_t(16) << 20;
 
+// Of the blocks that a reply holds: as many as a frame has room for, each of that many numbers.
+inline constexpr std::size_t kMostBlocks = std::size_t(1) << 16;
+inline constexpr std::size_t kBlockNumbers = 9;
+
 // A text with its length before it.
 std::string frame(const std::string& text);
 
@@ -41,9 +45,8 @@ bool write_frame(int fd, const std::string& text);
 // for a frame that is too long or cut off.
 std::optional<std::string> read_frame(int fd);
 
-// A problem as it crosses: its numbers by name; "mask" as a tree whose dense tables are named
-// tensors "mask0", "mask1", ... in the order of the tree; lengths are the tensors "key_lens" and
-// "query_lens".
+// A problem as it crosses: its numbers by name; "mask" as a tree whose tables are named tensors
+// "mask0", "mask1", ... in the order of the tree (tensors.h adds them).
 nlohmann::json problem_to_json(const Problem& problem);
 
 }  // namespace attest

@@ -3,25 +3,32 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 #include <system_error>
 
@@ -76,9 +83,17 @@ struct ChildPlan {
   char* const* argv;
   char* const* environment;
   Isolation isolation;
-  const char* hidden_folder;
+  char* const* hidden_files;  // ended by null
   const char* uid_map;
 };
+
+// Texts as exec wants them. They must outlive the result.
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 bool has_namespaces(Isolation isolation) {
   return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
@@ -130,10 +145,12 @@ bool has_namespaces(Isolation isolation) {
   }
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-      mount("proc", "/proc", "proc", kPlain, nullptr) != 0 ||
-      (plan.hidden_folder[0] &&
-       mount("attest-hidden", plan.hidden_folder, "tmpfs", MS_RDONLY, "size=4k") != 0)) {
+      mount("proc", "/proc", "proc", kPlain, nullptr) != 0) {
     _exit(125);
+  }
+  for (char* const* file = plan.hidden_files; *file; ++file) {
+    // Nothing hides what is not there, and nothing has to.
+    if (mount("/dev/null", *file, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) _exit(125);
   }
   const auto worker = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
   if (worker == 0) become_worker(plan);
@@ -160,8 +177,8 @@ pid_t spawn(const ChildPlan& plan) {
 
 // ---- What /proc says ----------------------------------------------------------------------------
 
-// The private memory of a process and all that descend from it, in bytes.
-std::size_t private_memory(pid_t root) {
+// A process and all that descend from it.
+std::vector<pid_t> family_of(pid_t root) {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
@@ -175,17 +192,109 @@ std::size_t private_memory(pid_t root) {
     rest >> state >> parent;
     children[parent].push_back(pid);
   }
-  std::size_t pages = 0;
-  std::vector<pid_t> waiting = {root};
-  while (!waiting.empty()) {
-    const pid_t pid = waiting.back();
-    waiting.pop_back();
-    std::size_t size = 0, resident = 0, shared = 0;
-    std::ifstream statm(fmt::format("/proc/{}/statm", pid));
-    if (statm >> size >> resident >> shared) pages += resident - std::min(resident, shared);
-    waiting.insert(waiting.end(), children[pid].begin(), children[pid].end());
+  std::vector<pid_t> family = {root};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    const std::vector<pid_t>& born = children[family[i]];
+    family.insert(family.end(), born.begin(), born.end());
   }
-  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return family;
+}
+
+// Bytes that one process has in memory: its own, and shared ones that no disk holds.
+struct Resident {
+  std::size_t own = 0;
+  std::size_t shared = 0;
+};
+
+Resident resident_memory(pid_t pid) {
+  Resident resident;
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  std::string key;
+  while (status >> key) {
+    std::size_t kib = 0;
+    if (key == "RssAnon:" && status >> kib) resident.own = kib << 10;
+    if (key == "RssShmem:" && status >> kib) resident.shared = kib << 10;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return resident;
+}
+
+// An entry of /proc/PID/status that counts KiB, in bytes; 0 if it isn't there.
+std::size_t status_bytes(pid_t pid, const std::string& wanted) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::size_t kib = 0;
+    if (key == wanted && status >> kib) return kib << 10;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+// Lets VmHWM begin anew from what is resident now.
+bool forget_peak(pid_t pid) {
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
+  file << "5" << std::flush;
+  return bool(file);
+}
+
+using FileId = std::pair<dev_t, ino_t>;
+
+// The files in memory (memfd_create, /dev/shm) that a process has open, with their bytes. They take
+// memory though nobody maps them.
+void add_memory_files(pid_t pid, std::map<FileId, std::size_t>& files) {
+  std::error_code gone;
+  const std::filesystem::path folder = fmt::format("/proc/{}/fd", pid);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, gone)) {
+    struct stat about {};
+    struct statfs system {};
+    const char* path = entry.path().c_str();
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
+    files[{about.st_dev, about.st_ino}] = static_cast<std::size_t>(about.st_blocks) * 512;
+  }
+}
+
+// Bytes of the mappings of those files that a process has in memory. Slow: the system walks its
+// page tables.
+std::size_t mapped_bytes(pid_t pid, const std::set<FileId>& files) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  std::size_t bytes = 0;
+  bool counts = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned major = 0, minor = 0;
+    unsigned long inode = 0;
+    std::size_t kib = 0;
+    // Either "begin-end permissions offset device inode path", or "Key: value kB".
+    if (std::sscanf(line.c_str(), "%*x-%*x %*s %*x %x:%x %lu", &major, &minor, &inode) == 3) {
+      counts = files.contains({makedev(major, minor), inode});
+    } else if (counts && std::sscanf(line.c_str(), "Rss: %zu kB", &kib) == 1) {
+      bytes += kib << 10;
+    }
+  }
+  return bytes;
+}
+
+// Whether a process and its descendants hold more in memory than that, the arena apart.
+bool uses_more_than(std::size_t limit, pid_t root, const Arena& arena) {
+  std::set<FileId> ours;
+  for (const int fd : {arena.input_fd(), arena.output_fd()}) {
+    struct stat about {};
+    if (fstat(fd, &about) == 0) ours.insert({about.st_dev, about.st_ino});
+  }
+  const std::vector<pid_t> family = family_of(root);
+  std::map<FileId, std::size_t> files;
+  std::size_t own = 0, mapped = 0, open = 0;
+  for (const pid_t pid : family) {
+    const Resident resident = resident_memory(pid);
+    own += resident.own;
+    mapped += resident.shared;
+    add_memory_files(pid, files);
+  }
+  for (const auto& [id, bytes] : files) open += ours.contains(id) ? 0 : bytes;
+  if (own + open > limit) return true;
+  if (own + mapped <= limit) return false;
+  for (const pid_t pid : family) mapped -= std::min(mapped, mapped_bytes(pid, ours));
+  return own + mapped > limit;
 }
 
 std::string how_it_ended(int status, Isolation isolation) {
@@ -228,7 +337,9 @@ struct WorkerExecutor::Process {
   int reply = -1;
   std::array<int, 2> printed = {-1, -1};  // stdout, stderr
   bool answered_once = false;
-  std::string inbox = {};  // bytes of a frame that has not arrived in full
+  std::string last_nonce = {};        // of the request before
+  std::set<std::string> nonces = {};  // of all requests
+  std::string inbox = {};             // bytes of a frame that has not arrived in full
   std::string captured = {};
 
   ~Process() {
@@ -284,10 +395,8 @@ void WorkerExecutor::start() {
   Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
   int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-  std::vector<std::string> words = options_.command;
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<std::string> words = options_.command, hidden_files = options_.hidden_files;
+  const std::vector<char*> argv = pointers_to(words), hidden = pointers_to(hidden_files);
   std::vector<std::string> variables = {
       fmt::format("ATTEST_REQUEST_FD={}", kRequestFd), fmt::format("ATTEST_REPLY_FD={}", kReplyFd),
       fmt::format("ATTEST_INPUT_FD={}", kInputFd), fmt::format("ATTEST_OUTPUT_FD={}", kOutputFd)};
@@ -301,7 +410,7 @@ void WorkerExecutor::start() {
                           .argv = argv.data(),
                           .environment = environment.data(),
                           .isolation = options_.isolation,
-                          .hidden_folder = options_.hidden_folder.c_str(),
+                          .hidden_files = hidden.data(),
                           .uid_map = uid_map.c_str()};
 
   const pid_t pid = spawn(plan);
@@ -401,10 +510,19 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
           if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
             return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
           }
-          if (body.value("nonce", nlohmann::json()) != nonce) {
-            return ended(Kind::protocol_error, "sent a reply to another request");
+          const nlohmann::json echoed = body.value("nonce", nlohmann::json());
+          if (echoed != nonce) {
+            const bool earlier = echoed.is_string() && process.nonces.contains(echoed);
+            return ended(Kind::protocol_error,
+                         echoed == process.last_nonce ? "sent a second reply to the request before"
+                         : earlier
+                             ? "sent a second reply to an earlier request, perhaps of another "
+                               "case"
+                             : "sent a reply to another request");
           }
           process.answered_once = true;
+          process.last_nonce = nonce;
+          process.nonces.insert(nonce);
           if (body["status"] == "fault") {
             Reply reply = ended(Kind::answered, "");
             reply.body = std::move(body);
@@ -423,12 +541,42 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
     }
     if (now > next_look) {
       next_look = now + std::chrono::milliseconds(kWatchMs);
-      if (private_memory(process.pid) > options_.limits.memory_bytes) {
+      if (uses_more_than(options_.limits.memory_bytes, process.pid, *arena_)) {
         return ended(Kind::out_of_memory,
                      fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
       }
     }
   }
+}
+
+Reply WorkerExecutor::measure(nlohmann::json request) {
+  if (!process_) start();
+  std::size_t tensors = 0;
+  for (const auto& tensor : request.value("tensors", nlohmann::json::object())) {
+    tensors += tensor.at("region_bytes").get<std::size_t>();
+  }
+  std::map<pid_t, std::size_t> before;
+  bool measurable = true;
+  for (const pid_t pid : family_of(process_->pid)) {
+    measurable = forget_peak(pid) && measurable;
+    before[pid] = status_bytes(pid, "VmRSS:");
+  }
+  Reply reply = execute(std::move(request));
+  if (!measurable || !process_ || reply.kind != Reply::Kind::answered) return reply;
+  std::size_t risen = 0;
+  for (const auto& [pid, resident] : before) {
+    const std::size_t peak = status_bytes(pid, "VmHWM:");
+    risen += peak - std::min(peak, resident);
+  }
+  reply.peak_bytes = risen - std::min(risen, tensors);
+  return reply;
+}
+
+Reply WorkerExecutor::settle() {
+  if (!process_) return Executor::settle();
+  Reply reply = execute({{"op", "describe"}});
+  // What it says is of no interest, only that it is the reply to this.
+  return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
 }
 
 std::string describe(Isolation isolation) {
@@ -446,12 +594,12 @@ std::string describe(Isolation isolation) {
 }
 
 Isolation strongest_isolation(const std::vector<std::string>& files) {
-  std::vector<std::string> words = {"/bin/sh", "-c", "for f; do test -r \"$f\" || exit 1; done",
-                                    "sh"};
+  constexpr const char* kCanRead =
+      "for f; do test -r \"$f\" || exit 1; test ! -d \"$f\" || test -x \"$f\" || exit 1; done";
+  std::vector<std::string> words = {"/bin/sh", "-c", kCanRead, "sh"};
   words.insert(words.end(), files.begin(), files.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = pointers_to(words);
+  char* const nothing = nullptr;
   const std::string map = fmt::format("{} {} 1", getuid(), getuid());
   for (const Isolation isolation :
        {Isolation::other_user, Isolation::user_namespace, Isolation::user_only}) {
@@ -461,7 +609,7 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
                             .argv = argv.data(),
                             .environment = environ,
                             .isolation = isolation,
-                            .hidden_folder = "",
+                            .hidden_files = &nothing,
                             .uid_map = map.c_str()};
     const pid_t pid = spawn(plan);
     int status = -1;

@@ -22,7 +22,7 @@ namespace attest {
 // From the strongest to none.
 enum class Isolation {
   other_user,      // nobody, in process and mount namespaces of its own: sees no other process, nor
-                   // the out folder
+                   // the record
   user_namespace,  // the same user, in such namespaces
   user_only,       // nobody, where the system gives no namespaces
   none,            // only accidental faults are contained
@@ -31,14 +31,15 @@ enum class Isolation {
 struct Limits {
   double start_seconds = 60;  // until the first reply, which includes loading the testee
   double call_seconds = 60;   // for each later reply
-  std::size_t memory_bytes = std::size_t(8) << 30;  // private memory of the worker
+  // Of the worker and all that it starts: private memory, and shared memory but for the arena.
+  std::size_t memory_bytes = std::size_t(8) << 30;
 };
 
 struct WorkerOptions {
   std::vector<std::string> command;  // program and arguments
   Limits limits = {};
   Isolation isolation = Isolation::none;
-  std::string hidden_folder = {};          // what the worker must not see, given namespaces
+  std::vector<std::string> hidden_files = {};  // that a worker in namespaces finds empty
   std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
 };
 
@@ -48,6 +49,12 @@ class WorkerExecutor : public Executor {
   ~WorkerExecutor() override;
 
   Reply execute(nlohmann::json request) override;
+  // The memory of the worker's processes, as the system counts it from outside; all pages of the
+  // tensors are taken to be touched.
+  Reply measure(nlohmann::json request) override;
+  void renew() override { stop(); }
+  // Asks for one more reply: whatever comes before it is one too many.
+  Reply settle() override;
   Arena& arena(std::size_t bytes) override;
 
  private:
@@ -66,7 +73,8 @@ class WorkerExecutor : public Executor {
 std::string describe(Isolation isolation);
 
 // The strongest isolation that the system allows here, such that `files`, which a worker must read,
-// can be read under it. Tried with a program of the system, so that no testee has a say in it.
+// can be read under it, and folders among them entered. Tried with a program of the system, so that
+// no testee has a say in it.
 Isolation strongest_isolation(const std::vector<std::string>& files);
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

@@ -40,6 +40,8 @@ struct Call {
   attest_problem problem = {};
   std::vector<attest_mask> mask = {};  // the nodes, children first; none: full
   std::vector<Lengths> lengths = {};   // one a batch element
+  // Packed: where the sequence of each batch element begins. Else empty.
+  std::vector<std::int64_t> query_starts = {}, key_starts = {};
   attest_inputs inputs = {};
   attest_outputs outputs = {};
   attest_context context = {};
@@ -47,6 +49,19 @@ struct Call {
 
   // How many query heads read one key head (HEAD-1).
   std::int64_t group_size() const { return problem.query_heads / problem.key_heads; }
+
+  // How many rows and keys of a batch element have a place in the tensors: padding has one, unless
+  // the sequences are packed or paged.
+  std::int64_t stored_queries(std::int64_t batch) const {
+    return query_starts.empty() ? problem.query_len : lengths_of(batch).query;
+  }
+  std::int64_t stored_keys(std::int64_t batch) const {
+    const bool padded = key_starts.empty() && problem.page_size == 0;
+    return padded ? problem.key_len : lengths_of(batch).key;
+  }
+  const Lengths& lengths_of(std::int64_t batch) const {
+    return lengths[static_cast<std::size_t>(batch)];
+  }
 
   // Tells the host, if it wants to know, that a worker computes a block.
   void report(std::int64_t worker, std::int64_t batch, std::int64_t head, const Block& block,

@@ -1,8 +1,10 @@
 // Which parts of the score matrix a kernel has to compute: every rectangle of it is empty, partial
-// or full (MASK-1 to MASK-9). Only partial ones need a look at their elements.
+// or full (MASK-1 to MASK-13). Only partial ones need a look at their elements.
 //
 // A mask is a list of nodes, children before their parents, so one pass over the list evaluates it.
-// A band is never looked at element by element: a row of it is a range of keys.
+// Most kinds are decided without a look at single elements: a band and a dilation by the distances
+// that occur in the block, a prefix by its end, segments by the numbers of the block's rows and
+// keys, a block-sparse mask by its own blocks. A dense table has to be read.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ class BlockMask {
   Coverage cover(std::int64_t batch, std::int64_t head, const Block& block, std::uint8_t* visible);
 
  private:
-  Coverage estimate(std::int64_t batch, const Block& block);
+  Coverage estimate(std::int64_t batch, std::int64_t head, const Block& block);
   void fill_row(std::int64_t batch, std::int64_t head, std::int64_t query, const Block& block,
                 std::uint8_t* visible);
 

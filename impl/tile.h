@@ -26,6 +26,13 @@ struct Plane {
     return data[position * position_stride + channel * channel_stride];
   }
 
+  // The same from a position on, which becomes position 0.
+  Plane from(std::int64_t position) const {
+    Plane rest = *this;
+    if (data) rest.data += position * position_stride;
+    return rest;
+  }
+
   T* data;
   std::int64_t position_stride, channel_stride;
 };
@@ -45,13 +52,13 @@ void load(const Plane<const T>& plane, std::int64_t begin, std::int64_t rows, st
   }
 }
 
-// tile[channels, rows] = the same, transposed.
+// The same, transposed: tile[channels, rows], its rows `stride` apart.
 template <class T, class R = Real<T>>
 void load_transposed(const Plane<const T>& plane, std::int64_t begin, std::int64_t rows,
-                     std::int64_t channels, R* tile) {
+                     std::int64_t channels, std::int64_t stride, R* tile) {
   for (std::int64_t c = 0; c < channels; ++c) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      tile[c * rows + row] = widen(plane.at(begin + row, c));
+      tile[c * stride + row] = widen(plane.at(begin + row, c));
     }
   }
 }

@@ -45,49 +45,93 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic)
     if (std::isfinite(ds.overflow)) ds.overflow = f16_overflow / larger_tau;
   }
 
-  tiny = declared.flushes_inputs ? Real(smallest_normal(problem.dtype)) : Real(0);
-  tiny_score = declared.flushes_outputs ? std::max(tiny, z / smaller_tau) : tiny;
+  // Operands that are rounded further lose a share of themselves, but all of what is subnormal.
+  const Real normal = Real(smallest_normal(problem.dtype));
+  bool rounds_operands = false;
+  for (const Product* each :
+       {&declared.qk, &declared.pv, &declared.dp, &declared.dv, &declared.dq, &declared.dk}) {
+    rounds_operands |= each->operand_roundoff > 0;
+  }
+  tiny = declared.flushes_inputs || rounds_operands ? normal : Real(0);
+  tiny_score = tiny;
+  // Scaled, it may become subnormal: flushed as a result, or as an operand of the product.
+  if (flushes) tiny_score = std::max(tiny_score, z / smaller_tau);
+  if (declared.qk.operand_roundoff > 0) tiny_score = std::max(tiny_score, normal / smaller_tau);
+  tiny_f32 = declared.flushes_inputs ? Real(smallest_normal(DType::f32)) : Real(0);
   flushed = declared.flushes_outputs ? Real(smallest_normal(problem.dtype)) : Real(0);
   flushed_lse = declared.flushes_outputs ? z : Real(0);
 
   const Real ulps = declared.output_rounding == Rounding::nearest ? 1 : 2;  // in half units
   output_roundoff = ulps * Real(unit_roundoff(problem.dtype));
   output_underflow = ulps * Real(half_smallest_subnormal(problem.dtype)) + flushed;
+  output_overflow = Real(largest_finite(problem.dtype));
+  if (ulps == 1) output_overflow *= 1 + output_roundoff / 2;
   lse_roundoff = ulps * Real(unit_roundoff(problem.lse_dtype()));
+
+  softcap = Real(problem.softcap);
+  e_tanh = Real(declared.tanh_error) + 4 * u_ref;
+  // Without a softcap, what is added may be among the terms of q.k.
+  addend_share =
+      problem.softcap > 0
+          ? Real(0)
+          : gamma(sum_roundings<Real>(declared.qk, problem.head_dim + 2, problem.head_dim + 2),
+                  u(declared.qk));
+  if (problem.dropout.mode != Dropout::Mode::none) {
+    const Real dropped = Real(problem.dropout.probability), kept = 1 - dropped;
+    keep_scale = 1 / kept;
+    keep_roundoff = gamma(3 + dropped / kept, u_s);
+    slack *= 1 + 4 * keep_roundoff;
+    // dS may be rounded before it is multiplied by 1 / (1 - p), as may be what it is made of.
+    const Real overflow = ds.overflow;
+    ds = ds.times(keep_scale);
+    ds.overflow = overflow;
+  }
+  dbias = ds;
+  if (declared.ds_scaled == Choice::first) {
+    dbias = ds.times(std::max(Real(1), tau));
+    dbias.overflow = std::min(ds.overflow, ds.overflow * tau);
+  }
+}
+
+template <class Real>
+Capped<Real> cap(const Model<Real>& model, Real x, Real x_error) {
+  const Real c = model.softcap, u_s = model.u_s;
+  const auto slope_at = [c](Real y) {  // 1 - tanh^2(y / c), without cancellation
+    const Real decay = std::exp(-2 * std::abs(y) / c);
+    return 4 * decay / ((1 + decay) * (1 + decay));
+  };
+  const Real t = std::tanh(x / c), size = std::abs(t);
+  const Real shift = x_error + 5 * u_s * std::abs(x);
+  const Real steepest = slope_at(std::max(Real(0), std::abs(x) - shift));
+  const Real moved = std::min(shift * steepest, c * (1 + size));
+  const Real error =
+      moved * (1 + model.e_tanh) + (model.e_tanh + 3 * u_s) * c * size + model.z * (1 + c);
+  const Real t_error = error / c + 3 * u_s * size;
+  return {c * t, error, slope_at(x), t_error * (2 * size + t_error) + 4 * u_s};
 }
 
 template <class Real>
 Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error) {
-  const auto n = score.size();
-  // The lows that no later low reaches, falling, and the positions that follow them. How many of a
-  // few exceed a number is faster counted than searched: searching mispredicts branches.
-  std::vector<Real> low(n);
-  std::vector<std::size_t> next(n);
-  const auto count_of = [&low](std::size_t size, const auto& exceeds) {
-    if (size > 24) {
-      const auto end = low.begin() + static_cast<std::ptrdiff_t>(size);
-      return static_cast<std::size_t>(std::partition_point(low.begin(), end, exceeds) -
-                                      low.begin());
-    }
-    std::size_t count = 0;
-    for (std::size_t e = 0; e < size; ++e) count += exceeds(low[e]);
-    return count;
-  };
-  std::vector<Index> change(n);  // of the count, from one key where a run begins to the next
+  const std::size_t n = score.size();
+  // Of the keys so far, from 1 on, their lows, and for each the last key before it whose low is
+  // higher: a search backwards need not stop in between. What is no number stops any.
+  std::vector<Real> low(n + 1, std::numeric_limits<Real>::quiet_NaN());
+  std::vector<std::size_t> higher(n + 1, 0);
+  std::vector<Index> change(n + 1);  // of the count, from one key where a run begins to the next
   Index most = 0;
   for (const bool upwards : {true, false}) {
-    std::size_t size = 0;
     std::fill(change.begin(), change.end(), 0);
     for (std::size_t t = 0; t < n; ++t) {
       const std::size_t j = upwards ? t : n - 1 - t;
       const Real floor = score[j] - error[j], ceiling = score[j] + error[j];
+      std::size_t barrier = t;
+      while (low[barrier] <= floor) barrier = higher[barrier];
+      low[t + 1] = floor;
+      higher[t + 1] = barrier;
       // The key may raise the maximum of every run that begins after the last low it cannot exceed.
-      const std::size_t barriers = count_of(size, [=](Real each) { return each >= ceiling; });
-      ++change[barriers == 0 ? 0 : next[barriers - 1]];
+      while (low[barrier] < ceiling) barrier = higher[barrier];
+      ++change[barrier];
       --change[t];
-      size = count_of(size, [=](Real each) { return each > floor; });
-      low[size] = floor;
-      next[size++] = t + 1;
     }
     Index count = 0;
     for (const Index step : change) most = std::max(most, count += step);
@@ -99,6 +143,8 @@ template <class Real>
 void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Arithmetic& declared = model.declared;
   Real roundings = sum_roundings<Real>(declared.pv, row.keys, row.span) + Real(row.rescales + 8);
+  if (row.has_sink) roundings += 8;             // a term and a block more
+  if (model.keep_roundoff > 0) roundings += 2;  // the product with what is kept, of P or of V
   if (declared.rescales_output) {
     const Index block = declared.key_block > 0 ? declared.key_block : 16;
     roundings += Real(4 * std::min(row.keys, row.span / block + 2));
@@ -106,12 +152,19 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Real u = std::max(model.u(declared.pv), model.u_s);
   row.g = Model<Real>::share(declared.pv, roundings, u);
   row.g_sum = gamma(roundings, u);
-  row.split = row.g_sum + model.u_s * (6 * std::log(Real(row.keys + 1)) + 4) + 2 * model.e_x;
+  const Real terms = Real(row.keys + (row.has_sink ? 1 : 0)), entropy = std::log(terms + 1);
+  row.split = row.g_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
+  row.merged = 0;
+  if (declared.kv_splits != 1 && terms > 1) {
+    row.merged = expm1_above(row.g_sum + 2 * model.e_x +
+                             model.u_s * (5 * std::abs(row.lse) + 9 * entropy + 4));
+  }
   row.p = declared.p_normalised == Choice::last ? model.p.times(1 / row.sum) : model.p;
 }
 
 #define ATTEST_BOUND_FOR(Real)                                                                   \
   template struct Model<Real>;                                                                   \
+  template Capped<Real> cap(const Model<Real>& model, Real x, Real x_error);                     \
   template Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error); \
   template void complete_row(const Model<Real>& model, Row<Real>& row);
 ATTEST_BOUND_FOR(double)

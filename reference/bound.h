@@ -80,13 +80,22 @@ struct Model {
   Real score_absolute;  // of the products q k that underflow
   Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
   Narrow<Real> p, ds;   // p in the unit of P, normalised
+  Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
   Real tiny;            // V and dO below it count as 0
   Real tiny_score;      // Q and K below it count as 0
   Real flushed;         // what a flushed output adds
   Real flushed_lse;
   Real output_roundoff;  // of O as the backward reads it
   Real output_underflow;
+  Real output_overflow;  // from here on it may be infinite
   Real lse_roundoff;
+  Real softcap;               // c; 0: none
+  Real e_tanh;                // the tanh of a softcap
+  Real addend_share;          // of |bias| and |ALiBi| in the error of s_j
+  Real tiny_f32;              // slopes below it count as 0
+  Real keep_scale = 1;        // 1 / (1 - p) of dropout
+  Real keep_roundoff = 0;     // of multiplying by it
+  Real slack = Real(kSlack);  // of what may be multiplied by it
 
   Model(const Problem& problem, const Arithmetic& arithmetic);
 
@@ -116,18 +125,38 @@ template <class Real>
 struct Row {
   Index keys = 0;
   Index span = 0;
-  Real m = 0;  // the largest score
+  bool has_sink = false;
+  Real sink = 0;       // its logit
+  Real sink_rise = 0;  // how far it lies above the maximum that it may be added to
+  Real m = 0;          // the largest score, or the sink
   Real lse = -std::numeric_limits<Real>::infinity();
   Real sum = 1;        // l: of exp(s_j - m)
   Index rescales = 0;  // R
   Real g = 0;          // G, of the numerator
   Real g_sum = 0;      // G, of the denominator
   Real split = 0;      // of kappa: what does not depend on the key
+  Real merged = 0;     // how far the weights of merged parts are from adding up to 1
   Real den = 0;
   Narrow<Real> p = {};
 };
 
-// R, the number of rescales that a key may live through: one for each later key or declared block.
+// A score c tanh(x / c), and the derivative 1 - tanh^2, each with its error.
+template <class Real>
+struct Capped {
+  Real score, score_error, slope, slope_error;
+};
+template <class Real>
+Capped<Real> cap(const Model<Real>& model, Real x, Real x_error);
+
+// What adding a bias and an ALiBi term to a score brings: `size` is the sum of the three
+// magnitudes, `added` that of the two.
+template <class Real>
+Real addend_error(const Model<Real>& model, Real size, Real added) {
+  return 6 * model.u_s * size + model.addend_share * added + 4 * model.z;
+}
+
+// R without a sink, the number of rescales that a key may live through: one for each later key or
+// declared block.
 template <class Real>
 Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
   const Index block = model.declared.key_block;
@@ -152,7 +181,20 @@ Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real scor
   const Real size = std::max(std::abs(score), std::abs(row.m));
   Real sum = score_error + model.u_s * (2 * size + 5 * (row.m - score)) +
              model.e_x * Real(1 + row.rescales);
-  if (model.declared.kv_splits != 1) sum += row.split + 6 * model.u_s * size;
+  if (model.declared.kv_splits != 1) {
+    sum += row.split + 6 * model.u_s * size;
+    if (row.has_sink) sum += 3 * model.u_s * (row.m - score);
+  }
+  return sum * Real(kSlack);
+}
+
+// kappa of the sink. It may be merged by LSE even where the keys are covered in one pass.
+template <class Real>
+Real kappa_of_sink(const Model<Real>& model, const Row<Real>& row) {
+  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.sink_rise;
+  const Real distance = std::max(row.m - row.sink, row.sink_rise);
+  const Real sum = model.u_s * (14 * size + 8 * distance) + row.split +
+                   model.e_x * Real(1 + row.rescales) + model.z;
   return sum * Real(kSlack);
 }
 

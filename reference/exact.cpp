@@ -12,65 +12,136 @@
 namespace attest::exact {
 namespace {
 
-// SCORE-1: s = scale q.k
 template <typename T>
-T score(const Problem& problem, const Inputs<T>& in, const Position& at) {
-  const Index key_head = at.head / problem.group_size();  // HEAD-1
-  T product = 0;
-  for (Index c = 0; c < problem.head_dim; ++c) {
-    product += in.q.at(at.batch, at.head, at.query, c) * in.k.at(at.batch, key_head, at.key, c);
-  }
-  return T(problem.scale) * product;
+T minus_infinity() {
+  return -std::numeric_limits<T>::infinity();
 }
 
-// A key that a query sees, its score, and the share of the query's attention that it gets.
+// Channel c of the query, and of the key, at a position, in a tensor that lies like Q or like K:
+// packed and paged tensors differ from others only here (LAYOUT-5, PAGE-1).
+template <typename AnyTensor>
+auto& at_query(const Problem& problem, AnyTensor& tensor, const Position& at, Index c) {
+  const Place place = problem.query_place(at.batch, at.query);
+  return tensor.at(place.batch, at.head, place.position, c);
+}
+
+template <typename AnyTensor>
+auto& at_key(const Problem& problem, AnyTensor& tensor, const Position& at, Index c) {
+  const Place place = problem.key_place(at.batch, at.key);
+  const Index key_head = at.head / problem.group_size();  // HEAD-1
+  return tensor.at(place.batch, key_head, place.position, c);
+}
+
+// The element of a bias, of slopes or of sinks that a position reads: an axis of size 1 holds for
+// all (SCORE-3).
+template <typename AnyTensor>
+auto& at_broadcast(AnyTensor& tensor, const Position& at) {
+  const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
+  return tensor.at(pick(tensor.shape[0], at.batch), pick(tensor.shape[1], at.head),
+                   pick(tensor.shape[2], at.query), pick(tensor.shape[3], at.key));
+}
+
+// MASK-1 to MASK-13, and MASK-14: a bias of -inf hides its key.
+template <typename T>
+bool takes_part(const Problem& problem, const Inputs<T>& in, const Position& at) {
+  if (!visible(problem, at)) return false;
+  return !problem.bias_shape || at_broadcast(in.bias, at) != minus_infinity<T>();
+}
+
+// s, and its derivative with respect to scale q.k.
+template <typename T>
+struct Score {
+  T s;
+  T slope;
+};
+
+template <typename T>
+Score<T> score(const Problem& problem, const Inputs<T>& in, const Position& at) {
+  using std::tanh;  // for the built-in types; Boost brings its own
+  T product = 0;
+  for (Index c = 0; c < problem.head_dim; ++c) {
+    product += at_query(problem, in.q, at, c) * at_key(problem, in.k, at, c);
+  }
+  T s = T(problem.scale) * product, slope = 1;  // SCORE-1
+  if (problem.softcap > 0) {                    // SCORE-2, and its derivative, GRAD-6
+    const T cap = problem.softcap, t = tanh(T(s / cap));
+    s = cap * t;
+    slope = 1 - t * t;
+  }
+  if (problem.bias_shape) s += at_broadcast(in.bias, at);  // SCORE-3
+  if (problem.slopes_shape) {                              // SCORE-4
+    const Lengths lengths = problem.lengths(at.batch);
+    const Index distance = at.query + (lengths.key - lengths.query) - at.key;
+    s -= at_broadcast(in.slopes, at) * T(distance < 0 ? -distance : distance);
+  }
+  return {s, slope};
+}
+
+// What dropout multiplies P with: keep / (1 - p) (DROP-1).
+template <typename T>
+T dropout_factor(const Problem& problem, const Inputs<T>& in, const Position& at) {
+  if (problem.dropout.mode == Dropout::Mode::none) return 1;
+  return in.keep.at(at) ? 1 / (1 - T(problem.dropout.probability)) : T(0);
+}
+
+// A key that a query sees: its score, the share of the query's attention that it gets, and what
+// dropout makes of it.
 template <typename T>
 struct Seen {
-  Index key;
-  T s;
+  Position at;
+  Score<T> score;
   T p;
+  T z;
 };
 
 // One row of the softmax: all that a query sees. Keys that are not here contribute nothing, because
-// nothing below ever looks at them (HIDE-1, HIDE-2).
+// nothing below ever looks at them (HIDE-1 to HIDE-3, PAGE-2).
 template <typename T>
 struct Row {
   std::vector<Seen<T>> seen = {};
-  T lse = -std::numeric_limits<T>::infinity();  // EMPTY-2, unless it sees a key
+  T p_sink = 0;                 // the share of the sink, which has no value
+  T lse = minus_infinity<T>();  // EMPTY-2, unless it sees a key or a sink
 };
 
-// SOFTMAX-1: p_j = exp(s_j) / sum_j exp(s_j)
+// SOFTMAX-1 and SINK-1: p_j = exp(s_j) / (sum_j exp(s_j) + exp(sink))
 template <typename T>
 Row<T> softmax(const Problem& problem, const Inputs<T>& in, Index b, Index h, Index i) {
-  using std::exp, std::log, std::max;  // for the built-in types; Boost brings its own
+  using std::exp, std::log, std::max;
   Row<T> row;
-  T top = -std::numeric_limits<T>::infinity();
-  for (Index j = 0; j < problem.key_len; ++j) {
+  T top = minus_infinity<T>();
+  for (Index j = 0; j < problem.stored_keys(b); ++j) {
     const Position at = {.batch = b, .head = h, .query = i, .key = j};
-    if (!visible(problem, at)) continue;  // MASK-1 to MASK-8
-    row.seen.push_back({.key = j, .s = score(problem, in, at), .p = T(0)});
-    top = max(top, row.seen.back().s);
+    if (!takes_part(problem, in, at)) continue;
+    row.seen.push_back({at, score(problem, in, at), T(0), dropout_factor(problem, in, at)});
+    top = max(top, row.seen.back().score.s);
   }
-  if (row.seen.empty()) return row;
+  const bool has_sink = problem.sink && i < problem.lengths(b).query;  // MASK-6: not beyond it
+  const T sink = has_sink ? in.sink.at(0, h, 0, 0) : minus_infinity<T>();
+  top = max(top, sink);
+  if (row.seen.empty() && !has_sink) return row;
 
-  // SOFTMAX-2: exp(s - top) is at most 1, and is 1 for some key, so the sum neither overflows nor
-  // vanishes while the scores are finite. The factor exp(-top) cancels.
+  // SOFTMAX-2: exp(s - top) is at most 1, and is 1 for some key or the sink, so the sum neither
+  // overflows nor vanishes while the scores are finite. The factor exp(-top) cancels.
   T sum = 0;
   for (Seen<T>& key : row.seen) {
-    key.p = exp(T(key.s - top));
+    key.p = exp(T(key.score.s - top));
     sum += key.p;
   }
+  if (has_sink) {
+    row.p_sink = exp(T(sink - top));
+    sum += row.p_sink;
+  }
   for (Seen<T>& key : row.seen) key.p /= sum;
-  row.lse = top + log(sum);  // LSE-1
+  row.p_sink /= sum;
+  row.lse = top + log(sum);  // LSE-1; of a sink alone, EMPTY-4: sink + log 1
   return row;
 }
 
-// SOFTMAX-1: O_c = sum_j p_j V_jc. A row that sees no key has O = 0 (EMPTY-1).
+// SOFTMAX-1 and DROP-1: O_c = sum_j p_j z_j V_jc. A row that sees no key has O = 0 (EMPTY-1).
 template <typename T>
-T output(const Problem& problem, const Inputs<T>& in, const Row<T>& row, Index b, Index h,
-         Index c) {
+T output(const Problem& problem, const Inputs<T>& in, const Row<T>& row, Index c) {
   T o = 0;
-  for (const Seen<T>& key : row.seen) o += key.p * in.v.at(b, h / problem.group_size(), key.key, c);
+  for (const Seen<T>& key : row.seen) o += key.p * key.z * at_key(problem, in.v, key.at, c);
   return o;
 }
 
@@ -80,6 +151,13 @@ void check_shapes(const Problem& problem, const Inputs<T>& in) {
   ATTEST_ASSERT(in.q.shape == problem.q_shape());
   ATTEST_ASSERT(in.k.shape == problem.k_shape());
   ATTEST_ASSERT(in.v.shape == problem.v_shape());
+  if (problem.bias_shape) ATTEST_ASSERT(in.bias.shape == *problem.bias_shape);
+  if (problem.slopes_shape) ATTEST_ASSERT(in.slopes.shape == *problem.slopes_shape);
+  if (problem.sink) ATTEST_ASSERT(in.sink.shape == problem.sink_shape());
+  if (problem.dropout.mode != Dropout::Mode::none) {
+    ATTEST_ASSERT(in.keep.shape == problem.keep_shape());
+    ATTEST_ASSERT(static_cast<Index>(in.keep.kept.size()) == element_count(in.keep.shape));
+  }
 }
 
 template <typename T>
@@ -96,7 +174,12 @@ Inputs<T> inputs_as(const attest::Inputs& inputs) {
   return {.q = tensor_as<T>(inputs.q),
           .k = tensor_as<T>(inputs.k),
           .v = tensor_as<T>(inputs.v),
-          .d_o = tensor_as<T>(inputs.d_o)};
+          .bias = tensor_as<T>(inputs.bias),
+          .slopes = tensor_as<T>(inputs.slopes),
+          .sink = tensor_as<T>(inputs.sink),
+          .keep = inputs.keep,
+          .d_o = tensor_as<T>(inputs.d_o),
+          .d_lse = tensor_as<T>(inputs.d_lse)};
 }
 
 template <typename T>
@@ -105,11 +188,12 @@ Outputs<T> forward(const Problem& problem, const Inputs<T>& in) {
   Outputs<T> out = {.o = Tensor<T>(problem.o_shape()), .lse = Tensor<T>(problem.lse_shape())};
   for (Index b = 0; b < problem.batch; ++b) {
     for (Index h = 0; h < problem.query_heads; ++h) {
-      for (Index i = 0; i < problem.query_len; ++i) {
+      for (Index i = 0; i < problem.stored_queries(b); ++i) {
+        const Position query = {.batch = b, .head = h, .query = i};
         const Row<T> row = softmax(problem, in, b, h, i);
-        out.lse.at(b, h, i, 0) = row.lse;
+        at_query(problem, out.lse, query, 0) = row.lse;
         for (Index c = 0; c < problem.value_dim; ++c) {
-          out.o.at(b, h, i, c) = output(problem, in, row, b, h, c);
+          at_query(problem, out.o, query, c) = output(problem, in, row, c);
         }
       }
     }
@@ -120,36 +204,49 @@ Outputs<T> forward(const Problem& problem, const Inputs<T>& in) {
 template <typename T>
 Gradients<T> backward(const Problem& problem, const Inputs<T>& in) {
   check_shapes(problem, in);
+  ATTEST_ASSERT(problem.paging.page_size == 0);
   ATTEST_ASSERT(in.d_o.shape == problem.o_shape());
+  if (problem.d_lse) ATTEST_ASSERT(in.d_lse.shape == problem.lse_shape());
   Gradients<T> out = {.dq = Tensor<T>(problem.q_shape()),
                       .dk = Tensor<T>(problem.k_shape()),
                       .dv = Tensor<T>(problem.v_shape())};
+  if (problem.bias_shape) out.d_bias = Tensor<T>(*problem.bias_shape);
+  if (problem.sink) out.d_sink = Tensor<T>(problem.sink_shape());
+
   for (Index b = 0; b < problem.batch; ++b) {
     for (Index h = 0; h < problem.query_heads; ++h) {
-      const Index g = h / problem.group_size();  // HEAD-1, and by adding up below, HEAD-2
-      for (Index i = 0; i < problem.query_len; ++i) {
+      for (Index i = 0; i < problem.lengths(b).query; ++i) {  // MASK-6
+        const Position query = {.batch = b, .head = h, .query = i};
         const Row<T> row = softmax(problem, in, b, h, i);
-        if (row.seen.empty()) continue;  // EMPTY-3: not even its dO is read
+        if (row.seen.empty() && !problem.sink) continue;  // EMPTY-3: not even its dLSE is read
+        const T d_lse = problem.d_lse ? at_query(problem, in.d_lse, query, 0) : T(0);
 
-        // D = sum_c dO_c O_c: what all p_j of the row have in common, because they sum to 1.
+        // D = sum_c dO_c O_c: what all p_j of the row have in common, because with that of the sink
+        // they sum to 1. Where there is no key, O is 0 whatever its dO (EMPTY-3).
         T common = 0;
-        for (Index c = 0; c < problem.value_dim; ++c) {
-          common += in.d_o.at(b, h, i, c) * output(problem, in, row, b, h, c);
+        if (!row.seen.empty()) {
+          for (Index c = 0; c < problem.value_dim; ++c) {
+            common += at_query(problem, in.d_o, query, c) * output(problem, in, row, c);
+          }
         }
+        if (problem.sink) out.d_sink.at(0, h, 0, 0) += row.p_sink * (d_lse - common);  // SINK-2
 
-        for (const auto& [j, s, p] : row.seen) {
-          T dp = 0;  // dP = dO.V
+        for (const auto& [at, score, p, z] : row.seen) {
+          T dp = 0;  // dP = z dO.V (DROP-2)
           for (Index c = 0; c < problem.value_dim; ++c) {
-            dp += in.d_o.at(b, h, i, c) * in.v.at(b, g, j, c);
+            dp += z * at_query(problem, in.d_o, query, c) * at_key(problem, in.v, at, c);
           }
-          const T ds = T(problem.scale) * p * (dp - common);  // with respect to q.k: dS times scale
+          const T ds = p * (dp - common + d_lse);                   // GRAD-5
+          const T d_product = T(problem.scale) * score.slope * ds;  // GRAD-6: of q.k
 
+          // HEAD-2 and GRAD-4: adding up sums over the group and over the axes that broadcast.
+          if (problem.bias_shape) at_broadcast(out.d_bias, at) += ds;
           for (Index c = 0; c < problem.head_dim; ++c) {
-            out.dq.at(b, h, i, c) += ds * in.k.at(b, g, j, c);  // GRAD-1
-            out.dk.at(b, g, j, c) += ds * in.q.at(b, h, i, c);  // GRAD-2
+            at_query(problem, out.dq, at, c) += d_product * at_key(problem, in.k, at, c);  // GRAD-1
+            at_key(problem, out.dk, at, c) += d_product * at_query(problem, in.q, at, c);  // GRAD-2
           }
           for (Index c = 0; c < problem.value_dim; ++c) {
-            out.dv.at(b, g, j, c) += p * in.d_o.at(b, h, i, c);  // GRAD-3
+            at_key(problem, out.dv, at, c) += p * z * at_query(problem, in.d_o, at, c);  // GRAD-3
           }
         }
       }

@@ -5,8 +5,8 @@
 // Digits100 what is left is below 1e-90 of every sum, so any other result can be judged by it, and
 // inputs may be moved by 1e-33 to see what the outputs do.
 //
-// Clauses: SHAPE-2, HEAD-1 and 2, SCORE-1, SOFTMAX-1 and 2, MASK-1 to 8, HIDE-1 and 2, EMPTY-1 to
-// 3, LSE-1, GRAD-1 to 3.
+// Clauses: SHAPE-2, LAYOUT-5, HEAD-1 and 2, SCORE-1 to 4, SOFTMAX-1 and 2, MASK-1 to 14, HIDE-1 to
+// 3, EMPTY-1 to 4, LSE-1, SINK-1 and 2, DROP-1 and 2, GRAD-1 to 6, PAGE-1 and 2.
 #pragma once
 
 #include <boost/multiprecision/cpp_bin_float.hpp>
@@ -42,21 +42,25 @@ struct Tensor {
   }
 };
 
+// As attest::Inputs: what a problem does not have may be empty, and is not looked at.
 template <typename T>
 struct Inputs {
   Tensor<T> q, k, v;
-  Tensor<T> d_o = {};  // backward only
+  Tensor<T> bias = {}, slopes = {}, sink = {};
+  Keep keep = {};
+  Tensor<T> d_o = {}, d_lse = {};  // backward only
 };
 
 template <typename T>
 struct Outputs {
   Tensor<T> o;    // problem.o_shape()
-  Tensor<T> lse;  // problem.lse_shape(); -inf for a row that sees no key
+  Tensor<T> lse;  // problem.lse_shape(); -inf for a row that sees neither key nor sink
 };
 
 template <typename T>
 struct Gradients {
-  Tensor<T> dq, dk, dv;  // of the shapes of Q, K and V
+  Tensor<T> dq, dk, dv;                // of the shapes of Q, K and V
+  Tensor<T> d_bias = {}, d_sink = {};  // of those of bias and sink; empty if there is none
 };
 
 // The same numbers in T, which holds every double.
@@ -68,7 +72,8 @@ Inputs<T> inputs_as(const attest::Inputs& inputs);
 template <typename T>
 Outputs<T> forward(const Problem& problem, const Inputs<T>& inputs);
 
-// The gradient of the sum of dO * O. Takes no O or LSE: it makes its own.
+// The gradient of the sum of dO * O, and of dLSE * LSE if problem.d_lse. Takes no O or LSE: it
+// makes its own. Not of paged problems (PAGE-1).
 template <typename T>
 Gradients<T> backward(const Problem& problem, const Inputs<T>& inputs);
 

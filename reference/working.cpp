@@ -5,6 +5,9 @@
 // Keys that a row does not see have no part in it: their weights are 0, and numbers that are not
 // finite are replaced by 0 when K and V are packed. A row that does see such a number is "lost":
 // its values are NaN, its bounds infinite.
+//
+// Rows and keys count within a batch element; where its tensors hold them is asked of the problem
+// when they are packed and when results are put down.
 #include "reference/working.h"
 
 #include <array>
@@ -51,17 +54,20 @@ void clear(Strips<Real>& strips, Index count, Index columns) {
   strips = Strips<Real>(count, columns);
 }
 
-// The given rows of one head.
-template <class Form, class Real>
-void pack(const Values& values, Index b, Index h, Range rows, Real tiny, Operand<Form>& to) {
+// Rows rows.begin to rows.end of one head, each at the place that `place` gives it.
+template <class Form, class Real, class PlaceOf>
+void pack(const Values& values, Index h, Range rows, const PlaceOf& place, Real tiny,
+          Operand<Form>& to) {
   const Index count = rows.end - rows.begin, columns = values.shape[kChannel];
   clear(to.value, count, columns);
   clear(to.size, count, columns);
   to.small = {};
   to.lost.assign(at(count), 0);
   to.any_lost = false;
-  const double* source = values.data.data() + dense_index(values.shape, b, h, rows.begin, 0);
-  for (Index j = 0; j < count; ++j, source += columns) {
+  for (Index j = 0; j < count; ++j) {
+    const Place at_place = place(rows.begin + j);
+    const double* source =
+        values.data.data() + dense_index(values.shape, at_place.batch, h, at_place.position, 0);
     if (!std::all_of(source, source + columns, [](double x) { return std::isfinite(x); })) {
       to.lost[at(j)] = to.any_lost = true;
       continue;
@@ -100,23 +106,24 @@ template <class Real>
 KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const Model<Real>& model,
                             Index b, Index h) {
   KeyHead<Real> head;
-  const Range keys = {0, problem.key_len};
-  pack(inputs.k, b, h, keys, model.tiny_score, head.k);
-  pack(inputs.v, b, h, keys, model.tiny, head.v);
+  const Range keys = {0, problem.lengths(b).key};
+  const auto place = [&](Index j) { return problem.key_place(b, j); };
+  pack(inputs.k, h, keys, place, model.tiny_score, head.k);
+  pack(inputs.v, h, keys, place, model.tiny, head.v);
   head.k_panels = transpose(head.k.value, problem.head_dim);
   head.k_small_panels = transpose(head.k.small, problem.head_dim);
   if (problem.backward) {
     head.v_panels = transpose(head.v.value, problem.value_dim);
     head.v_small_panels = transpose(head.v.small, problem.value_dim);
   }
-  for (Index j = 0; j < problem.key_len; ++j) {
+  for (Index j = 0; j < keys.end; ++j) {
     Real sum = 0;
     for (Index c = 0; c < problem.head_dim; ++c) sum += head.k.size.at(j, c);
     head.k_sum.push_back(sum);
   }
   for (Index c = 0; c < problem.value_dim; ++c) {
     Real sum = 0;
-    for (Index j = 0; j < problem.key_len && head.small_integers; ++j) {
+    for (Index j = 0; j < keys.end && head.small_integers; ++j) {
       const Real size = head.v.size.at(j, c);
       sum += size;
       head.small_integers = size == std::floor(size) && sum < Real(0x1p24);
@@ -135,6 +142,8 @@ struct Seen {
   std::vector<Real> common;    // p_j expm1(kappa_j)
   std::vector<Real> uncommon;  // error of p_j that the denominator does not share
   std::vector<Real> dp, dp_error;
+  std::vector<Real> slope, slope_error;  // of the softcap; empty without one
+  std::vector<Real> kept;                // 0 or 1 / (1 - p); empty without dropout
 
   void resize(std::size_t n) {
     for (auto* each : {&s, &s_error, &p, &common, &uncommon, &dp, &dp_error}) each->resize(n);
@@ -148,6 +157,8 @@ struct RowState : Row<Real> {
   bool exact = false;   // P is 1 for every key, V small integers: nothing rounds before the end
   Real q_sum = 0;       // sum_c |q_c|
   Real common_sum = 0;  // sum_j p_j expm1(kappa_j)
+  Real away = 0;        // of it, the sink's and the dropped keys', which have no value
+  Real sink_p = 0;      // the sink's share
   Real reach = 0;       // how far beyond the hull of V the output may lie, as a share of max |v|
   Real lse_bound = 0;
   Seen<Real> seen;
@@ -157,14 +168,26 @@ template <class Real>
 void softmax(RowState<Real>& row) {
   Seen<Real>& seen = row.seen;
   row.m = *std::max_element(seen.s.begin(), seen.s.end());
-  row.sum = 0;
+  if (row.has_sink) row.m = std::max(row.m, row.sink);
+  row.sum = row.sink_p = row.has_sink ? std::exp(row.sink - row.m) : Real(0);
   for (std::size_t t = 0; t < seen.s.size(); ++t) {
     seen.p[t] = std::exp(seen.s[t] - row.m);
     row.sum += seen.p[t];
   }
   const Real share = 1 / row.sum;
   for (Real& p : seen.p) p *= share;
+  row.sink_p *= share;
   row.lse = row.m + std::log(row.sum);
+}
+
+// A row that sees nothing but its sink: LSE is the sink, converted to another base and back, and
+// the logarithm of what should be exp(0), twice if it is merged.
+template <class Real>
+void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
+  row.m = row.lse = row.sink;
+  row.sum = row.sink_p = 1;
+  row.lse_bound = (model.u_s * (8 * std::abs(row.sink) + 4) + 2 * model.e_x) * Real(kSlack) +
+                  model.flushed_lse + model.z;
 }
 
 // den, B_L, and the weights of |v - O| and |v| in B_O.
@@ -175,6 +198,13 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   if (model.declared.kv_splits == 1 && row.rescales > kFewRescales) {
     row.rescales = std::min(row.rescales, count_rescales(seen.s, seen.s_error));
   }
+  if (row.has_sink) {
+    ++row.rescales;
+    // It may be added to the sum of all keys, or of one of several parts.
+    const auto [least, most] = std::minmax_element(seen.s.begin(), seen.s.end());
+    row.sink_rise = std::max(Real(0), row.sink - (model.declared.kv_splits == 1 ? *most : *least));
+  }
+  const Index terms = row.keys + (row.has_sink ? 1 : 0);
   complete_row(model, row);
   if (row.exact) {
     row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
@@ -202,40 +232,62 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
         seen.common[t] = seen.p[t] * (seen.uncommon[t] - 1);
       } else {  // p may have underflowed where p e^kappa would not
         seen.common[t] = std::exp(seen.s[t] - row.lse + exponent);
-        seen.uncommon[t] = 0;
+        seen.uncommon[t] = 2;  // so that nothing is known of the least weight
       }
     }
   }
-  row.common_sum = 0;
+  row.common_sum = row.away = 0;
+  if (row.has_sink) {
+    const Real exponent = kappa_of_sink(model, row);
+    largest = std::max(largest, exponent);
+    row.away = exponent < Real(0.5) ? row.sink_p * expm1_above(exponent)
+                                    : std::exp(row.sink - row.lse + exponent);
+    row.common_sum = row.away;
+  }
   for (const Real each : seen.common) row.common_sum += each;
-  row.den = row.common_sum + row.g_sum * (1 + row.common_sum) + underflow * Real(row.keys);
+  row.den = row.common_sum + row.g_sum * (1 + row.common_sum) + underflow * Real(terms);
   const Real weakest = 1 / ((1 + row.den) * Real(kSlack));
   for (std::size_t t = 0; t < n; ++t) {
     const Real p = seen.p[t], growth = seen.uncommon[t];
     const Real least = std::max(Real(0), p * (2 - growth)) * weakest;
-    const Real narrowed = growth > 0 ? growth * row.p.error(least, p) : p + seen.common[t];
-    seen.uncommon[t] = (p + seen.common[t]) * row.g + narrowed * (1 + row.g) + underflow;
+    const Real most = p + seen.common[t];
+    seen.uncommon[t] = most * row.g + row.p.error(least, most) * (1 + row.g) + underflow;
   }
   // Where the errors of the scores are large, two facts remain: LSE moves by no more than the
   // largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
-  const Real unshared = row.g_sum + underflow * Real(row.keys) * Real(0x1p60);
+  const Real unshared = row.g_sum + underflow * Real(terms) * Real(0x1p60);
   const Real lost = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
                              unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
   row.reach = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
-  const bool one_pass = model.declared.kv_splits == 1 || row.keys == 1;
+  const bool one_pass = model.declared.kv_splits == 1 || terms == 1;
   if (row.den > Real(0.25) && one_pass && unshared < Real(0.5)) {
     const Real narrowed =
         model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
   }
-  row.lse_bound =
-      (lost + model.u_s * (8 * (row.lse - row.m) + 5 * std::abs(row.m) + std::abs(row.lse) + 2)) *
-          Real(kSlack) +
-      model.flushed_lse;
+  row.lse_bound = (lost + model.u_s * (8 * (row.lse - row.m) + 13 * row.sink_rise +
+                                       5 * std::abs(row.m) + std::abs(row.lse) + 2)) *
+                      Real(kSlack) +
+                  model.flushed_lse;
 }
 
 // ---- A block of rows of one head --------------------------------------------------------------
+
+// An element of dBias or dSink, or a part of one.
+template <class Real>
+struct Sum {
+  Real value = 0, size = 0, bound = 0;  // size: the sum of the magnitudes of what is added up
+  bool seen = false, lost = false;
+
+  void add(const Sum& other) {
+    value += other.value;
+    size += other.size;
+    bound += other.bound;
+    seen |= other.seen;
+    lost |= other.lost;
+  }
+};
 
 template <class Real>
 struct Block {
@@ -243,8 +295,9 @@ struct Block {
   Operand<Rows<Real>> q;
   Range keys;  // all that any of the rows sees lies within
   Rows<Real> dot, size, small_dot, small_size;
-  Rows<Real> p, near, far;  // weights, by row and key
+  Rows<Real> p, near, far;  // weights of the values, by row and key
   Rows<Real> o, o_bound, extra;
+  Rows<Real> centre;  // what the values are kept around: O as it would be without 1 / (1 - p)
   std::array<RowState<Real>, kRows> rows;
 
   // Backward.
@@ -252,7 +305,10 @@ struct Block {
   Rows<Real> dp, dp_size, ds, ds_size, dq_weight, dk_weight, dv_weight, dv_size;
   Rows<Real> small_dp_v, small_dp_o;  // of what may be flushed; empty if nothing is
   Rows<Real> dq, dq_bound, p_k, small_dq;
-  Real dk_share = 0, dv_share = 0;
+  Rows<Real> p_slope;             // P, without dropout, times the slope of the softcap; see block.p
+  Rows<Real> dbias, dbias_bound;  // what each key gives to the bias; empty without one
+  Sum<Real> dsink;
+  Real dk_share = 0, dv_share = 0, dbias_share = 0;
 };
 
 template <class Real>
@@ -260,27 +316,49 @@ struct Context {
   const Problem& problem;
   const Inputs& inputs;
   const Model<Real>& model;
+
+  bool drops() const { return problem.dropout.mode != Dropout::Mode::none; }
 };
+
+// The element of a tensor that broadcasts along axes of size 1, and the step from key to key.
+const double* broadcast(const Values& values, Index b, Index h, Index i) {
+  const auto pick = [&](Axis axis, Index position) {
+    return values.shape[axis] == 1 ? 0 : position;
+  };
+  return values.data.data() +
+         dense_index(values.shape, pick(kBatch, b), pick(kHead, h), pick(kPosition, i), 0);
+}
+Index key_step(const Shape& shape) { return shape[kChannel] == 1 ? 0 : 1; }
 
 // Fills block.rows[r].seen.key and block.keys: the only place where the mask is asked.
 template <class Real>
 void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
-  block.keys = {context.problem.key_len, 0};
+  const Problem& problem = context.problem;
+  const Index key_len = problem.lengths(block.b).key;
+  block.keys = {key_len, 0};
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
-    row.lost = block.q.lost[at(r)];
     std::vector<Index>& keys = row.seen.key;
-    keys.resize(at(context.problem.key_len));
+    keys.resize(at(key_len));
     std::size_t n = 0;
     Position position = {.batch = block.b, .head = block.h, .query = block.begin + r};
-    for (position.key = 0; position.key < context.problem.key_len; ++position.key) {
-      if (visible(context.problem, position)) keys[n++] = position.key;
+    for (position.key = 0; position.key < key_len; ++position.key) {
+      if (visible(problem, position)) keys[n++] = position.key;
     }
     keys.resize(n);
+    if (problem.bias_shape) {  // MASK-14
+      const double* bias = broadcast(context.inputs.bias, block.b, block.h, position.query);
+      const Index step = key_step(*problem.bias_shape);
+      std::erase_if(keys, [&](Index j) { return bias[j * step] == -kInfinity; });
+    }
+    row.lost = !keys.empty() && block.q.lost[at(r)];
     if (head.k.any_lost || head.v.any_lost) {
       for (const Index j : keys) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
     }
     row.keys = Index(row.seen.key.size());
+    row.has_sink = problem.sink;
+    row.sink = problem.sink ? Real(context.inputs.sink.data[at(block.h)]) : Real(0);
+    row.sink_rise = 0;
     if (row.keys == 0) continue;
     row.span = row.seen.key.back() - row.seen.key.front() + 1;
     block.keys.begin = std::min(block.keys.begin, row.seen.key.front());
@@ -289,7 +367,50 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
   block.keys.begin = std::min(block.keys.begin, block.keys.end);
 }
 
-// s_j and its error before the softmax; products that may be flushed count in full.
+// What is done to a score after the product: softcap, bias, ALiBi.
+template <class Real>
+void shape_scores(const Context<Real>& context, const Block<Real>& block, Index r,
+                  RowState<Real>& row) {
+  const Problem& problem = context.problem;
+  const Model<Real>& model = context.model;
+  Seen<Real>& seen = row.seen;
+  const Index i = block.begin + r;
+  if (problem.softcap > 0) {
+    seen.slope.resize(seen.key.size());
+    seen.slope_error.resize(seen.key.size());
+    for (std::size_t t = 0; t < seen.key.size(); ++t) {
+      const Capped<Real> capped = cap(model, seen.s[t], seen.s_error[t]);
+      seen.s[t] = capped.score;
+      seen.s_error[t] = capped.score_error;
+      seen.slope[t] = capped.slope;
+      seen.slope_error[t] = capped.slope_error;
+    }
+  }
+  if (!problem.bias_shape && !problem.slopes_shape) return;
+  const double* bias =
+      problem.bias_shape ? broadcast(context.inputs.bias, block.b, block.h, i) : nullptr;
+  const Index step = bias ? key_step(*problem.bias_shape) : 0;
+  const Real slope =
+      problem.slopes_shape ? Real(*broadcast(context.inputs.slopes, block.b, block.h, 0)) : Real(0);
+  const Lengths lengths = problem.lengths(block.b);
+  const Index diagonal = i + lengths.key - lengths.query;  // SCORE-4
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    const Index j = seen.key[t];
+    const Real b = bias ? Real(bias[j * step]) : Real(0);
+    const Real slant = slope * Real(std::abs(diagonal - j));
+    const Real added = std::abs(b) + std::abs(slant);
+    Real& s = seen.s[t];
+    Real& error = seen.s_error[t];
+    if (added > 0) row.exact = false;
+    error += addend_error(model, std::abs(s) + added, added);
+    if (std::abs(b) < model.tiny) error += std::abs(b);
+    if (std::abs(slope) < model.tiny_f32) error += std::abs(slant);
+    s += b - slant;
+  }
+}
+
+// s_j and its error before the softmax; products that may be flushed count in full. Where nothing
+// shapes the scores and nothing joins them, rows of zeros are exact.
 template <class Real>
 void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
   const Model<Real>& model = context.model;
@@ -312,7 +433,8 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
       seen.s_error[t] = model.score_share * (model.tau * size[j]) + model.score_absolute +
                         model.score_operand * (row.q_sum + head.k_sum[at(j)]);
     }
-    row.exact = largest == 0 && model.adds_exactly() && head.small_integers;
+    row.exact = largest == 0 && model.adds_exactly() && head.small_integers &&
+                !context.problem.sink && !context.drops();
   }
   const auto add_flushed = [&](const Rows<Real>& x, const Panels<Real>& y) {
     dot_products(x, y, block.keys, block.small_dot, block.small_size);
@@ -325,6 +447,9 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
   };
   if (k_small) add_flushed(block.q.value, head.k_small_panels);
   if (q_small) add_flushed(block.q.small, head.k_panels);
+  if (context.problem.softcap > 0 || context.problem.bias_shape || context.problem.slopes_shape) {
+    for (Index r = 0; r < block.count; ++r) shape_scores(context, block, r, block.rows[at(r)]);
+  }
 }
 
 template <class Real>
@@ -332,17 +457,40 @@ void scatter(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
   for (std::size_t t = 0; t < seen.key.size(); ++t) to[seen.key[t]] = from[t];
 }
 
+// The same for the weights of values, as dropout leaves them.
+template <class Real>
+void scatter_kept(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
+  if (seen.kept.empty()) return scatter(seen, from, to);
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    to[seen.key[t]] = seen.kept[t] > 0 ? seen.kept[t] * from[t] : Real(0);
+  }
+}
+
+// Which of the seen keys dropout keeps, times 1 / (1 - p).
+template <class Real>
+void drop(const Context<Real>& context, const Block<Real>& block, Index r, Seen<Real>& seen) {
+  Position position = {.batch = block.b, .head = block.h, .query = block.begin + r};
+  seen.kept.resize(seen.key.size());
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    position.key = seen.key[t];
+    seen.kept[t] = context.inputs.keep.at(position) ? context.model.keep_scale : Real(0);
+  }
+}
+
 // How far O can be off while it stays in the hull of the visible values, or within reach of it;
-// empty if nothing is known of the weights. A single visible key leaves nothing but roundings.
+// empty if nothing is known of the weights. A single visible key leaves nothing but roundings. The
+// values of dropped keys, and of a sink, are 0.
 template <class Real>
 std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, const Real* o) {
   if (std::isinf(row.reach)) return {};
+  const Seen<Real>& seen = row.seen;
   std::vector<Real> bounds;
   for (Index c = 0; c < v.width; ++c) {
-    Real low = kInfinity, high = -kInfinity;
-    for (const Index j : row.seen.key) {
-      low = std::min(low, v.at(j, c));
-      high = std::max(high, v.at(j, c));
+    Real low = row.has_sink ? Real(0) : kInfinity, high = row.has_sink ? Real(0) : -kInfinity;
+    for (std::size_t t = 0; t < seen.key.size(); ++t) {
+      const Real value = v.at(seen.key[t], c) * (seen.kept.empty() ? Real(1) : seen.kept[t]);
+      low = std::min(low, value);
+      high = std::max(high, value);
     }
     const Real size = std::max(std::abs(low), std::abs(high));
     bounds.push_back(std::max({high - o[c], o[c] - low, Real(0)}) + row.reach * size);
@@ -355,11 +503,13 @@ template <class Real>
 void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
   const Problem& problem = context.problem;
   const Model<Real>& model = context.model;
-  pack(context.inputs.q, block.b, block.h, {block.begin, block.begin + block.count},
-       model.tiny_score, block.q);
+  pack(
+      context.inputs.q, block.h, {block.begin, block.begin + block.count},
+      [&](Index i) { return problem.query_place(block.b, i); }, model.tiny_score, block.q);
+  const Index key_len = problem.lengths(block.b).key;
   for (auto* rows : {&block.dot, &block.size, &block.small_dot, &block.small_size, &block.p,
                      &block.near, &block.far}) {
-    clear(*rows, block.count, problem.key_len);
+    clear(*rows, block.count, key_len);
   }
   for (auto* rows : {&block.o, &block.o_bound, &block.extra}) {
     clear(*rows, block.count, problem.value_dim);
@@ -368,15 +518,27 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
   score(context, head, block);
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
+    if (row.keys == 0 && row.has_sink) see_only_sink(model, row);
     if (row.lost || row.keys == 0) continue;
     softmax(row);
     bound_row(model, row);
-    scatter(row.seen, row.seen.p, block.p.row(r));
-    scatter(row.seen, row.seen.common, block.near.row(r));
-    scatter(row.seen, row.seen.uncommon, block.far.row(r));
+    if (context.drops()) {
+      drop(context, block, r, row.seen);
+      for (std::size_t t = 0; t < row.seen.key.size(); ++t) {
+        if (row.seen.kept[t] == 0) row.away += row.seen.common[t];
+      }
+    }
+    scatter_kept(row.seen, row.seen.p, block.p.row(r));
+    scatter_kept(row.seen, row.seen.common, block.near.row(r));
+    scatter_kept(row.seen, row.seen.uncommon, block.far.row(r));
   }
   weighted_sums(block.p, head.v.value, block.keys, block.o);
-  weighted_distances(block.near, block.far, head.v.value, block.keys, block.o, block.o_bound);
+  if (context.drops()) {  // |v / (1 - p) - O| = |v - (1 - p) O| / (1 - p)
+    block.centre = block.o;
+    for (Real& each : block.centre.data) each /= model.keep_scale;
+  }
+  weighted_distances(block.near, block.far, head.v.value, block.keys,
+                     context.drops() ? block.centre : block.o, block.o_bound);
   if (!head.v.small.empty()) {
     for (std::size_t e = 0; e < block.p.data.size(); ++e) block.near.data[e] += block.p.data[e];
     weighted_sums(block.near, head.v.small, block.keys, block.extra);
@@ -384,16 +546,19 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
   for (Index r = 0; r < block.count; ++r) {
     const RowState<Real>& row = block.rows[at(r)];
     if (row.keys == 0) continue;
-    const Real underflow = model.z * Real(row.rescales + 4) * Real(2 * row.keys + 8);
+    const Real underflow =
+        model.z * Real(row.rescales + 4) * Real(2 * row.keys + 8) * model.keep_scale;
     const std::vector<Real> hull = hull_bound(row, head.v.value, block.o.row(r));
     for (Index c = 0; c < problem.value_dim; ++c) {
       const Real size = std::abs(block.o.row(r)[c]);
       Real bound = block.o_bound.row(r)[c] + block.extra.row(r)[c] +
-                   row.g * size * (1 + row.common_sum) + underflow;
+                   (row.g * (1 + row.common_sum) + row.away) * size + underflow;
       bound = row.den < 1 ? bound / (1 - row.den) : Real(kInfinity);
       if (!hull.empty()) bound = std::min(bound, hull[at(c)] + block.extra.row(r)[c] + underflow);
       block.o_bound.row(r)[c] =
-          (bound + 3 * model.u_s * (size + bound)) * Real(kSlack) + model.flushed;
+          (bound + (3 * model.u_s + model.keep_roundoff + row.merged) * (size + bound)) *
+              model.slack +
+          model.flushed;
     }
   }
 }
@@ -406,13 +571,13 @@ struct KeyGradients {
   Strips<Real> dk, dk_bound, dv, dv_bound;
   std::vector<std::uint8_t> seen, lost;  // by any row; by a lost row
 
-  explicit KeyGradients(const Problem& problem)
-      : dk(problem.key_len, problem.head_dim),
-        dk_bound(problem.key_len, problem.head_dim),
-        dv(problem.key_len, problem.value_dim),
-        dv_bound(problem.key_len, problem.value_dim),
-        seen(at(problem.key_len)),
-        lost(at(problem.key_len)) {}
+  KeyGradients(const Problem& problem, Index key_len)
+      : dk(key_len, problem.head_dim),
+        dk_bound(key_len, problem.head_dim),
+        dv(key_len, problem.value_dim),
+        dv_bound(key_len, problem.value_dim),
+        seen(at(key_len)),
+        lost(at(key_len)) {}
 
   void add(const KeyGradients& other) {
     const auto plus = [](auto& to, const auto& from) {
@@ -429,12 +594,47 @@ struct KeyGradients {
   }
 };
 
+// dBias of one query head of one batch element, summed along the axes of size 1 no further than
+// over a block of rows; then nobody waits for another.
+template <class Real>
+struct BiasGradients {
+  bool each_row = false, each_key = false;
+  Index keys = 0;
+  std::vector<Sum<Real>> sums;
+
+  BiasGradients() = default;
+  BiasGradients(const Problem& problem, Index b)
+      : each_row((*problem.bias_shape)[kPosition] != 1),
+        each_key((*problem.bias_shape)[kChannel] != 1),
+        keys(each_key ? problem.lengths(b).key : 1) {
+    const Lengths lengths = problem.lengths(b);
+    const Index rows = each_row ? lengths.query : (lengths.query + kRows - 1) / kRows;
+    sums.resize(at(rows * keys));
+  }
+
+  Sum<Real>& sum(Index i, Index j) {
+    return sums[at((each_row ? i : i / kRows) * keys + (each_key ? j : 0))];
+  }
+};
+
 // What the sums of dV and dK over the query rows of a whole group come to.
 template <class Real>
 Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
                  Index b) {
   const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
   return model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+}
+
+// What the sum of all that reads one element of the bias comes to, in any order.
+template <class Real>
+Real bias_share(const Problem& problem, const Model<Real>& model) {
+  Index terms = 1;
+  const Shape whole = problem.keep_shape();
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if ((*problem.bias_shape)[axis] == 1) terms *= whole[axis];
+  }
+  const Real u = std::max(model.u(model.declared.dk), model.u_s);
+  return gamma(sum_roundings<Real>(model.declared.dk, terms, 4 * terms) + 8, u);
 }
 
 // E_D where D = sum_c dO_c O_c, from the O that the forward returned.
@@ -448,6 +648,7 @@ Real error_of_d_by_channel(const Context<Real>& context, const Block<Real>& bloc
   for (Index c = 0; c < channels; ++c) {
     const Real size = std::abs(block.o.row(r)[c]), d_o = block.d_o.size.row(r)[c];
     const Real bound = block.o_bound.row(r)[c];
+    if (!(size + bound < model.output_overflow)) return kInfinity;
     const Real error = bound + model.output_roundoff * (size + bound) + model.output_underflow;
     sum += d_o * ((1 + g) * error + g * size) + model.z;
     if (size - error < model.tiny) sum += d_o * std::min(size + error, model.tiny);
@@ -473,15 +674,46 @@ Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row) {
   return error * (1 + g) + size * g;
 }
 
+// The gradient with respect to LSE of a row, 0 unless given.
+template <class Real>
+Real d_lse_of(const Context<Real>& context, Index b, Index h, Index i) {
+  if (!context.problem.d_lse) return 0;
+  const Place place = context.problem.query_place(b, i);
+  return Real(context.inputs.d_lse.at(place.batch, h, place.position, 0));
+}
+
+// Of the LSE that the forward pass returned.
+template <class Real>
+Real error_of_lse(const Model<Real>& model, const RowState<Real>& row) {
+  return row.lse_bound + model.lse_roundoff * (std::abs(row.lse) + row.lse_bound);
+}
+
+// What a row gives to dSink: p_z (dLSE - D).
+template <class Real>
+Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Real d, Real d_error,
+                        Real d_lse) {
+  const Real exponent =
+      kappa_backward(model, row.lse, row.sink, model.z) + error_of_lse(model, row);
+  const Real shift = exponent < Real(0.5) ? row.sink_p * expm1_above(exponent)
+                                          : std::exp(row.sink - row.lse + exponent);
+  const Real x = d_lse - d, size = std::abs(d_lse) + std::abs(d);
+  const Real x_error = (4 * model.u_s + model.keep_roundoff) * size + d_error;
+  return {.value = row.sink_p * x,
+          .size = row.sink_p * std::abs(x),
+          .bound = (row.sink_p + shift) * x_error + shift * std::abs(x) +
+                   model.z * (std::abs(x) + x_error + 2),
+          .seen = true};
+}
+
 // dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block.
 // All of dS are scaled: they are derivatives with respect to q.k.
 template <class Real>
-Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r) {
+Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d_lse) {
   const Model<Real>& model = context.model;
   const Arithmetic& declared = model.declared;
   RowState<Real>& row = block.rows[at(r)];
   Seen<Real>& seen = row.seen;
-  const Real lse_error = row.lse_bound + model.lse_roundoff * (std::abs(row.lse) + row.lse_bound);
+  const Real lse_error = error_of_lse(model, row);
   const Index channels = context.problem.value_dim;
   Real d = 0;
   for (Index c = 0; c < channels; ++c) d += block.d_o.value.row(r)[c] * block.o.row(r)[c];
@@ -493,55 +725,79 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r) {
     seen.dp_error[t] = model.dp_share * block.dp_size.row(r)[j] + model.z * Real(channels);
     const Real exponent = kappa_backward(model, row.lse, seen.s[t], seen.s_error[t]) + lse_error;
     const Real p = seen.p[t];
-    if (exponent < Real(0.5)) {
-      const Real rho = expm1_above(exponent);
-      seen.common[t] = p * rho;
-      seen.uncommon[t] = (1 + rho) * model.p.error(std::max(Real(0), p * (1 - rho)), p);
-    } else {
-      seen.common[t] = std::exp(seen.s[t] - row.lse + exponent);
-      seen.uncommon[t] = model.p.roundoff > 0 ? p + seen.common[t] : Real(0);
-    }
+    const Real shift =
+        exponent < Real(0.5) ? p * expm1_above(exponent) : std::exp(seen.s[t] - row.lse + exponent);
+    seen.common[t] = shift;
+    seen.uncommon[t] = model.p.error(std::max(Real(0), p - shift), p + shift);
   }
   const auto add_flushed = [&](const Rows<Real>& size) {
     for (std::size_t t = 0; t < seen.key.size(); ++t) seen.dp_error[t] += size.row(r)[seen.key[t]];
   };
   if (!block.small_dp_v.empty()) add_flushed(block.small_dp_v);
   if (!block.small_dp_o.empty()) add_flushed(block.small_dp_o);
+  for (std::size_t t = 0; t < seen.kept.size(); ++t) {
+    seen.dp[t] *= seen.kept[t];
+    seen.dp_error[t] = seen.kept[t] * seen.dp_error[t] + model.keep_roundoff * std::abs(seen.dp[t]);
+  }
 
   const Real d_error =
-      std::max(error_of_d_by_channel(context, block, r), error_of_d_by_key(model, row));
+      std::max(error_of_d_by_channel(context, block, r), error_of_d_by_key(model, row)) +
+      (context.problem.d_lse ? model.z : Real(0));
   const Real scale = Real(context.problem.scale), tau = model.tau;
   const Real underflow = model.z * (1 + tau);
+  const Real x_roundoff =
+      model.u_s * (context.problem.d_lse ? Real(4) : Real(3)) + model.keep_roundoff;
+  const Real row_size = std::abs(d) + std::abs(d_lse);
   const Real dq_share =
       model.share(declared.dq, sum_roundings<Real>(declared.dq, row.keys, row.span) + 8) +
-      3 * model.u_s;
+      3 * model.u_s + model.keep_roundoff;
   const Real dk_share = block.dk_share, dv_share = block.dv_share;
+  const bool capped = !seen.slope.empty(), drops = !seen.kept.empty();
   for (std::size_t t = 0; t < seen.key.size(); ++t) {
     const Index j = seen.key[t];
     const Real p = seen.p[t], shift = seen.common[t], most = p + shift, narrowed = seen.uncommon[t];
-    const Real x = seen.dp[t] - d, x_size = std::abs(x);
-    const Real x_error = seen.dp_error[t] + 3 * model.u_s * (std::abs(seen.dp[t]) + std::abs(d));
+    const Real x = seen.dp[t] - d + d_lse, x_size = std::abs(x);
+    const Real x_error = seen.dp_error[t] + x_roundoff * (std::abs(seen.dp[t]) + row_size);
     // e: all of the error of dS but what D brings into every key of the row alike.
     const Real stray = model.z + (declared.ds_from_p == Choice::first ? Real(0) : narrowed);
-    const Real e =
-        most * x_error + shift * x_size + stray * (x_size + x_error + d_error) + 2 * model.z;
-    const Real ds = p * x_size, ds_error = e + most * d_error;
+    Real e = most * x_error + shift * x_size + stray * (x_size + x_error + d_error) + 2 * model.z;
+    Real ds = p * x_size, d_shift = shift;
+    Real ds_error = e + most * d_error;
+    if (!block.dbias.empty()) {  // may be summed before or after dS is rounded
+      const Real error =
+          ds_error + model.dbias.error(std::max(Real(0), ds - ds_error), ds + ds_error);
+      block.dbias.row(r)[j] = p * x;
+      block.dbias_bound.row(r)[j] =
+          error * (1 + block.dbias_share) + ds * block.dbias_share + 2 * model.z;
+    }
+    if (capped) {  // times 1 - tanh^2
+      const Real slope = seen.slope[t], slope_error = seen.slope_error[t];
+      e = e * (slope + slope_error) + ds * slope_error;
+      d_shift = shift * slope + most * slope_error;
+      ds *= slope;
+      ds_error = e + most * (slope + slope_error) * d_error;
+    }
     const Real rounding = model.ds.error(std::max(Real(0), ds - ds_error), ds + ds_error);
     const Real total = ds_error + rounding;
 
-    block.ds.row(r)[j] = scale * p * x;
+    block.ds.row(r)[j] = capped ? scale * p * x * seen.slope[t] : scale * p * x;
     block.ds_size.row(r)[j] = tau * (ds + total);
     block.dq_weight.row(r)[j] =
-        tau * ((e + rounding + shift * d_error) * (1 + dq_share) + ds * dq_share) + underflow;
+        tau * ((e + rounding + d_shift * d_error) * (1 + dq_share) + ds * dq_share) + underflow;
     block.dk_weight.row(r)[j] = tau * (total * (1 + dk_share) + ds * dk_share) + underflow;
     const Real p_error = shift + narrowed + model.z;
-    block.dv_size.row(r)[j] = p + p_error;
-    block.dv_weight.row(r)[j] = p_error * (1 + dv_share) + p * dv_share;
+    const Real kept = drops ? seen.kept[t] : Real(1);
+    block.dv_size.row(r)[j] = kept * (p + p_error);
+    block.dv_weight.row(r)[j] = kept * (p_error * (1 + dv_share) + p * dv_share);
+    if (capped || drops) block.p_slope.row(r)[j] = capped ? p * seen.slope[t] : p;
   }
   // The reference's own sum of P k, which d_error multiplies, is off by this much of sum P |k|.
   const Real common_error = gamma(Real(row.keys + 8), model.u_ref) * d_error * tau;
   for (std::size_t t = 0; t < seen.key.size(); ++t) {
     block.dq_weight.row(r)[seen.key[t]] += common_error * seen.p[t];
+  }
+  if (row.has_sink) {
+    block.dsink.add(sink_gradient(model, row, d, d_error, d_lse));
   }
   return tau * d_error * (1 + dq_share);
 }
@@ -552,12 +808,20 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Blo
                     KeyGradients<Real>& to) {
   const Problem& problem = context.problem;
   const Model<Real>& model = context.model;
+  const Index key_len = problem.lengths(block.b).key;
   forward_block(context, head, block);
-  pack(context.inputs.d_o, block.b, block.h, {block.begin, block.begin + block.count}, model.tiny,
-       block.d_o);
+  pack(
+      context.inputs.d_o, block.h, {block.begin, block.begin + block.count},
+      [&](Index i) { return problem.query_place(block.b, i); }, model.tiny, block.d_o);
   for (auto* rows : {&block.dp, &block.dp_size, &block.ds, &block.ds_size, &block.dq_weight,
                      &block.dk_weight, &block.dv_weight, &block.dv_size}) {
-    clear(*rows, block.count, problem.key_len);
+    clear(*rows, block.count, key_len);
+  }
+  const bool apart = problem.softcap > 0 || context.drops();
+  if (apart) clear(block.p_slope, block.count, key_len);
+  if (problem.bias_shape) {
+    clear(block.dbias, block.count, key_len);
+    clear(block.dbias_bound, block.count, key_len);
   }
   for (auto* rows : {&block.dq, &block.dq_bound, &block.p_k, &block.small_dq}) {
     clear(*rows, block.count, problem.head_dim);
@@ -565,39 +829,51 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Blo
   dot_products(block.d_o.value, head.v_panels, block.keys, block.dp, block.dp_size);
   const auto flushed_dp = [&](bool any, const Rows<Real>& x, const Panels<Real>& y,
                               Rows<Real>& size) {
-    clear(size, any ? block.count : 0, problem.key_len);
+    clear(size, any ? block.count : 0, key_len);
     if (any) dot_products(x, y, block.keys, block.small_dot, size);
   };
   flushed_dp(!head.v.small.empty(), block.d_o.value, head.v_small_panels, block.small_dp_v);
   flushed_dp(!block.d_o.small.empty(), block.d_o.small, head.v_panels, block.small_dp_o);
-  block.dk_share = group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s;
+  block.dk_share =
+      group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s + model.keep_roundoff;
   block.dv_share = group_share(problem, model, model.declared.dv, block.b);
+  if (problem.bias_shape) block.dbias_share = bias_share(problem, model);
+  block.dsink = {};
 
   std::array<Real, kRows> d_weight = {};  // of |sum_j P_j k_j| in the bound of dQ
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
-    row.lost |= block.d_o.lost[at(r)] != 0;
+    const Real d_lse = d_lse_of(context, block.b, block.h, block.begin + r);
+    row.lost |= block.d_o.lost[at(r)] || !std::isfinite(d_lse);
+    if (row.has_sink && (row.lost || row.keys == 0)) {
+      Sum<Real> dsink =
+          row.lost ? Sum<Real>{.lost = true} : sink_gradient(model, row, Real(0), model.z, d_lse);
+      dsink.seen = true;
+      block.dsink.add(dsink);
+    }
     for (const Index j : row.seen.key) {
       to.seen[at(j)] = 1;
       to.lost[at(j)] |= row.lost;
     }
-    if (!row.lost && row.keys > 0) d_weight[at(r)] = weigh_row(context, block, r);
+    if (!row.lost && row.keys > 0) d_weight[at(r)] = weigh_row(context, block, r, d_lse);
   }
 
   weighted_sums(block.ds, head.k.value, block.keys, block.dq);
-  weighted_sums(block.p, head.k.value, block.keys, block.p_k);
+  weighted_sums(apart ? block.p_slope : block.p, head.k.value, block.keys, block.p_k);
   weighted_sums(block.dq_weight, head.k.size, block.keys, block.dq_bound);
   if (!head.k.small.empty()) {
     weighted_sums(block.ds_size, head.k.small, block.keys, block.small_dq);
   }
   for (Index r = 0; r < block.count; ++r) {
-    const Real underflow = model.z * (1 + model.tau) * Real(2 * block.rows[at(r)].keys + 8);
+    const Real underflow =
+        model.z * (1 + model.tau) * Real(2 * block.rows[at(r)].keys + 8) * model.keep_scale;
     for (Index c = 0; c < problem.head_dim; ++c) {
       const Real bound = block.dq_bound.row(r)[c] + block.small_dq.row(r)[c] + underflow +
                          d_weight[at(r)] * std::abs(block.p_k.row(r)[c]);
       const Real size = std::abs(block.dq.row(r)[c]);
       block.dq_bound.row(r)[c] =
-          (bound + 3 * model.u_s * (size + bound)) * Real(kSlack) + model.flushed;
+          (bound + (3 * model.u_s + model.keep_roundoff) * (size + bound)) * model.slack +
+          model.flushed;
     }
   }
   add_outer_products(block.ds, block.q.value, block.keys, to.dk);
@@ -619,11 +895,19 @@ void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradie
   const auto complete = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
     for (std::size_t e = 0; e < bound.data.size(); ++e) {
       const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow * rows;
-      bound.data[e] = (sum + 3 * model.u_s * (size + sum)) * Real(kSlack) + model.flushed;
+      bound.data[e] = (sum + (3 * model.u_s + model.keep_roundoff) * (size + sum)) * model.slack +
+                      model.flushed;
     }
   };
-  complete(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau));
-  complete(sums.dv, sums.dv_bound, 2 * model.z);
+  complete(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau) * model.keep_scale);
+  complete(sums.dv, sums.dv_bound, 2 * model.z * model.keep_scale);
+}
+
+// The same for an element of dBias or dSink.
+template <class Real>
+Real finish(const Model<Real>& model, const Sum<Real>& sum, Real flushed) {
+  const Real size = std::abs(sum.value), bound = sum.bound + 16 * model.z;
+  return (bound + 3 * model.u_s * (size + bound)) * model.slack + flushed;
 }
 
 // ---- Dealing out the work ---------------------------------------------------------------------
@@ -669,12 +953,12 @@ void put(Expected& expected, Index element, bool lost, Real value, Real bound) {
   }
 }
 
-template <class Form>
-void put_row(Expected& expected, const Shape& shape, Index b, Index h, Index s, bool lost,
+template <class Real, class Form>
+void put_row(Expected& expected, const Shape& shape, Place place, Index h, bool lost,
              const Form& value, const Form& bound, Index row) {
-  const Index first = dense_index(shape, b, h, s, 0);
+  const Index first = dense_index(shape, place.batch, h, place.position, 0);
   for (Index c = 0; c < shape[kChannel]; ++c) {
-    put(expected, first + c, lost, value.at(row, c), bound.at(row, c));
+    put<Real>(expected, first + c, lost, value.at(row, c), bound.at(row, c));
   }
 }
 
@@ -697,7 +981,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   prepare(result.o, problem, problem.o_shape(), 0);
   prepare(result.lse, problem, problem.lse_shape(), -kInfinity);
   const Index heads = problem.batch * problem.query_heads;
-  if (heads == 0 || problem.query_len == 0 || problem.key_len == 0) return result;
+  if (heads == 0 || problem.query_len == 0) return result;
 
   threads = worthwhile_threads(problem, threads);
   const Model<Real> model(problem, arithmetic);
@@ -711,21 +995,95 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
     block.b = head / problem.query_heads;
     block.h = head % problem.query_heads;
     block.begin = task % blocks_of_head * kRows;
-    block.count = std::min(kRows, problem.query_len - block.begin);
+    block.count = std::min(kRows, problem.lengths(block.b).query - block.begin);
+    if (block.count <= 0) return;
     const Index key_head = block.h / problem.group_size();
     forward_block(context, key_heads[at(block.b * problem.key_heads + key_head)], block);
     for (Index r = 0; r < block.count; ++r) {
       const RowState<Real>& row = block.rows[at(r)];
+      if (row.keys == 0 && !row.has_sink) continue;
+      const Place place = problem.query_place(block.b, block.begin + r);
+      put(result.lse, dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0),
+          row.lost, row.lse, row.lse_bound);
       if (row.keys == 0) continue;
-      const Index i = block.begin + r;
-      put_row(result.o, problem.o_shape(), block.b, block.h, i, row.lost, block.o, block.o_bound,
-              r);
-      put(result.lse, dense_index(problem.lse_shape(), block.b, block.h, i, 0), row.lost, row.lse,
-          row.lse_bound);
+      put_row<Real>(result.o, problem.o_shape(), place, block.h, row.lost, block.o, block.o_bound,
+                    r);
     }
   });
   return result;
 }
+
+// The gradients of what is not read by key: of the bias for each head of each batch element, of the
+// sink for each block of rows. They are added up in order when all are there.
+template <class Real>
+struct ScoreGradients {
+  std::vector<BiasGradients<Real>> bias;
+  std::vector<Sum<Real>> sink;
+
+  ScoreGradients(const Problem& problem, Index blocks_of_head) {
+    const Index heads = problem.batch * problem.query_heads;
+    for (Index head = 0; problem.bias_shape && head < heads; ++head) {
+      bias.emplace_back(problem, head / problem.query_heads);
+    }
+    if (problem.sink) sink.resize(at(heads * blocks_of_head));
+  }
+
+  void add(const Problem& problem, const Block<Real>& block) {
+    const Index head = block.b * problem.query_heads + block.h;
+    if (problem.sink) {
+      sink[at(head * ceil_div(problem.query_len, kRows) + block.begin / kRows)] = block.dsink;
+    }
+    for (Index r = 0; problem.bias_shape && r < block.count; ++r) {
+      const RowState<Real>& row = block.rows[at(r)];
+      for (const Index j : row.seen.key) {
+        bias[at(head)]
+            .sum(block.begin + r, j)
+            .add({.value = block.dbias.row(r)[j],
+                  .bound = block.dbias_bound.row(r)[j],
+                  .seen = true,
+                  .lost = row.lost});
+      }
+    }
+  }
+
+  void put_bias(const Problem& problem, const Model<Real>& model, Expected& expected) const {
+    const Shape& shape = *problem.bias_shape;
+    std::vector<Sum<Real>> total(at(element_count(shape)));
+    const auto pick = [&](Axis axis, Index position) { return shape[axis] == 1 ? 0 : position; };
+    for (std::size_t head = 0; head < bias.size(); ++head) {
+      const BiasGradients<Real>& part = bias[head];
+      const Index b = pick(kBatch, Index(head) / problem.query_heads);
+      const Index h = pick(kHead, Index(head) % problem.query_heads);
+      for (std::size_t e = 0; e < part.sums.size(); ++e) {
+        const Index i = part.each_row ? Index(e) / part.keys : 0, j = Index(e) % part.keys;
+        total[at(dense_index(shape, b, h, i, j))].add(part.sums[e]);
+      }
+    }
+    for (std::size_t e = 0; e < total.size(); ++e) {
+      if (!total[e].seen) continue;
+      put(expected, Index(e), total[e].lost, total[e].value,
+          finish(model, total[e], model.flushed));
+    }
+  }
+
+  void put_sink(const Problem& problem, const Model<Real>& model, Expected& expected) const {
+    const auto blocks_of_head = Index(sink.size()) / (problem.batch * problem.query_heads);
+    Index rows = 0;
+    for (Index b = 0; b < problem.batch; ++b) rows += problem.lengths(b).query;
+    const Real share = gamma(Real(rows + 8), model.u_s);
+    std::vector<Sum<Real>> total(at(problem.query_heads));
+    for (std::size_t e = 0; e < sink.size(); ++e) {
+      total[at(Index(e) / blocks_of_head % problem.query_heads)].add(sink[e]);
+    }
+    for (std::size_t h = 0; h < total.size(); ++h) {
+      Sum<Real>& sum = total[h];
+      if (!sum.seen) continue;
+      sum.bound = sum.bound * (1 + share) + sum.size * share;
+      const Real flushed = model.flushed > 0 ? Real(smallest_normal(DType::f32)) : Real(0);
+      put(expected, Index(h), sum.lost, sum.value, finish(model, sum, flushed));
+    }
+  }
+};
 
 template <class Real>
 BackwardExpected backward(const Problem& problem, const Inputs& inputs,
@@ -734,10 +1092,10 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   prepare(result.dq, problem, problem.q_shape(), 0);
   prepare(result.dk, problem, problem.k_shape(), 0);
   prepare(result.dv, problem, problem.v_shape(), 0);
+  if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0);
+  if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0);
   const Index heads = problem.batch * problem.key_heads;
-  if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0 || problem.key_len == 0) {
-    return result;
-  }
+  if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0) return result;
 
   threads = worthwhile_threads(problem, threads);
   const Model<Real> model(problem, arithmetic);
@@ -749,22 +1107,26 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   const Index blocks_of_group = problem.group_size() * blocks_of_head;
   const Index parts = std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
   std::vector<std::unique_ptr<KeyGradients<Real>>> sums(at(heads * parts));
+  ScoreGradients<Real> of_scores(problem, blocks_of_head);
   std::vector<Block<Real>> blocks(at(threads));
   for_each_task(heads * parts, threads, [&](Index task, int worker) {
     const Index head = task / parts, part = task % parts;
-    sums[at(task)] = std::make_unique<KeyGradients<Real>>(problem);
     Block<Real>& block = blocks[at(worker)];
     block.b = head / problem.key_heads;
+    const Lengths lengths = problem.lengths(block.b);
+    sums[at(task)] = std::make_unique<KeyGradients<Real>>(problem, lengths.key);
     for (Index n = part * blocks_of_group / parts; n < (part + 1) * blocks_of_group / parts; ++n) {
       block.h = head % problem.key_heads * problem.group_size() + n / blocks_of_head;
       block.begin = n % blocks_of_head * kRows;
-      block.count = std::min(kRows, problem.query_len - block.begin);
+      block.count = std::min(kRows, lengths.query - block.begin);
+      if (block.count <= 0) continue;
       backward_block(context, key_heads[at(head)], block, *sums[at(task)]);
+      of_scores.add(problem, block);
       for (Index r = 0; r < block.count; ++r) {
         const RowState<Real>& row = block.rows[at(r)];
         if (row.keys == 0) continue;
-        put_row(result.dq, problem.q_shape(), block.b, block.h, block.begin + r, row.lost, block.dq,
-                block.dq_bound, r);
+        put_row<Real>(result.dq, problem.q_shape(), problem.query_place(block.b, block.begin + r),
+                      block.h, row.lost, block.dq, block.dq_bound, r);
       }
     }
   });
@@ -773,12 +1135,17 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
     KeyGradients<Real>& sum = *sums[at(head * parts)];
     for (Index part = 1; part < parts; ++part) sum.add(*sums[at(head * parts + part)]);
     finish(problem, model, b, sum);
-    for (Index j = 0; j < problem.key_len; ++j) {
+    for (Index j = 0; j < problem.lengths(b).key; ++j) {
       if (!sum.seen[at(j)]) continue;
-      put_row(result.dk, problem.k_shape(), b, h, j, sum.lost[at(j)], sum.dk, sum.dk_bound, j);
-      put_row(result.dv, problem.v_shape(), b, h, j, sum.lost[at(j)], sum.dv, sum.dv_bound, j);
+      const Place place = problem.key_place(b, j);
+      put_row<Real>(result.dk, problem.k_shape(), place, h, sum.lost[at(j)], sum.dk, sum.dk_bound,
+                    j);
+      put_row<Real>(result.dv, problem.v_shape(), place, h, sum.lost[at(j)], sum.dv, sum.dv_bound,
+                    j);
     }
   });
+  if (problem.bias_shape) of_scores.put_bias(problem, model, result.dbias);
+  if (problem.sink) of_scores.put_sink(problem, model, result.dsink);
   return result;
 }
 

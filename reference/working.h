@@ -24,13 +24,15 @@ struct Expected {
 
 struct ForwardExpected {
   Expected o;    // problem.o_shape()
-  Expected lse;  // problem.lse_shape(); -inf for a row that sees no key
+  Expected lse;  // problem.lse_shape(); -inf for a row that sees nothing, not even a sink
 };
 
 struct BackwardExpected {
-  Expected dq;  // problem.q_shape()
-  Expected dk;  // problem.k_shape()
-  Expected dv;  // problem.v_shape()
+  Expected dq;     // problem.q_shape()
+  Expected dk;     // problem.k_shape()
+  Expected dv;     // problem.v_shape()
+  Expected dbias;  // problem.bias_shape; empty if there is none
+  Expected dsink;  // problem.sink_shape(), f32; empty if there is none
 };
 
 // `problem` must be well formed, and `inputs` of its shapes. The result does not depend on

@@ -309,12 +309,15 @@ Markup worst_ratios(const Digest& d) {
                rows);
 }
 
-// Verdicts of one outcome, under what was said with them.
+// Verdicts of one outcome, under what was said with them and why.
 Markup grouped_by_message(const TesteeDigest& testee, Outcome outcome) {
   std::map<std::string, std::vector<std::string>> groups;
   for (const VerdictRecord* record : testee.verdicts) {
     if (record->verdict.outcome != outcome) continue;
-    groups[record->verdict.message].push_back(record->case_id);
+    const Verdict& v = record->verdict;
+    const bool said = !v.message.empty();
+    const std::string reason = v.reason.empty() || !said ? v.reason : v.reason + ": ";
+    groups[reason + v.message].push_back(record->case_id);
   }
   Markup out;
   for (const auto& [message, cases] : groups) {
@@ -405,8 +408,9 @@ Markup outcome_meanings() {
               entry(Outcome::warn, "only a recommended clause is missed: conformant still"),
               entry(Outcome::fail, "a required clause is broken"),
               entry(Outcome::unsupported,
-                    "the testee refused the case, gave a reason, and had not "
-                    "declared that it supports it"),
+                    "the testee refused the case, gave a reason, and had not declared that it "
+                    "supports it; or it declares a dialect for rows that see no key, and all else "
+                    "is right"),
               entry(Outcome::inconclusive, "nothing that was compared could have failed"),
               entry(Outcome::crash, "the testee's process died"),
               entry(Outcome::timeout, "the testee did not answer in time"),

@@ -16,6 +16,9 @@ DType wide(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; 
 // One unit in the last place of 1, as the error of exp and tanh is counted: 2^-23 for f32.
 double ulp(DType dtype) { return 2 * unit_roundoff(wide(dtype)); }
 
+// tanh.approx.f32: a relative error of 2^-11. f64 has only libraries, within 4 ulp.
+double tanh_ulp_cap(DType dtype) { return dtype == DType::f64 ? 4 : 4096; }
+
 constexpr double kExpUlpCap = 2.25;  // ex2.approx: 2 ulp, and the rounded argument's quarter
 
 Narrowing narrowing(DType dtype) { return {unit_roundoff(dtype), half_smallest_subnormal(dtype)}; }
@@ -84,6 +87,7 @@ Arithmetic loosest(DType dtype) {
       .dk = product,
       .softmax_roundoff = 2 * unit_roundoff(wide(dtype)),
       .exp_error = kExpUlpCap * ulp(dtype),
+      .tanh_error = tanh_ulp_cap(dtype) * ulp(dtype),
       .p = rounded,
       .ds = rounded,
       .flushes_inputs = true,
@@ -126,14 +130,17 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
     }
     result.softmax_roundoff = unit_roundoff(*format);
   }
-  if (reader.find("exp_ulp")) {
-    const auto ulps = reader.get<double>("exp_ulp");
-    if (!(ulps >= 0.5 && ulps <= kExpUlpCap)) {
-      throw InputError(reader.pointer("exp_ulp"),
-                       fmt::format("exp_ulp is within 0.5 and {}, not {}", kExpUlpCap, ulps));
+  const auto read_ulps = [&](const char* key, double cap, double& error) {
+    if (!reader.find(key)) return;
+    const auto ulps = reader.get<double>(key);
+    if (!(ulps >= 0.5 && ulps <= cap)) {
+      throw InputError(reader.pointer(key),
+                       fmt::format("{} is within 0.5 and {}, not {}", key, cap, ulps));
     }
-    result.exp_error = ulps * ulp(dtype);
-  }
+    error = ulps * ulp(dtype);
+  };
+  read_ulps("exp_ulp", kExpUlpCap, result.exp_error);
+  read_ulps("tanh_ulp", tanh_ulp_cap(dtype), result.tanh_error);
   result.p = parse_narrowing(reader, "p", dtype, result.p);
   result.ds = parse_narrowing(reader, "ds", dtype, result.ds);
   result.p_normalised = parse_choice(reader, "p_normalised", "first", "last");
@@ -153,6 +160,8 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
     result.output_rounding = Rounding::nearest;
   }
   result.deterministic = reader.get_or("deterministic", false);
+  result.thread_invariant = reader.get_or("thread_invariant", false);
+  result.batch_invariant = reader.get_or("batch_invariant", false);
   reader.finish();
   return result;
 }

@@ -44,6 +44,7 @@ struct Arithmetic {
   Product qk, pv, dp, dv, dq, dk;
   double softmax_roundoff = 0;           // u_s: of each operation of the softmax
   double exp_error = 0;                  // e_x: largest relative error of the exponential function
+  double tanh_error = 0;                 // e_tanh: largest relative error of tanh, of a softcap
   Narrowing p = {};                      // rounding of P before PV (and before P^T.dO)
   Choice p_normalised = Choice::either;  // P divided by its sum before PV (first) or after (last)
   Narrowing ds = {};                     // rounding of dS before its products
@@ -55,7 +56,9 @@ struct Arithmetic {
   bool flushes_inputs = false;   // subnormal inputs are taken as 0
   bool flushes_outputs = false;  // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
-  bool deterministic = false;  // the same call gives the same bits (DET-1)
+  bool deterministic = false;     // the same call gives the same bits (DET-1)
+  bool thread_invariant = false;  // for any number of threads (DET-3)
+  bool batch_invariant = false;   // and whatever else is in the batch (DET-2)
   friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
 };
 

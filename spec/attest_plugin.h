@@ -154,8 +154,8 @@ typedef struct attest_block {
   size_t struct_size;
   int64_t worker, batch, head;
   int64_t query_begin, query_end, key_begin, key_end;
-  int32_t masked; /* whether the mask was applied to its elements */
-  int32_t backward;
+  int32_t masked;   /* whether the mask was applied to its elements */
+  int32_t backward; /* 0: of a forward call; n >= 1: of the n-th pass of a backward call */
 } attest_block;
 
 typedef struct attest_context {

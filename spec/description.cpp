@@ -26,6 +26,18 @@ void add_features_of(const Mask& mask, std::vector<std::string>& features) {
     case Mask::Kind::dense:
       features.push_back("dense-mask");
       return;
+    case Mask::Kind::prefix:
+      features.push_back("prefix");
+      return;
+    case Mask::Kind::segments:
+      features.push_back("segments");
+      return;
+    case Mask::Kind::block_sparse:
+      features.push_back("block-sparse");
+      return;
+    case Mask::Kind::dilated:
+      features.push_back("dilated");
+      return;
     case Mask::Kind::all_of:
     case Mask::Kind::any_of:
       features.push_back(mask.kind == Mask::Kind::all_of ? "mask-and" : "mask-or");
@@ -39,11 +51,24 @@ std::vector<std::string> features_of(const Problem& p) {
   std::vector<std::string> features;
   if (p.backward) features.push_back("backward");
   add_features_of(p.mask, features);
-  if (!p.key_lens.empty() || !p.query_lens.empty()) features.push_back("lengths");
+  if (p.packed) features.push_back("packed");
+  if (p.paging.page_size > 0) features.push_back("paged");
+  const bool padded_keys = !p.packed && p.paging.page_size == 0;
+  if ((padded_keys && !p.key_lens.empty()) || (!p.packed && !p.query_lens.empty())) {
+    features.push_back("lengths");
+  }
+  if (p.softcap != 0) features.push_back("softcap");
+  if (p.bias_shape) features.push_back("bias");
+  if (p.bias_shape && p.backward) features.push_back("dbias");
+  if (p.slopes_shape) features.push_back("alibi");
+  if (p.sink) features.push_back("sink");
+  if (p.d_lse) features.push_back("dlse");
+  if (p.dropout.mode == Dropout::Mode::given) features.push_back("dropout");
+  if (p.dropout.mode == Dropout::Mode::generated) features.push_back("dropout-generated");
   if (p.key_heads != p.query_heads) features.push_back("gqa");
   if (p.value_dim != p.head_dim) features.push_back("value-dim");
   const Layouts& l = p.layouts;
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv}) {
+  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
     if (*layout != Layout{}) features.push_back("strides");
     if (layout->transposes()) features.push_back("transposed");
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
@@ -76,11 +101,85 @@ std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
   return values;
 }
 
+ScheduleDeclaration parse_schedule(const nlohmann::json& json) {
+  ObjectReader reader(json, "/schedule");
+  ScheduleDeclaration schedule;
+  schedule.masks_partial_only = reader.get_or("masks_partial_only", false);
+  if (reader.find("imbalance")) {
+    schedule.imbalance = reader.get<double>("imbalance");
+    if (!(*schedule.imbalance >= 1)) {
+      throw InputError(reader.pointer("imbalance"),
+                       "no worker has less than the mean of all: an "
+                       "imbalance is at least 1");
+    }
+  }
+  reader.finish();
+  return schedule;
+}
+
+ByteCount parse_bytes(const nlohmann::json& json, const std::string& pointer) {
+  ObjectReader reader(json, pointer);
+  const auto term = [&](const char* key) {
+    const double bytes = reader.get_or(key, 0.0);
+    if (!(bytes >= 0)) throw InputError(reader.pointer(key), "a number of bytes is 0 or more");
+    return bytes;
+  };
+  const ByteCount count = {.fixed = term("fixed"),
+                           .per_thread = term("per_thread"),
+                           .per_thread_channel = term("per_thread_channel"),
+                           .per_query = term("per_query"),
+                           .per_query_channel = term("per_query_channel"),
+                           .per_key = term("per_key"),
+                           .per_key_channel = term("per_key_channel"),
+                           .per_pair = term("per_pair")};
+  reader.finish();
+  return count;
+}
+
+MemoryDeclaration parse_memory(const nlohmann::json& json) {
+  ObjectReader reader(json, "/memory");
+  MemoryDeclaration memory;
+  using enum MemoryDeclaration::Growth;
+  const auto growth = reader.get<std::string>("growth");
+  if (growth == "constant") {
+    memory.growth = constant;
+  } else if (growth == "linear") {
+    memory.growth = linear;
+  } else if (growth != "quadratic") {
+    throw InputError(reader.pointer("growth"),
+                     fmt::format("memory grows \"constant\", \"linear\" or \"quadratic\", not "
+                                 "\"{}\"",
+                                 growth));
+  }
+  const auto bytes = [&](const char* key) {
+    const nlohmann::json* count = reader.find(key);
+    return count ? parse_bytes(*count, reader.pointer(key)) : ByteCount();
+  };
+  memory.workspace = bytes("workspace");
+  memory.own = bytes("own");
+  reader.finish();
+  return memory;
+}
+
 }  // namespace
 
+double ByteCount::bytes(const Problem& p, int threads) const {
+  const auto channels = static_cast<double>(std::max(p.head_dim, p.value_dim));
+  const double rows = static_cast<double>(p.batch) * static_cast<double>(p.query_heads);
+  const auto queries = static_cast<double>(p.query_len), keys = static_cast<double>(p.key_len);
+  return fixed + threads * (per_thread + per_thread_channel * channels) +
+         rows * (queries * (per_query + per_query_channel * channels) +
+                 keys * (per_key + per_key_channel * channels) + queries * keys * per_pair);
+}
+
 std::vector<std::string> known_features() {
-  return {"backward", "lse", "causal",    "window",  "dense-mask", "mask-and",   "mask-or",
-          "lengths",  "gqa", "value-dim", "strides", "expanded",   "transposed", "zero-sizes"};
+  return {"backward",   "lse",      "causal",     "window",
+          "dense-mask", "prefix",   "segments",   "block-sparse",
+          "dilated",    "mask-and", "mask-or",    "lengths",
+          "packed",     "paged",    "gqa",        "value-dim",
+          "strides",    "expanded", "transposed", "zero-sizes",
+          "softcap",    "bias",     "dbias",      "alibi",
+          "sink",       "dlse",     "dropout",    "dropout-generated"};
 }
 
 bool Description::has(const std::string& feature) const { return contains(features, feature); }
@@ -113,6 +212,30 @@ Description parse_description(const nlohmann::json& json) {
   if (result.alignment < 1 || result.alignment > 512 ||
       (result.alignment & (result.alignment - 1)) != 0) {
     throw InputError("/alignment", "the alignment is a power of two, at most 512 bytes");
+  }
+  result.keep_quantum = reader.get_or("keep_quantum", 0.0);
+  if (!(result.keep_quantum >= 0 && result.keep_quantum <= 1.0 / 128)) {
+    throw InputError("/keep_quantum", "the keep rate is at most 1/128 from 1-p");
+  }
+  result.leaves_padding_unwritten = reader.get_or("leaves_padding_unwritten", false);
+  if (const nlohmann::json* rows = reader.find("empty_rows")) {
+    ObjectReader dialect(*rows, "/empty_rows");
+    const auto differs = [&](const char* key) {
+      if (!dialect.find(key)) return false;
+      if (dialect.get<std::string>(key).empty()) {
+        throw InputError(dialect.pointer(key), "say in words what empty rows hold");
+      }
+      return true;
+    };
+    result.empty_o_differs = differs("o");
+    result.empty_lse_differs = differs("lse");
+    dialect.finish();
+  }
+  if (const nlohmann::json* schedule = reader.find("schedule")) {
+    result.schedule = parse_schedule(*schedule);
+  }
+  if (const nlohmann::json* memory = reader.find("memory")) {
+    result.memory = parse_memory(*memory);
   }
   const nlohmann::json* arithmetic = reader.find("arithmetic");
   result.declared_arithmetic = arithmetic ? *arithmetic : nlohmann::json::object();

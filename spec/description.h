@@ -18,9 +18,35 @@ namespace attest {
 
 // The features that may be declared; a declared feature binds (CALL-1). What every testee must do
 // (full mask, LSE apart) needs no declaration.
-//   backward  lse  causal  window  dense-mask  mask-and  mask-or  lengths  gqa  value-dim  strides
-//   expanded  transposed  zero-sizes
+//   backward  lse  causal  window  dense-mask  prefix  segments  block-sparse  dilated  mask-and
+//   mask-or  lengths  packed  paged  gqa  value-dim  strides  expanded  transposed  zero-sizes
+//   softcap  bias  dbias  alibi  sink  dlse  dropout  dropout-generated
 std::vector<std::string> known_features();
+
+// What a testee that reports its blocks promises of them (SCHED-1 to SCHED-3).
+struct ScheduleDeclaration {
+  bool masks_partial_only = false;
+  std::optional<double> imbalance = {};  // the busiest worker's pairs / their mean, at most
+};
+
+// Bytes as a function of the sizes: a sum of terms, none of them negative.
+struct ByteCount {
+  double fixed = 0;
+  double per_thread = 0, per_thread_channel = 0;
+  double per_query = 0, per_query_channel = 0;  // of B Hq Sq queries
+  double per_key = 0, per_key_channel = 0;      // of B Hq Sk keys
+  double per_pair = 0;                          // of B Hq Sq Sk pairs
+
+  double bytes(const Problem& problem, int threads) const;
+};
+
+// What memory a call takes beyond its tensors (MEM-1, MEM-2).
+struct MemoryDeclaration {
+  enum class Growth { constant, linear, quadratic };
+  Growth growth = Growth::quadratic;  // with the lengths
+  ByteCount workspace = {};           // asked for, at most
+  ByteCount own = {};                 // taken beside the workspace, at most
+};
 
 struct Description {
   std::string name;
@@ -29,7 +55,15 @@ struct Description {
   std::vector<std::string> profiles;
   std::vector<DType> dtypes;
   std::vector<std::string> features;
+  // In generated dropout, how far the rate at which elements are kept may be from 1-p (DROP-3).
+  double keep_quantum = 0;
+  // Rows beyond a query length are left as they were (MASK-15).
+  bool leaves_padding_unwritten = false;
+  // What rows that see no key hold is the testee's own affair (EMPTY-5).
+  bool empty_o_differs = false, empty_lse_differs = false;
   Index alignment = 16;  // of every tensor's first element, in bytes; a power of two up to 512
+  std::optional<ScheduleDeclaration> schedule = {};  // empty: reports no blocks
+  std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
   std::map<DType, Arithmetic> arithmetic;
   nlohmann::json declared_arithmetic;  // as declared, for the record
 

@@ -1,14 +1,35 @@
-// The numbers of a problem: what a testee reads. Each is exactly representable in problem.dtype, so
-// that testee and reference start from the same values (FORMAT-1).
+// The numbers of a problem: what a testee reads. Each is exactly representable in the format of its
+// tensor (problem.dtype, unless said otherwise), so that testee and reference start from the same
+// values (SPEC.md, chapter "Formats").
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "spec/mask.h"
 #include "spec/tensor.h"
 
 namespace attest {
 
+// Which elements of P dropout keeps: 0 or 1, in dense order of the problem's keep_shape().
+struct Keep {
+  Shape shape = {};
+  std::vector<std::uint8_t> kept = {};
+
+  bool at(const Position& p) const {
+    return kept[static_cast<std::size_t>(dense_index(shape, p.batch, p.head, p.query, p.key))] != 0;
+  }
+};
+
+// What a problem does not have is empty.
 struct Inputs {
   Values q, k, v;
-  Values d_o = {};  // the gradient with respect to O; empty unless the problem has a backward pass
+  Values bias = {};    // problem.bias_shape; finite or -inf, which hides the key (MASK-14)
+  Values slopes = {};  // problem.slopes_shape; f32
+  Values sink = {};    // problem.sink_shape(); f32
+  Keep keep = {};      // dropout; in the generated mode, what the testee returned
+  Values d_o = {};     // the gradient with respect to O: of a backward pass
+  Values d_lse = {};   // the gradient with respect to LSE; of the format of LSE
 };
 
 }  // namespace attest

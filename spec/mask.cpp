@@ -6,6 +6,12 @@
 namespace attest {
 namespace {
 
+std::string anchor_to_string(const Mask& mask) {
+  std::string text = mask.anchor == Anchor::bottom_right ? " bottom_right" : " top_left";
+  if (mask.offset != 0) text += fmt::format(" offset={}", mask.offset);
+  return text;
+}
+
 std::string band_to_string(const Mask& mask) {
   std::string text;
   if (mask.left == kUnbounded && mask.right == 0) {
@@ -16,9 +22,7 @@ std::string band_to_string(const Mask& mask) {
     };
     text = fmt::format("window {}..{}", bound("-", mask.left), bound("", mask.right));
   }
-  text += mask.anchor == Anchor::bottom_right ? " bottom_right" : " top_left";
-  if (mask.offset != 0) text += fmt::format(" offset={}", mask.offset);
-  return text;
+  return text + anchor_to_string(mask);
 }
 
 }  // namespace
@@ -31,6 +35,15 @@ std::string to_string(const Mask& mask) {
       return band_to_string(mask);
     case Mask::Kind::dense:
       return fmt::format("dense [{}]", fmt::join(mask.table->shape, ","));
+    case Mask::Kind::prefix:
+      return fmt::format("prefix [{}]", fmt::join(mask.prefix_lens, ","));
+    case Mask::Kind::segments:
+      return "segments";
+    case Mask::Kind::block_sparse:
+      return fmt::format("block_sparse {}x{} [{}]", mask.block_query, mask.block_key,
+                         fmt::join(mask.table->shape, ","));
+    case Mask::Kind::dilated:
+      return fmt::format("dilated {}{}", mask.dilation, anchor_to_string(mask));
     case Mask::Kind::all_of:
     case Mask::Kind::any_of: {
       std::vector<std::string> parts;

@@ -1,7 +1,8 @@
-// Which keys each query may attend to (SPEC.md, MASK-1 to MASK-8).
+// Which keys each query may attend to (SPEC.md, MASK-1 to MASK-13).
 //
-// A mask is a value: full, a band of the score matrix (causal, window), a dense table of booleans,
-// or the intersection or union of masks. A band is placed by its anchor: top_left counts from the
+// A mask is a value: full, a band of the score matrix (causal, window), a table of booleans for
+// single elements or for blocks of them, a prefix, segments, a dilation, or the intersection or
+// union of masks. A band is placed by its anchor: top_left counts from the
 // first query and the first key, bottom_right puts the last query onto the last key.
 //
 //   causal, top_left                 causal, bottom_right
@@ -55,18 +56,38 @@ struct DenseMask {
   }
 };
 
+// Which segment (document) each query and each key belongs to: [batches, length], `batches` being B
+// or 1. A negative number belongs to nothing.
+struct SegmentNumbers {
+  Index batches = 1;
+  Index length = 0;
+  std::vector<std::int32_t> number = {};  // batch outermost
+
+  std::int32_t at(Index batch, Index position) const {
+    return number[static_cast<std::size_t>((batches == 1 ? 0 : batch) * length + position)];
+  }
+};
+struct Segments {
+  SegmentNumbers query, key;
+};
+
 struct Mask {
-  enum class Kind { full, band, dense, all_of, any_of };
+  enum class Kind { full, band, dense, prefix, segments, block_sparse, dilated, all_of, any_of };
 
   Kind kind = Kind::full;
   // band: query i sees key j iff  -left <= j - (i + shift) <= right, where the shift is `offset`,
   // plus (key length - query length) if the band is anchored at the bottom right.
-  Anchor anchor = Anchor::top_left;
-  Index offset = 0;
+  Anchor anchor = Anchor::top_left;  // band, dilated
+  Index offset = 0;                  // band, dilated
   Index left = kUnbounded;
   Index right = kUnbounded;
-  std::shared_ptr<const DenseMask> table = nullptr;  // dense
-  std::vector<Mask> parts = {};                      // all_of, any_of
+  // dense: a table of elements; block_sparse: of blocks, whose last two axes do not broadcast.
+  std::shared_ptr<const DenseMask> table = nullptr;
+  Index block_query = 1, block_key = 1;  // block_sparse: the size of a block
+  std::vector<Index> prefix_lens = {};   // prefix: one a batch element, or one for all
+  std::shared_ptr<const Segments> segments = nullptr;  // segments
+  Index dilation = 1;                                  // dilated
+  std::vector<Mask> parts = {};                        // all_of, any_of
 
   static Mask full() { return {}; }
   static Mask causal(Anchor anchor, Index offset = 0) {
@@ -77,6 +98,22 @@ struct Mask {
   }
   static Mask dense(DenseMask table) {
     return {.kind = Kind::dense, .table = std::make_shared<const DenseMask>(std::move(table))};
+  }
+  static Mask prefix(std::vector<Index> lens) {
+    return {.kind = Kind::prefix, .prefix_lens = std::move(lens)};
+  }
+  static Mask documents(Segments numbers) {
+    return {.kind = Kind::segments,
+            .segments = std::make_shared<const Segments>(std::move(numbers))};
+  }
+  static Mask block_sparse(Index block_query, Index block_key, DenseMask table) {
+    return {.kind = Kind::block_sparse,
+            .table = std::make_shared<const DenseMask>(std::move(table)),
+            .block_query = block_query,
+            .block_key = block_key};
+  }
+  static Mask dilated(Index dilation, Anchor anchor, Index offset = 0) {
+    return {.kind = Kind::dilated, .anchor = anchor, .offset = offset, .dilation = dilation};
   }
   static Mask all_of(std::vector<Mask> parts) {
     return {.kind = Kind::all_of, .parts = std::move(parts)};
@@ -92,13 +129,25 @@ struct Mask {
       case Kind::full:
         return true;
       case Kind::band: {
-        const Index shift =
-            offset + (anchor == Anchor::bottom_right ? lengths.key - lengths.query : 0);
-        const Index ahead = position.key - (position.query + shift);
+        const Index ahead = position.key - diagonal(position, lengths);
         return (left == kUnbounded || ahead >= -left) && (right == kUnbounded || ahead <= right);
       }
       case Kind::dense:
         return table->at(position);
+      case Kind::prefix:
+        return position.key <
+               prefix_lens[prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(position.batch)];
+      case Kind::segments: {
+        const std::int32_t query = segments->query.at(position.batch, position.query);
+        return query >= 0 && query == segments->key.at(position.batch, position.key);
+      }
+      case Kind::block_sparse:
+        return table->at({.batch = position.batch,
+                          .head = position.head,
+                          .query = position.query / block_query,
+                          .key = position.key / block_key});
+      case Kind::dilated:
+        return (position.key - diagonal(position, lengths)) % dilation == 0;
       case Kind::all_of:
         for (const Mask& part : parts) {
           if (!part.allows(position, lengths)) return false;
@@ -112,9 +161,17 @@ struct Mask {
     }
     return false;
   }
+
+ private:
+  // The key on the diagonal of a band or a dilation.
+  Index diagonal(const Position& position, const Lengths& lengths) const {
+    const Index corner = anchor == Anchor::bottom_right ? lengths.key - lengths.query : 0;
+    return position.query + offset + corner;
+  }
 };
 
-// One line: "causal bottom_right", "window -16..0 top_left offset=3", "dense [1,2,8,8]".
+// One line: "causal bottom_right", "window -16..0 top_left offset=3", "dense [1,2,8,8]",
+// "prefix [3,5]", "segments", "block_sparse 16x32 [1,1,4,2]", "dilated 3 top_left".
 std::string to_string(const Mask& mask);
 
 }  // namespace attest

@@ -1,6 +1,7 @@
 // One attention problem: everything a kernel is told, except the numbers.
 #pragma once
 
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,9 +12,40 @@
 
 namespace attest {
 
-// How each tensor lies in memory (LAYOUT-1). LSE is always dense.
+// How each tensor lies in memory (LAYOUT-1). The others (LSE, sinks, ...) are always dense.
 struct Layouts {
   Layout q = {}, k = {}, v = {}, o = {}, d_o = {}, dq = {}, dk = {}, dv = {};
+  Layout bias = {};  // its axes are batch, head, query, key
+};
+
+// Dropout of P (DROP-1 to DROP-3).
+struct Dropout {
+  enum class Mode {
+    none,
+    given,      // the keep-mask is an input
+    generated,  // the testee draws it from seed and offset, and returns the one it used
+  };
+  Mode mode = Mode::none;
+  double probability = 0;  // of dropping an element; 0 <= p < 1
+  std::uint64_t seed = 0;
+  std::uint64_t offset = 0;
+};
+
+// K and V behind a page table (PAGE-1): key j of batch element b is slot j % page_size of page
+// table[b][j / page_size].
+struct Paging {
+  Index page_size = 0;                         // 0: not paged
+  Index pages = 0;                             // how many there are, used or not
+  std::vector<std::vector<Index>> table = {};  // of each batch element, as far as its keys reach
+
+  // The table as a kernel gets it, [B, entries]: what lies beyond a row's end is -1.
+  Index entries() const;
+};
+
+// The batch and position coordinates of a row of a tensor.
+struct Place {
+  Index batch;
+  Index position;
 };
 
 struct Problem {
@@ -26,19 +58,53 @@ struct Problem {
   Index head_dim = 1;        // of Q and K
   Index value_dim = 1;       // of V and O
   double scale = 1.0;        // multiplies q.k; never inferred from head_dim (SCORE-1)
-  Mask mask = Mask::full();  // MASK-1 to MASK-8
+  double softcap = 0;        // c of cap(x) = c tanh(x / c); 0: none (SCORE-2)
+  Mask mask = Mask::full();  // MASK-1 to MASK-13
   // For each batch element, how many keys and queries are real; empty: all of them (MASK-5,
   // MASK-6).
   std::vector<Index> key_lens = {};
   std::vector<Index> query_lens = {};
-  bool backward = false;  // whether dQ, dK and dV are wanted too
+  std::optional<Shape> bias_shape = {};    // [B or 1, Hq or 1, Sq or 1, Sk or 1] (SCORE-3)
+  std::optional<Shape> slopes_shape = {};  // of ALiBi: [B or 1, Hq, 1, 1] (SCORE-4)
+  bool sink = false;                       // a logit for each query head (SINK-1)
+  Dropout dropout = {};
+  // Packed THD: batch elements follow each other along the position axis, without padding; both
+  // lengths are given, and query_len and key_len are the longest (LAYOUT-5).
+  bool packed = false;
+  Paging paging = {};     // of K and V, instead of padding or packing
+  bool backward = false;  // whether the gradients are wanted too: dQ, dK, dV, and those of bias and
+                          // sink where there are any
+  bool d_lse = false;     // whether the loss depends on LSE too (GRAD-5); backward only
   Layouts layouts = {};
 
-  Shape q_shape() const { return {batch, query_heads, query_len, head_dim}; }
-  Shape k_shape() const { return {batch, key_heads, key_len, head_dim}; }
-  Shape v_shape() const { return {batch, key_heads, key_len, value_dim}; }
-  Shape o_shape() const { return {batch, query_heads, query_len, value_dim}; }
-  Shape lse_shape() const { return {batch, query_heads, query_len, 1}; }
+  // Of the tensors as they are stored.
+  Shape q_shape() const { return query_shape(head_dim); }
+  Shape k_shape() const { return key_shape(head_dim); }
+  Shape v_shape() const { return key_shape(value_dim); }
+  Shape o_shape() const { return query_shape(value_dim); }
+  Shape lse_shape() const { return query_shape(1); }
+  Shape sink_shape() const { return {1, query_heads, 1, 1}; }
+  Shape keep_shape() const { return {batch, query_heads, query_len, key_len}; }
+
+  // Where query i of batch element b lies in Q, O, LSE and their gradients, and where key j lies in
+  // K, V and theirs: the one definition of packing and paging. Only for what exists: of a packed
+  // problem and of paged keys, within the lengths.
+  Place query_place(Index b, Index i) const {
+    return packed ? Place{0, starts(query_lens, b) + i} : Place{b, i};
+  }
+  Place key_place(Index b, Index j) const {
+    if (paging.page_size > 0) {
+      const auto& pages = paging.table[static_cast<std::size_t>(b)];
+      return {pages[static_cast<std::size_t>(j / paging.page_size)], j % paging.page_size};
+    }
+    return packed ? Place{0, starts(key_lens, b) + j} : Place{b, j};
+  }
+  // Which queries and keys of batch element b have a place: all, padding included, unless packed or
+  // paged.
+  Index stored_queries(Index b) const { return packed ? lengths(b).query : query_len; }
+  Index stored_keys(Index b) const {
+    return packed || paging.page_size > 0 ? lengths(b).key : key_len;
+  }
 
   // LSE is kept wider than 16-bit tensors: f64 for f64, f32 for all others (LSE-2).
   DType lse_dtype() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
@@ -52,10 +118,26 @@ struct Problem {
     };
     return {.query = at(query_lens, query_len), .key = at(key_lens, key_len)};
   }
+
+  // The sum of the lengths before batch element b: cu_seqlens[b].
+  static Index starts(const std::vector<Index>& lens, Index b) {
+    return std::accumulate(lens.begin(), lens.begin() + b, Index(0));
+  }
+
+ private:
+  Shape query_shape(Index channels) const {
+    if (packed) return {1, query_heads, starts(query_lens, Index(query_lens.size())), channels};
+    return {batch, query_heads, query_len, channels};
+  }
+  Shape key_shape(Index channels) const {
+    if (paging.page_size > 0) return {paging.pages, key_heads, paging.page_size, channels};
+    if (packed) return {1, key_heads, starts(key_lens, Index(key_lens.size())), channels};
+    return {batch, key_heads, key_len, channels};
+  }
 };
 
 // Whether `position` takes part: within the lengths and allowed by the mask. The one definition of
-// a visible key.
+// a visible key, but for a bias of -inf, which hides its key too (MASK-14).
 inline bool visible(const Problem& problem, const Position& position) {
   const Lengths lengths = problem.lengths(position.batch);
   return position.query < lengths.query && position.key < lengths.key &&

@@ -6,24 +6,41 @@
 namespace attest {
 namespace {
 
-constexpr std::array<std::string_view, 26> kForwardCore = {
-    "SHAPE-1",   "SHAPE-2", "LAYOUT-1", "LAYOUT-2", "HEAD-1",  "SCORE-1", "SOFTMAX-1",
-    "SOFTMAX-2", "MASK-1",  "MASK-2",   "MASK-3",   "EMPTY-1", "EMPTY-2", "LSE-1",
-    "LSE-2",     "NUM-1",   "NUM-2",    "DET-1",    "SAFE-1",  "SAFE-2",  "SAFE-3",
-    "SAFE-4",    "CALL-1",  "FORMAT-2", "FORMAT-3", "FORMAT-4"};
+constexpr std::array<std::string_view, 28> kForwardCore = {
+    "SHAPE-1",   "SHAPE-2",  "LAYOUT-1", "LAYOUT-2", "HEAD-1",   "SCORE-1",  "SOFTMAX-1",
+    "SOFTMAX-2", "MASK-1",   "MASK-2",   "MASK-3",   "EMPTY-1",  "EMPTY-2",  "LSE-1",
+    "LSE-2",     "FINITE-1", "NUM-1",    "NUM-2",    "DET-1",    "DET-3",    "SAFE-1",
+    "SAFE-2",    "SAFE-3",   "SAFE-4",   "CALL-1",   "FORMAT-2", "FORMAT-3", "FORMAT-4"};
 constexpr std::array<std::string_view, 5> kTrainingCore = {"HEAD-2", "GRAD-1", "GRAD-2", "GRAD-3",
                                                            "EMPTY-3"};
+constexpr std::array<std::string_view, 5> kTrainingFull = {"GRAD-4", "GRAD-5", "GRAD-6", "SINK-2",
+                                                           "DROP-2"};
 constexpr std::array<std::string_view, 4> kMasks = {"MASK-4", "MASK-7", "MASK-8", "HIDE-1"};
+constexpr std::array<std::string_view, 5> kSparseMasks = {"MASK-9", "MASK-10", "MASK-11", "MASK-12",
+                                                          "MASK-13"};
+constexpr std::array<std::string_view, 6> kScores = {"SCORE-2", "SCORE-3", "SCORE-4",
+                                                     "MASK-14", "SINK-1",  "EMPTY-4"};
+constexpr std::array<std::string_view, 1> kDropout = {"DROP-1"};
+constexpr std::array<std::string_view, 1> kDropoutGenerated = {"DROP-3"};
 constexpr std::array<std::string_view, 3> kVarlen = {"MASK-5", "MASK-6", "HIDE-2"};
-constexpr std::array<std::string_view, 1> kLayouts = {"LAYOUT-3"};
+constexpr std::array<std::string_view, 1> kPacked = {"LAYOUT-5"};
+constexpr std::array<std::string_view, 2> kPaged = {"PAGE-1", "PAGE-2"};
+constexpr std::array<std::string_view, 2> kLayouts = {"LAYOUT-3", "LAYOUT-4"};
 constexpr std::array<std::string_view, 1> kDouble = {"FORMAT-1"};
 
 constexpr std::array kProfiles = {
     Profile{"forward-core", "the forward pass: full and causal, any heads and sizes", kForwardCore},
     Profile{"training-core", "the gradients dQ, dK and dV", kTrainingCore},
+    Profile{"training-full", "all gradients, of bias, sink, LSE and under dropout", kTrainingFull},
     Profile{"masks", "windows, dense masks, their intersections", kMasks},
+    Profile{"sparse-masks", "prefixes, segments, blocks, dilation, unions", kSparseMasks},
+    Profile{"scores", "softcap, bias, ALiBi, sinks", kScores},
+    Profile{"dropout", "dropout with a keep-mask that is given", kDropout},
+    Profile{"dropout-generated", "dropout that returns the keep-mask it drew", kDropoutGenerated},
     Profile{"varlen", "per-batch lengths, and what lies beyond them", kVarlen},
-    Profile{"layouts", "expanded and transposed tensors", kLayouts},
+    Profile{"packed", "batch elements one after the other, without padding", kPacked},
+    Profile{"paged", "keys behind a page table", kPaged},
+    Profile{"layouts", "expanded and transposed tensors, the order SBH", kLayouts},
     Profile{"double", "f64", kDouble},
 };
 

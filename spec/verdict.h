@@ -26,7 +26,8 @@ enum class Outcome {
 };
 
 // Why a testee failed: bound, statistical, nonfinite, unwritten, guard, input_mutated,
-// nondeterministic, wrong_refusal, schedule, memory, or property:NAME.
+// nondeterministic, wrong_refusal, schedule, memory, or property:NAME. Beside these, dialect: why
+// it does not pass though nothing else is wrong (EMPTY-5).
 using Reason = std::string;
 
 // The element of a tensor that came closest to its bound, or went furthest beyond it.
@@ -42,10 +43,11 @@ struct TensorEvidence {
 
 struct Verdict {
   Outcome outcome = Outcome::not_run;
-  Reason reason = {};                     // of warn and fail; empty otherwise
+  Reason reason = {};                     // of warn, fail and a dialect; empty otherwise
   std::string message = {};               // one sentence for a person
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
-  std::map<std::string, TensorEvidence> tensors = {};  // "O", "LSE", "dQ", "dK", "dV"
+  // By name: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink".
+  std::map<std::string, TensorEvidence> tensors = {};
   double wall_s = 0;
   std::string repro = {};     // the command that repeats this verdict
   std::string captured = {};  // what the testee printed, if it did not pass

@@ -9,6 +9,7 @@
 
 #include "cases/case.h"
 #include "cases/generate.h"
+#include "spec/clause.h"
 
 namespace attest {
 namespace {
@@ -18,7 +19,7 @@ const std::vector<Case>& all_cases() {
   return kCases;
 }
 
-TEST(CaseFilesTest, HoldAtLeast120EntriesIn12Files) {
+TEST(CaseFilesTest, HoldAtLeast300EntriesIn30Files) {
   std::set<std::string> files;
   std::set<std::pair<std::string, int>> entries;
   std::map<Tier, int> tiers;
@@ -30,8 +31,8 @@ TEST(CaseFilesTest, HoldAtLeast120EntriesIn12Files) {
   fmt::print("{} files, {} entries, {} cases: smoke {}, standard {}, full {}\n", files.size(),
              entries.size(), all_cases().size(), tiers[Tier::smoke], tiers[Tier::standard],
              tiers[Tier::full]);
-  EXPECT_GE(files.size(), 12u);
-  EXPECT_GE(entries.size(), 120u);
+  EXPECT_GE(files.size(), 30u);
+  EXPECT_GE(entries.size(), 300u);
   EXPECT_GE(tiers[Tier::smoke], 60);
   EXPECT_LE(tiers[Tier::smoke], 150);
 }
@@ -55,7 +56,12 @@ TEST(CaseFilesTest, TheseIdsStay) {
         "shape/head_dims/value_narrower/d=128,dv=96/dtype=f16/data=normal/s=1",
         "layout/strides/gaps/layouts=bshd_gap_1/dtype=f32/data=normal/s=1",
         "grad/masks/one_sided_window/mask=window_inf..4/dtype=f32/data=normal/s=1",
-        "score/scale/many/scale=-0.125/dtype=f32/data=normal/s=1"}) {
+        "score/scale/many/scale=-0.125/dtype=f32/data=normal/s=1",
+        "score/softcap/caps/cap=0.5/dtype=bf16/data=std10/s=1",
+        "packed/packed/boundaries/klens=1.2.3.4,qlens=1.1.1.1/dtype=f16/data=key_names/s=1",
+        "paged/pages/orders/order=shared/dtype=f32/data=key_names/s=1",
+        "dropout/given/probabilities/dropout=probability_0.9/dtype=f32/data=normal/s=1",
+        "sink/sinks/empty_rows/dtype=f16/data=normal/s=1"}) {
     EXPECT_NO_THROW(find_case(all_cases(), id)) << id;
   }
 }
@@ -78,20 +84,36 @@ TEST(CaseFilesTest, EveryReasonIsOneSentence) {
   }
 }
 
+// A verdict is lenient about a recommended clause only if it is what the case is about.
+TEST(CaseFilesTest, ARecommendedClauseIsCitedFirst) {
+  for (const Case& c : all_cases()) {
+    for (const std::string& id : c.clauses) {
+      if (find_clause(id)->level != Level::recommended) continue;
+      EXPECT_EQ(find_clause(c.clauses.front())->level, Level::recommended) << c.id << " " << id;
+    }
+  }
+}
+
 TEST(CaseFilesTest, WhatIsToBeHiddenIsHidden) {
   for (const Case& c : all_cases()) {
     if (c.hidden == Hidden::plain) continue;
     Case plain = c;
     plain.hidden = Hidden::plain;
-    EXPECT_NE(generate(plain).v.data, generate(c).v.data) << c.id;
+    const Inputs a = generate(plain), b = generate(c);
+    EXPECT_TRUE(a.q.data != b.q.data || a.k.data != b.k.data || a.v.data != b.v.data ||
+                a.d_o.data != b.d_o.data)
+        << c.id;
   }
 }
 
 // Multiply-adds of both matrix products of the forward pass, three and a half times with a
 // backward.
 double work_of(const Problem& p) {
-  return static_cast<double>(p.batch * p.query_heads * p.query_len * p.key_len *
-                             (p.head_dim + p.value_dim)) *
+  double pairs = 0;
+  for (Index b = 0; b < p.batch; ++b) {
+    pairs += static_cast<double>(p.stored_queries(b) * p.stored_keys(b));
+  }
+  return pairs * static_cast<double>(p.query_heads * (p.head_dim + p.value_dim)) *
          (p.backward ? 3.5 : 1);
 }
 
@@ -101,7 +123,7 @@ TEST(CaseFilesTest, TiersAreAsCheapAsTheyPromise) {
   fmt::print("multiply-adds: smoke {:.2g}, standard {:.2g}, full {:.2g}\n", work[Tier::smoke],
              work[Tier::standard], work[Tier::full]);
   EXPECT_LE(work[Tier::smoke], 1e8);
-  EXPECT_LE(work[Tier::standard], 3e10);
+  EXPECT_LE(work[Tier::standard], 1e10);
 }
 
 TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
@@ -113,6 +135,7 @@ TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
   }
   topics.erase("contract");    // its checks are made on every case
   topics.erase("regression");  // repeats other topics at reported shapes
+  topics.erase("pairs");       // repeats them two by two
   EXPECT_TRUE(std::includes(smoke.begin(), smoke.end(), topics.begin(), topics.end()));
 }
 

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "spec/json_reader.h"
@@ -180,6 +181,31 @@ TEST(GenerateTest, LevelsLieWhereTheirClassSays) {
   }
 }
 
+// What dQ, dK and dV sum, but for common factors, is |k|, dO and dO.
+TEST(GenerateTest, SumsRoundedBetweenBlocksTakeNoNoticeOfStagnantTerms) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Case c = case_of("stagnant", dtype);
+    c.problem.query_len = c.problem.key_len = 2048;
+    c.problem.value_dim = c.problem.head_dim;
+    const Inputs in = generate(c);
+    const auto last = c.problem.head_dim - 1;
+    for (const Values* values : {&in.k, &in.d_o}) {
+      double whole = 0, narrow = 0;
+      for (Index s = 0; s < 2048; ++s) {
+        const double term = std::abs(values->at(0, 0, s, last));
+        whole += term;
+        narrow += term;
+        if (s % 64 == 63) narrow = round_to(dtype, narrow);
+      }
+      EXPECT_EQ(narrow, 64);
+      EXPECT_GT((whole - narrow) / whole, 20 * unit_roundoff(dtype)) << name(dtype);
+    }
+    for (const Index key : {0, 1, 63, 64, 2047}) EXPECT_EQ(score(c, in, 0, 0, 5, key), 0);
+    EXPECT_EQ(in.v.at(0, 0, 6, 0), -in.v.at(0, 0, 7, 0));
+    EXPECT_EQ(in.k.at(0, 0, 6, last), -in.k.at(0, 0, 7, last));
+  }
+}
+
 TEST(GenerateTest, OneHotRowsHaveOneKeyFarAboveAllOthers) {
   const Case c = case_of("one_hot", DType::bf16);
   const Inputs in = generate(c);
@@ -289,6 +315,250 @@ TEST(GenerateTest, KeysThatSomeRowSeesAreLeftAlone) {
   for (Index j = 18; j < 50; ++j) EXPECT_EQ(in.k.at(1, 1, j, 5), plain.k.at(1, 1, j, 5));
 }
 
+// With every tensor that there is.
+Case full_case(DType dtype = DType::f32) {
+  Case c = case_of("normal", dtype);
+  Problem& p = c.problem;
+  p.bias_shape = Shape{2, 4, 30, 50};
+  p.slopes_shape = Shape{1, 4, 1, 1};
+  p.sink = true;
+  p.d_lse = true;
+  p.dropout = {.mode = Dropout::Mode::given, .probability = 0.25, .seed = 7};
+  return c;
+}
+
+TEST(GenerateTest, MakesWhatAProblemHasAndNothingElse) {
+  const Inputs all = generate(full_case());
+  const Problem& p = full_case().problem;
+  EXPECT_EQ(all.bias.shape, *p.bias_shape);
+  EXPECT_EQ(all.slopes.shape, *p.slopes_shape);
+  EXPECT_EQ(all.sink.shape, p.sink_shape());
+  EXPECT_EQ(all.d_lse.shape, p.lse_shape());
+  EXPECT_EQ(all.keep.shape, p.keep_shape());
+  const Inputs none = generate(case_of("normal"));
+  EXPECT_TRUE(none.bias.data.empty() && none.slopes.data.empty() && none.sink.data.empty() &&
+              none.d_lse.data.empty() && none.keep.kept.empty());
+  Case generated = full_case();
+  generated.problem.dropout.mode = Dropout::Mode::generated;
+  EXPECT_TRUE(generate(generated).keep.kept.empty()) << "the testee draws it";
+}
+
+TEST(GenerateTest, OtherTensorsLeaveTheBitsOfTheseAlone) {
+  EXPECT_EQ(digest(generate(full_case())), digest(generate(case_of("normal"))));
+}
+
+TEST(GenerateTest, TensorsBesideAreOfTheirOwnTypes) {
+  for (const DType dtype : kDTypes) {
+    for (const std::string& kind : bias_kinds()) {
+      Case c = full_case(dtype);
+      c.extras.bias = kind;
+      const Inputs in = generate(c);
+      for (const double x : in.bias.data) ASSERT_EQ(x, round_to(dtype, x)) << kind;
+      const std::set<double> distinct(in.bias.data.begin(), in.bias.data.end());
+      EXPECT_GT(distinct.size(), 2u) << kind << " " << name(dtype);
+      for (const double x : in.slopes.data) ASSERT_EQ(x, round_to(DType::f32, x));
+      for (const double x : in.d_lse.data) ASSERT_EQ(x, round_to(c.problem.lse_dtype(), x));
+    }
+    for (const std::string& kind : sink_kinds()) {
+      Case c = full_case(dtype);
+      c.extras.sink = kind;
+      for (const double x : generate(c).sink.data) ASSERT_EQ(x, round_to(DType::f32, x)) << kind;
+    }
+  }
+}
+
+TEST(GenerateTest, BiasIsInfiniteExactlyWhereItDoesNotAllow) {
+  Case c = full_case();
+  c.problem.bias_shape = Shape{1, 4, 1, 50};
+  DenseMask& allows = c.extras.bias_allows;
+  allows.shape = *c.problem.bias_shape;
+  for (Index i = 0; i < 200; ++i) allows.allowed.push_back(i % 3 != 0);
+  const Inputs in = generate(c);
+  for (std::size_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(in.bias.data[i] == -INFINITY, i % 3 == 0);
+    EXPECT_EQ(std::isfinite(in.bias.data[i]), i % 3 != 0);
+  }
+}
+
+TEST(GenerateTest, StandardSlopesAreThoseOfAlibi) {
+  for (const Index heads : {1, 2, 4, 6, 8, 12}) {
+    Case c = full_case();
+    c.problem.query_heads = c.problem.key_heads = heads;
+    c.problem.bias_shape.reset();
+    c.problem.slopes_shape = Shape{2, heads, 1, 1};
+    const Values slopes = generate(c).slopes;
+    Index power = 1;
+    while (2 * power <= heads) power *= 2;
+    for (Index h = 0; h < heads; ++h) {
+      const double exponent =
+          h < power ? -8.0 * static_cast<double>(h + 1) / static_cast<double>(power)
+                    : -4.0 * static_cast<double>(2 * (h - power) + 1) / static_cast<double>(power);
+      EXPECT_NEAR(slopes.at(0, h, 0, 0), std::exp2(exponent), 1e-7 * std::exp2(exponent));
+      EXPECT_EQ(slopes.at(1, h, 0, 0), 2 * slopes.at(0, h, 0, 0)) << "another batch element";
+    }
+  }
+  Case given = full_case();
+  given.extras.slopes = {1, -0.5, 0, 0.1};
+  EXPECT_EQ(generate(given).slopes.at(0, 1, 0, 0), -0.5);
+  EXPECT_EQ(generate(given).slopes.at(0, 3, 0, 0), round_to(DType::f32, 0.1));
+}
+
+// The rows of a packed or paged tensor are those of the same problem with padding.
+void expect_same_rows(const Case& other, const std::string& data) {
+  Case padded = other;
+  padded.problem.packed = false;
+  padded.problem.paging = {};
+  padded.data = data;
+  Case stored = other;
+  stored.data = data;
+  const Problem& p = stored.problem;
+  const Inputs a = generate(stored), b = generate(padded);
+  const auto expect_row = [&](const Values& x, Place place, const Values& y, Index batch,
+                              Index at) {
+    for (Index h = 0; h < x.shape[kHead]; ++h) {
+      for (Index d = 0; d < x.shape[kChannel]; ++d) {
+        ASSERT_EQ(x.at(place.batch, h, place.position, d), y.at(batch, h, at, d)) << data;
+      }
+    }
+  };
+  for (Index batch = 0; batch < p.batch; ++batch) {
+    for (Index i = 0; i < p.lengths(batch).query; ++i) {
+      expect_row(a.q, p.query_place(batch, i), b.q, batch, i);
+      if (p.backward) expect_row(a.d_o, p.query_place(batch, i), b.d_o, batch, i);
+    }
+    for (Index j = 0; j < p.lengths(batch).key; ++j) {
+      expect_row(a.k, p.key_place(batch, j), b.k, batch, j);
+      expect_row(a.v, p.key_place(batch, j), b.v, batch, j);
+    }
+  }
+}
+
+TEST(GenerateTest, PackedRowsAreThoseOfThePaddedProblem) {
+  Case c = case_of("normal");
+  c.problem.batch = 4;
+  c.problem.packed = true;
+  c.problem.query_lens = {0, 30, 7, 2};
+  c.problem.key_lens = {13, 0, 50, 4};
+  for (const InputClass& input_class : input_classes()) expect_same_rows(c, input_class.name);
+}
+
+Case paged_case() {
+  Case c = case_of("normal");
+  c.problem.batch = 3;
+  c.problem.backward = false;
+  c.problem.key_lens = {50, 0, 21};
+  c.problem.paging = {.page_size = 16, .pages = 8, .table = {{6, 0, 3, 5}, {-1}, {2, 7, -1}}};
+  return c;
+}
+
+TEST(GenerateTest, PagedRowsAreThoseOfThePaddedProblem) {
+  for (const InputClass& input_class : input_classes()) {
+    expect_same_rows(paged_case(), input_class.name);
+  }
+}
+
+// Where the numbers of a tensor are not finite: [batch, head, position].
+std::set<std::array<Index, 3>> unfinite(const Values& values) {
+  std::set<std::array<Index, 3>> places;
+  for (std::size_t i = 0; i < values.data.size(); ++i) {
+    const auto [b, h, s, d] = coordinates(values.shape, static_cast<Index>(i));
+    if (!std::isfinite(values.data[i])) places.insert({b, h, s});
+  }
+  return places;
+}
+
+TEST(GenerateTest, NanLiesInUnusedSlotsAndPages) {
+  Case c = paged_case();
+  c.hidden = Hidden::nan;
+  const Inputs in = generate(c);
+  std::set<std::array<Index, 3>> expected;
+  for (Index h = 0; h < 2; ++h) {
+    for (const Index page : {1, 4}) {
+      for (Index slot = 0; slot < 16; ++slot) expected.insert({page, h, slot});
+    }
+    for (Index slot = 2; slot < 16; ++slot) expected.insert({5, h, slot});  // 50 = 3 * 16 + 2
+    for (Index slot = 5; slot < 16; ++slot) expected.insert({7, h, slot});  // 21 = 16 + 5
+  }
+  EXPECT_EQ(unfinite(in.k), expected);
+  EXPECT_EQ(unfinite(in.v), expected);
+  EXPECT_TRUE(unfinite(in.q).empty());
+}
+
+TEST(GenerateTest, ASharedSlotIsUsedIfAnyElementUsesIt) {
+  Case c = paged_case();
+  c.hidden = Hidden::nan;
+  c.problem.paging.table = {{6, 0, 3, 5}, {}, {5, 7}};  // the third element uses all of page 5
+  EXPECT_FALSE(unfinite(generate(c).k).contains({5, 0, 10}));
+  EXPECT_TRUE(unfinite(generate(c).k).contains({7, 0, 10}));
+}
+
+TEST(GenerateTest, NanRowsLieBeyondTheQueryLength) {
+  Case c = full_case();
+  c.hidden = Hidden::nan_rows;
+  c.problem.query_lens = {30, 12};
+  const Inputs in = generate(c);
+  std::set<std::array<Index, 3>> expected;
+  for (Index h = 0; h < 4; ++h) {
+    for (Index i = 12; i < 30; ++i) expected.insert({1, h, i});
+  }
+  EXPECT_EQ(unfinite(in.q), expected);
+  EXPECT_EQ(unfinite(in.d_o), expected);
+  EXPECT_EQ(unfinite(in.d_lse), expected);
+  EXPECT_TRUE(unfinite(in.k).empty());
+}
+
+TEST(GenerateTest, NanMaskedLiesInKeysThatExistAndNobodySees) {
+  Case c = full_case();
+  c.hidden = Hidden::nan_masked;
+  c.problem.key_lens = {50, 44};
+  c.problem.mask = Mask::causal(Anchor::top_left, 8);  // key 38 and those beyond it are hidden
+  c.problem.bias_shape = Shape{1, 1, 1, 50};
+  c.extras.bias_allows = {.shape = {1, 1, 1, 50}, .allowed = std::vector<std::uint8_t>(50, 1)};
+  c.extras.bias_allows.allowed[3] = 0;  // and this one, by a bias of -inf
+  const Inputs in = generate(c);
+  std::set<std::array<Index, 3>> expected;
+  for (Index b = 0; b < 2; ++b) {
+    for (Index h = 0; h < 2; ++h) {
+      expected.insert({b, h, 3});
+      for (Index j = 38; j < (b == 0 ? 50 : 44); ++j) expected.insert({b, h, j});
+    }
+  }
+  EXPECT_EQ(unfinite(in.k), expected);
+  EXPECT_EQ(unfinite(in.v), expected);
+}
+
+TEST(GenerateTest, SomeRowsAreNotFiniteAndOnlyInTheTensorThatIsNamed) {
+  for (const auto& [hidden, tensor] : {std::pair{Hidden::nan_query, &Inputs::q},
+                                       {Hidden::nan_key, &Inputs::k},
+                                       {Hidden::nan_value, &Inputs::v},
+                                       {Hidden::nan_gradient, &Inputs::d_o}}) {
+    Case c = full_case();
+    const Inputs plain = generate(c);
+    c.hidden = hidden;
+    c.problem.query_lens = {30, 3};
+    c.problem.key_lens = {50, 3};
+    const Inputs in = generate(c);
+    for (const auto member : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::d_o}) {
+      const auto places = unfinite(in.*member);
+      if (member != tensor) {
+        EXPECT_TRUE(places.empty());
+        continue;
+      }
+      EXPECT_EQ(places.size(), static_cast<std::size_t>((in.*member).shape[kHead]))
+          << "a row in every other head of both batch elements";
+      for (const auto& [b, h, s] : places) {
+        EXPECT_EQ((b + h) % 2, 0);
+        EXPECT_LT(s, b == 0 ? 50 : 3) << "within the length";
+      }
+      const auto is_finite = [](double x) { return std::isfinite(x); };
+      EXPECT_TRUE(std::equal((in.*member).data.begin(), (in.*member).data.end(),
+                             (plain.*member).data.begin(),
+                             [&](double x, double y) { return x == y || !is_finite(x); }))
+          << "all other numbers are as they were";
+    }
+  }
+}
+
 TEST(GenerateTest, IdAloneDecidesTheBits) {
   Case c = case_of("normal");
   const auto first = digest(generate(c));
@@ -346,6 +616,8 @@ constexpr Golden kGolden[] = {
     {"tiny", 0x10ed4c13470af2a7, 0x158a65479a7af02f, 0x28aca31d6f0e3b8b},
     {"uniform", 0x2d2c447aca043d86, 0x20e2fd20cfa84316, 0x5fbfed8a6349c829},
     {"subnormal", 0x6766fc53d29dbcf3, 0xb48048db41016e0b, 0x20c80840abd82d4a},
+    {"stagnant", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},
+    {"lse_loss", 0xd488374e5f077113, 0x2c43b02772895f7c, 0x7898c503e19c9bb3},
 };
 
 TEST(GenerateTest, BitsAreThoseOfTheFirstRelease) {
@@ -363,6 +635,74 @@ TEST(GenerateTest, BitsAreThoseOfTheFirstRelease) {
   }
   EXPECT_EQ(std::size(kGolden), input_classes().size());
   if (HasFailure()) std::puts(all.c_str());
+}
+
+// The bits of the tensors beside Q, K, V and dO, and of what is hidden in these.
+struct GoldenBeside {
+  const char* what;
+  std::uint64_t digest;
+};
+constexpr GoldenBeside kGoldenBeside[] = {
+    {"bias normal", 0xcb3a9532f7d9d317},    {"bias integers", 0x98d44317b1eab85f},
+    {"bias ramp", 0x47dc90a4491bf932},      {"bias deep", 0xb7bc962fd6ac9a83},
+    {"bias loud", 0x565507dd56d37e7c},      {"sink normal", 0x336065fec44e70a9},
+    {"sink dominant", 0xde12d74a176ca098},  {"sink negligible", 0xfbc1464fcebf0981},
+    {"slopes and d_lse", 0xf8cf5a951b5a2c}, {"hidden 1", 0x3db1fdff5553eca0},
+    {"hidden 2", 0xca90c59b36f1117},        {"hidden 3", 0x16d815b31563b511},
+    {"hidden 4", 0x76595d32f24b01d2},       {"hidden 5", 0x9ebceeb870c354a0},
+    {"hidden 6", 0x377aa20a6b82dd3b},       {"hidden 7", 0x938ed8921a14b32b},
+    {"hidden 8", 0x3cd23c049c35c355},
+};
+
+std::uint64_t digest_of(std::initializer_list<const Values*> tensors) {
+  Inputs inputs;
+  Values* const members[] = {&inputs.q, &inputs.k, &inputs.v, &inputs.d_o};
+  std::size_t next = 0;
+  for (const Values* values : tensors) {
+    *members[next] = *values;
+    // One pattern for all NaNs, whose bits are no promise.
+    for (double& x : members[next]->data) x = std::isnan(x) ? 12345.0 : x;
+    ++next;
+  }
+  return digest(inputs);
+}
+
+TEST(GenerateTest, BitsBesideAreThoseOfTheFirstReleaseThatHasThem) {
+  std::vector<std::pair<std::string, std::uint64_t>> digests;
+  for (const std::string& kind : bias_kinds()) {
+    Case c = full_case(DType::bf16);
+    c.extras.bias = kind;
+    const Inputs in = generate(c);
+    digests.emplace_back("bias " + kind, digest_of({&in.bias}));
+  }
+  for (const std::string& kind : sink_kinds()) {
+    Case c = full_case();
+    c.extras.sink = kind;
+    const Inputs in = generate(c);
+    digests.emplace_back("sink " + kind, digest_of({&in.sink}));
+  }
+  const Inputs all = generate(full_case());
+  digests.emplace_back("slopes and d_lse", digest_of({&all.slopes, &all.d_lse}));
+  for (int hidden = static_cast<int>(Hidden::huge);
+       hidden <= static_cast<int>(Hidden::nan_gradient); ++hidden) {
+    Case c = full_case();
+    c.hidden = static_cast<Hidden>(hidden);
+    c.problem.mask = Mask::causal(Anchor::top_left, 3);
+    c.problem.key_lens = {50, 41};
+    c.problem.query_lens = {11, 30};
+    const Inputs in = generate(c);
+    digests.emplace_back(fmt::format("hidden {}", hidden),
+                         digest_of({&in.q, &in.k, &in.v, &in.d_o}));
+  }
+  std::string text;
+  for (const auto& [what, value] : digests)
+    text += fmt::format("    {{\"{}\", {:#x}}},\n", what, value);
+  ASSERT_EQ(digests.size(), std::size(kGoldenBeside)) << text;
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    EXPECT_EQ(digests[i].first, kGoldenBeside[i].what);
+    EXPECT_EQ(digests[i].second, kGoldenBeside[i].digest) << digests[i].first;
+  }
+  if (HasFailure()) std::puts(text.c_str());
 }
 
 }  // namespace

@@ -24,6 +24,17 @@ RC_GTEST_PROP(MaskReaderTest, TextOfABandParsesBack, ()) {
   RC_ASSERT(parsed.offset == mask.offset);
 }
 
+RC_GTEST_PROP(MaskReaderTest, TextOfADilationParsesBack, ()) {
+  const Mask mask = Mask::dilated(*rc::gen::inRange<Index>(1, 100),
+                                  *rc::gen::element(Anchor::top_left, Anchor::bottom_right),
+                                  *rc::gen::inRange<Index>(-1000, 1000));
+  const Mask parsed = parse_mask(to_string(mask));
+  RC_ASSERT(parsed.kind == mask.kind);
+  RC_ASSERT(parsed.anchor == mask.anchor);
+  RC_ASSERT(parsed.offset == mask.offset);
+  RC_ASSERT(parsed.dilation == mask.dilation);
+}
+
 TEST(MaskReaderTest, AnchorIsTopLeftUnlessGiven) {
   EXPECT_EQ(to_string(parse_mask("causal")), "causal top_left");
   EXPECT_EQ(to_string(parse_mask("window -3..*")), "window -3..* top_left");
@@ -33,7 +44,8 @@ TEST(MaskReaderTest, AnchorIsTopLeftUnlessGiven) {
 TEST(MaskReaderTest, RefusesWhatIsNoMask) {
   for (const char* text :
        {"", "full causal", "causal left", "window", "window 3", "window -3..-1", "window -3..1..2",
-        "window -x..1", "causal offset=", "causal offset=1.5"}) {
+        "window -x..1", "causal offset=", "causal offset=1.5", "prefix", "prefix -1",
+        "prefix 3 top_left", "dilated", "dilated 0", "dilated x", "dilated 2 sideways"}) {
     EXPECT_THROW(parse_mask(text), InputError) << text;
   }
 }
@@ -75,6 +87,47 @@ TEST(MaskReaderTest, PatternsDrawWhatTheirNamesSay) {
             "...... ...... ...... ");
   EXPECT_EQ(drawn(R"({"dense": {"rows": ["x.x...", "......", "xxxxxx"]}})", kSizes, 1, 1),
             "x.x... ...... xxxxxx ");
+}
+
+TEST(MaskReaderTest, SparseMasksDrawWhatTheirWordsSay) {
+  EXPECT_EQ(drawn(R"("prefix 2")", kSizes), "xx.... xx.... xx.... ");
+  EXPECT_EQ(drawn(R"({"prefix": [1, 4]})", kSizes, 1), "xxxx.. xxxx.. xxxx.. ");
+  EXPECT_EQ(drawn(R"("dilated 4 bottom_right offset=-1")", kSizes), "..x... ...x.. x...x. ");
+  EXPECT_EQ(drawn(R"({"block_sparse": {"block": [2, 4], "pattern": "checkerboard"}})", kSizes),
+            "xxxx.. xxxx.. ....xx ");
+  EXPECT_EQ(
+      drawn(R"({"block_sparse": {"block": [2, 4], "pattern": "checkerboard"}})", kSizes, 0, 1),
+      "....xx ....xx xxxx.. ")
+      << "another head, another table";
+  EXPECT_EQ(drawn(R"({"block_sparse": {"block": [2, 4], "pattern": "checkerboard", "axes": "b"}})",
+                  kSizes, 0, 1),
+            "xxxx.. xxxx.. ....xx ");
+  EXPECT_EQ(drawn(R"({"block_sparse": {"block": [3, 3], "rows": [".x"]}})", kSizes),
+            "...xxx ...xxx ...xxx ");
+}
+
+TEST(MaskReaderTest, SegmentsDrawWhatTheirWordsSay) {
+  const auto segments = [](const char* members, Index b = 0) {
+    return drawn((std::string(R"({"segments": {)") + members + "}}").c_str(), kSizes, b);
+  };
+  EXPECT_EQ(segments(R"("query": [0, 1, -1], "key": [0, 0, 1, -1, 1, 2])"),
+            "xx.... ..x.x. ...... ");
+  EXPECT_EQ(segments(R"("query": [0, 1, 2], "key": [[0, 0, 0, 0, 0, 0], [2, 2, 1, 1, 0, 0]])", 1),
+            "....xx ..xx.. xx.... ");
+  EXPECT_EQ(segments(R"("pattern": "documents", "length": 2)"), "xx.... xx.... ..xx.. ");
+  EXPECT_EQ(segments(R"("pattern": "documents", "length": 2)", 1), "x..... .xx... .xx... ");
+  EXPECT_EQ(segments(R"("pattern": "documents", "length": 2, "axes": "")", 1),
+            "xx.... xx.... ..xx.. ");
+  EXPECT_EQ(segments(R"("pattern": "falling", "length": 2)"), "xx.... xx.... ..xx.. ");
+  EXPECT_EQ(segments(R"("pattern": "padded", "length": 2)"), "xx.... ...... ...... ");
+  EXPECT_EQ(segments(R"("pattern": "interleaved", "length": 2)"), "x.x.x. .x.x.x x.x.x. ");
+  EXPECT_EQ(segments(R"("pattern": "resumed", "length": 1)"), "x.x.x. .x.x.x x.x.x. ");
+  EXPECT_EQ(segments(R"("pattern": "nothing", "length": 1)"), "...... ...... ...... ");
+}
+
+TEST(MaskReaderTest, NumbersOfSegmentsUseAll32Bits) {
+  const auto value = nlohmann::json::parse(R"({"segments": {"pattern": "falling", "length": 3}})");
+  EXPECT_EQ(read_mask(value, "", kSizes, "seed").segments->key.number[0], 0x7fffffff);
 }
 
 TEST(MaskReaderTest, BatchElementsAndHeadsDifferUnlessBroadcast) {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -136,6 +137,64 @@ TEST_P(ExchangeTest, TensorWithoutElementsIsWatchedToo) {
   EXPECT_TRUE(e.read("o").empty());
   data(e, "o")[GetParam() == Placement::end_flush ? -1 : 0] ^= std::byte{1};
   EXPECT_TRUE(e.damage());
+}
+
+// 11 bits a row: two bytes, of which five bits pad.
+constexpr Shape kKeepShape = {2, 1, 3, 11};
+
+TEST_P(ExchangeTest, BitsOfAKeepMaskBeginEachRowWithAByteTheLowestFirst) {
+  Exchange e(arena_, GetParam(), 16);
+  Keep keep = {.shape = kKeepShape, .kept = std::vector<std::uint8_t>(66)};
+  keep.kept[11 * 4 + 9] = 1;  // batch element 1, row 1, key 9
+  e.add_input("keep", keep);
+  const auto tensor = e.to_json().at("keep");
+  EXPECT_EQ(tensor.at("dtype"), "bits");
+  EXPECT_EQ(tensor.at("stride"), nlohmann::json({48, 48, 16, 1}));
+  EXPECT_EQ(tensor.at("bytes"), 12);
+  for (std::size_t byte = 0; byte < 12; ++byte) {
+    EXPECT_EQ(data(e, "keep")[byte], std::byte(byte == 9 ? 2 : 0)) << byte;
+  }
+  EXPECT_EQ(e.read_keep("keep").kept, keep.kept);
+}
+
+TEST_P(ExchangeTest, UnwrittenKeepMaskAlternatesAndItsPaddingIsNobodysConcern) {
+  Exchange e(arena_, GetParam(), 16);
+  e.add_keep_output("keep", kKeepShape);
+  e.seal();
+  const Keep keep = e.read_keep("keep");
+  EXPECT_EQ(keep.shape, kKeepShape);
+  for (std::size_t i = 0; i < keep.kept.size(); ++i) {
+    EXPECT_EQ(keep.kept[i] != 0, Exchange::keep_poison(GetParam(), static_cast<Index>(i % 11)));
+  }
+  data(e, "keep")[1] = std::byte{0xff};
+  EXPECT_FALSE(e.damage());
+  EXPECT_EQ(e.read_keep("keep").kept[10], 1);
+  data(e, "keep")[12] ^= std::byte{1};  // behind its end
+  EXPECT_TRUE(e.damage());
+}
+
+TEST_P(ExchangeTest, KeepMaskWithoutKeysTakesNoBytes) {
+  Exchange e(arena_, GetParam(), 16);
+  e.add_keep_output("keep", {2, 1, 3, 0});
+  e.seal();
+  EXPECT_FALSE(e.damage());
+  EXPECT_TRUE(e.read_keep("keep").kept.empty());
+}
+
+TEST_P(ExchangeTest, IntegersLieInDenseOrder) {
+  Exchange e(arena_, GetParam(), 16);
+  e.add_input("page_table", {2, 2, 1, 1}, std::vector<std::int32_t>{7, -1, 0, 5});
+  EXPECT_EQ(e.to_json().at("page_table").at("dtype"), "i32");
+  std::array<std::int32_t, 4> numbers{};
+  std::memcpy(numbers.data(), data(e, "page_table"), sizeof numbers);
+  EXPECT_THAT(numbers, testing::ElementsAre(7, -1, 0, 5));
+}
+
+TEST(KeepPoisonTest, IsTheOppositeInTheOtherPlacement) {
+  for (Index key = 0; key < 16; ++key) {
+    EXPECT_NE(Exchange::keep_poison(Placement::end_flush, key),
+              Exchange::keep_poison(Placement::start_flush, key));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(BothPlacements, ExchangeTest,

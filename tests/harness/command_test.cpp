@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -26,8 +28,8 @@ struct Result {
   std::string text;  // stdout and stderr
 };
 
-Result attest_command(const std::string& arguments) {
-  std::FILE* pipe = popen((std::string(ATTEST) + " " + arguments + " 2>&1").c_str(), "r");
+Result shell(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   Result result{-1, ""};
   std::array<char, 4096> buffer{};
   while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
@@ -35,6 +37,10 @@ Result attest_command(const std::string& arguments) {
   }
   result.exit_code = WEXITSTATUS(pclose(pipe));
   return result;
+}
+
+Result attest_command(const std::string& arguments) {
+  return shell(std::string(ATTEST) + " " + arguments);
 }
 
 std::string contents(const fs::path& file) {
@@ -134,7 +140,9 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
         "LSE.npy", "dQ.npy", "dK.exact.npy", "dV.bound.npy"}) {
     EXPECT_TRUE(fs::exists(folder_ / "dump" / file)) << file;
   }
-  EXPECT_EQ(attest_command("repro " + id + " --testee naive --in-process").exit_code, 0);
+  const Result in_process = attest_command("repro " + id + " --testee naive --in-process");
+  EXPECT_EQ(in_process.exit_code, 0);
+  EXPECT_THAT(in_process.text, HasSubstr("no isolation, no guards, no limits"));
 }
 
 TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {
@@ -219,6 +227,97 @@ TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
   EXPECT_THAT(attest_command("report /nonexistent").text,
               HasSubstr("there is no /nonexistent/results.jsonl"));
   EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
+}
+
+TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
+  const std::vector<std::pair<std::string, std::string>> mistakes = {
+      {"run --tier smok", "attest: --tier takes smoke, standard or full, not smok\n"},
+      {"list --tier 1", "attest: --tier takes smoke, standard or full, not 1\n"},
+      {"run --jobs 0", "attest: --jobs takes a number from 1 to 1024, not 0\n"},
+      {"run --threads two", "attest: --threads takes a number from 1 to 4096, not two\n"},
+      {"run --seed=-1", "attest: --seed takes a number from 0 to 18446744073709551615, not -1\n"},
+      {"list --seed 18446744073709551616",
+       "attest: --seed takes a number from 0 to 18446744073709551615, not 18446744073709551616\n"},
+      {"run --call-limit 0",
+       "attest: --call-limit takes a number of seconds above 0, at most 1000000, not 0\n"},
+      {"run --call-limit nan",
+       "attest: --call-limit takes a number of seconds above 0, at most 1000000, not nan\n"},
+      {"run --start-limit 1e10",
+       "attest: --start-limit takes a number of seconds above 0, at most 1000000, not 1e10\n"},
+      {"run --out ''", "attest: --out takes a folder, not an empty name\n"},
+      {"run --out " ATTEST, "attest: --out takes a folder; " ATTEST " is none\n"},
+      {"run --out /proc/x",
+       "attest: --out takes a folder; /proc/x cannot be made: No such file or directory\n"},
+      {"runn", "attest: there is no command runn; there are list, run, repro, report\n"},
+      {"", "attest: which command? there are list, run, repro, report; --help says more\n"}};
+  for (const auto& [arguments, text] : mistakes) {
+    const Result result = attest_command(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_EQ(result.text, text);
+  }
+}
+
+TEST_F(CommandTest, TesteeMayLieInTheFolderOfTheRecord) {
+  fs::copy_file(MUTANTS, folder_ / "mine.so");
+  fs::permissions(folder_, fs::perms::all);
+  const Result result = shell("cd " + folder_.string() + " && " + ATTEST +
+                              " run --testee ./mine.so:mutant/none --profile none --tier smoke"
+                              " --cases 'mask/**' --out .");
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+}
+
+TEST_F(CommandTest, ProgramInAFolderThatNoOtherUserMayReadRunsLessIsolated) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root becomes another user";
+  fs::copy_file(ROGUE, folder_ / "rogue");
+  fs::permissions(folder_, fs::perms::owner_all);
+  for (const char* command : {"exec:./rogue shouts", "exec:env ./rogue shouts"}) {
+    const Result result =
+        shell("cd " + folder_.string() + " && " + ATTEST + " run --testee '" + command +
+              "' --profile none --tier smoke --cases 'mask/**' --out out");
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.text, HasSubstr("runs without isolation: no other user may read"));
+    EXPECT_EQ(record().header.isolation, "accidental faults only");
+  }
+}
+
+TEST_F(CommandTest, NothingThatATesteeSaysReachesATerminalAsAnEscape) {
+  const Result listed = attest_command("list --tier smoke --cases 'mask/**/dtype=f32/**'");
+  const auto begin = listed.text.find("mask/");
+  const std::string id = listed.text.substr(begin, listed.text.find('\n', begin) - begin);
+  const Result result = attest_command("repro " + id + " --testee 'exec:" ROGUE " shouts'");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, AllOf(HasSubstr("red"), HasSubstr("gone"), Not(HasSubstr("\x1b"))));
+  const Result mute = attest_command("run --testee 'exec:printf \"\\033[2J\"'" + out());
+  EXPECT_EQ(mute.exit_code, 2);
+  EXPECT_THAT(mute.text, AllOf(HasSubstr("It printed"), Not(HasSubstr("\x1b"))));
+}
+
+TEST_F(CommandTest, ListOfNothingIsIncompleteAndSaysWhy) {
+  const auto all = nlohmann::json::parse(attest_command("list --json").text);
+  const auto standard = std::find_if(all.begin(), all.end(),
+                                     [](const auto& c) { return c.at("tier") == "standard"; });
+  ASSERT_NE(standard, all.end());
+  const std::string only = " --cases '" + standard->at("case").get<std::string>() + "'";
+  EXPECT_EQ(attest_command("list" + only).exit_code, 0);
+  const Result result = attest_command("list --tier smoke" + only);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.text, HasSubstr("nothing is selected; a higher --tier may hold"));
+}
+
+TEST_F(CommandTest, InstalledProgramHasItsOwnCasesAndKernels) {
+  const std::string prefix = (folder_ / "usr").string();
+  const Result installed =
+      shell(std::string(CMAKE) + " --install " + BUILD + " --prefix " + prefix);
+  ASSERT_EQ(installed.exit_code, 0) << installed.text;
+  EXPECT_TRUE(fs::exists(folder_ / "usr" / "include" / "attest" / "attest_plugin.h"));
+  const std::string program = prefix + "/bin/attest";
+  const auto listed = nlohmann::json::parse(shell(program + " list --tier smoke --json").text);
+  ASSERT_FALSE(listed.empty());
+  EXPECT_EQ(listed[0].at("file").get<std::string>().find(prefix + "/share/attest/cases/"), 0u);
+  const std::string one = " --cases " + listed[0].at("case").get<std::string>();
+  const Result ran =
+      shell(program + " run --testee naive --profile none --tier smoke" + one + out());
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
 }
 
 TEST_F(CommandTest, HelpAndVersionExitWithZero) {

@@ -81,6 +81,16 @@ TEST(ConcludeTest, RefusedDemandedCaseMissesTheProfile) {
   EXPECT_EQ(exit_code(header(), verdicts), kConformant);
 }
 
+TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
+  auto verdicts = kAllPassed;
+  verdicts.push_back(verdict(Outcome::unsupported, "f32", {"MASK-3", "EMPTY-1"}));
+  verdicts.back().verdict.reason = "dialect";
+  const Footer footer = conclude(header(), verdicts);
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+  EXPECT_FALSE(footer.profiles[0].met);
+  EXPECT_TRUE(footer.profiles[1].met);
+}
+
 TEST(ConcludeTest, OurOwnErrorIsNobodyElsesFailure) {
   auto verdicts = kAllPassed;
   verdicts.push_back(verdict(Outcome::harness_error));

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <functional>
 
 #include "harness/in_process.h"
 #include "tests/harness/mock_plugin.h"
+#include "tests/harness/plain_kernel.h"
 
 namespace attest {
 namespace {
@@ -189,7 +192,9 @@ TEST_F(ExamineTest, OtherBitsInAnEqualCallFailOnlyWhereDeterminismIsDeclared) {
   Arithmetic arithmetic = loosest(DType::f32);
   arithmetic.deterministic = true;
   description_.arithmetic = {{DType::f32, arithmetic}};
+  test_case_.clauses = {"HIDE-3"};  // and it is no lesser matter in a case about a recommendation
   const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.reason, "nondeterministic");
   EXPECT_EQ(v.clauses.front(), "DET-1");
 }
@@ -264,12 +269,268 @@ TEST_F(ExamineTest, BackwardGetsWhatForwardReturned) {
   EXPECT_EQ(verdict().outcome, Outcome::pass);
 }
 
+// ---- What is less than a failure
+// -----------------------------------------------------------------
+
+TEST_F(ExamineTest, MissedRecommendationIsAWarningAndWhateverElseIsWrongFailsStill) {
+  test_case_.clauses = {"HIDE-3", "MASK-1"};
+  float fault = 1;
+  bool strays = false;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    right_forward(p, in, out, c);
+    floats(out.o)[1] += fault;
+    if (strays) static_cast<std::byte*>(out.o.data)[-1] ^= std::byte{1};
+    return ATTEST_OK;
+  });
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::warn);
+  EXPECT_EQ(v.reason, "bound");
+  EXPECT_EQ(v.clauses.front(), "HIDE-3");
+  EXPECT_GT(v.tensors.at("O").max_ratio, 1);
+  fault = std::nanf("");
+  v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::warn);
+  EXPECT_EQ(v.reason, "nonfinite");
+  strays = true;
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+  strays = false;
+  test_case_.clauses = {"MASK-1", "HIDE-3"};
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+}
+
+class PaddedTest : public ExamineTest {
+ protected:
+  PaddedTest() {
+    test_case_.problem.query_lens = {2};
+    description_.features = known_features();
+    ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
+      const float o = floats(out.o)[row_], lse = floats(out.lse)[row_];
+      plain::forward(p, in, out, c);
+      std::memcpy(&floats(out.o)[row_], &o, sizeof o);
+      std::memcpy(&floats(out.lse)[row_], &lse, sizeof lse);
+      return ATTEST_OK;
+    });
+  }
+  std::size_t row_ = 2;  // that the kernel leaves as it was
+};
+
+TEST_F(PaddedTest, RowsBeyondALengthMayBeLeftUnwrittenIfThatIsDeclared) {
+  EXPECT_EQ(verdict().reason, "unwritten");
+  description_.leaves_padding_unwritten = true;
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+  EXPECT_EQ(v.tensors.at("O").compared, 2);
+  row_ = 1;
+  EXPECT_EQ(verdict().reason, "unwritten");
+}
+
+TEST_F(PaddedTest, CaseThatIsAllPaddingJudgesNothing) {
+  description_.leaves_padding_unwritten = true;
+  test_case_.problem.query_lens = {0};
+  EXPECT_EQ(verdict().outcome, Outcome::inconclusive);
+}
+
+class DialectTest : public ExamineTest {
+ protected:
+  DialectTest() {
+    test_case_.problem.mask = Mask::causal(Anchor::bottom_right);  // rows 0 and 1 see no key
+    description_.features = known_features();
+    description_.empty_o_differs = true;
+    ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
+      plain::forward(p, in, out, c);
+      floats(out.o)[0] = floats(out.o)[1] = std::nanf("");
+      floats(out.o)[2] *= fault_;
+      return ATTEST_OK;
+    });
+  }
+  float fault_ = 1;
+};
+
+TEST_F(DialectTest, OfEmptyRowsIsSaidWhereAllElseIsRight) {
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported) << v.message;
+  EXPECT_EQ(v.reason, "dialect");
+  EXPECT_THAT(v.message, HasSubstr("rows that see no key"));
+  EXPECT_EQ(v.tensors.at("O").compared, 1);
+  EXPECT_EQ(v.tensors.at("LSE").compared, 3);
+}
+
+TEST_F(DialectTest, ExcusesNoOtherRowAndNoOtherTensor) {
+  fault_ = 1.5f;
+  EXPECT_EQ(verdict().reason, "bound");
+  fault_ = 1;
+  description_.empty_o_differs = false;
+  description_.empty_lse_differs = true;
+  EXPECT_EQ(verdict().reason, "nonfinite");
+}
+
+TEST_F(DialectTest, IsNoMatterWhereEveryRowSeesAKey) {
+  test_case_.problem.mask = Mask::full();
+  fault_ = 1;
+  ON_CALL(mock_, forward).WillByDefault(plain::forward);
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+}
+
+// ---- The same bits under other circumstances
+// -----------------------------------------------------
+
+class CheckTest : public ExamineTest {
+ protected:
+  CheckTest() {
+    test_case_.problem.batch = 3;
+    description_.features = known_features();
+    ON_CALL(mock_, forward).WillByDefault(plain::forward);
+    ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  }
+  void declare(bool threads, bool batch) {
+    Arithmetic arithmetic = loosest(DType::f32);
+    arithmetic.thread_invariant = threads;
+    arithmetic.batch_invariant = batch;
+    description_.arithmetic = {{DType::f32, arithmetic}};
+  }
+};
+
+TEST_F(CheckTest, NumberOfThreadsIsTriedOnThoseWhoPromiseTheSameBits) {
+  test_case_.check = Check::threads;
+  EXPECT_CALL(mock_, forward).Times(0);
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.message, "does not declare thread_invariant");
+  EXPECT_TRUE(v.clauses.empty());  // so that no profile demands it
+  testing::Mock::VerifyAndClearExpectations(&mock_);
+
+  declare(true, false);
+  std::vector<int> threads;
+  int faulty = 0;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    threads.push_back(c.threads);
+    plain::forward(p, in, out, c);
+    if (c.threads == faulty) floats(out.o)[1] = std::nextafter(floats(out.o)[1], 1e30f);
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  EXPECT_THAT(threads, ElementsAre(1, 1, 2, 3));
+  faulty = 3;
+  const Verdict broken = verdict();
+  EXPECT_EQ(broken.reason, "nondeterministic");
+  EXPECT_EQ(broken.clauses.front(), "DET-3");
+  EXPECT_THAT(broken.message, HasSubstr("1 threads and 3 differ: O[0,0,1,0]"));
+}
+
+TEST_F(CheckTest, NeighboursAreTakenAwayFromThoseWhoPromiseTheSameBits) {
+  test_case_.check = Check::neighbours;
+  EXPECT_EQ(verdict().message, "does not declare batch_invariant");
+  declare(false, true);
+  std::vector<Index> batches;
+  Index faulty = 0;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    batches.push_back(p.batch);
+    plain::forward(p, in, out, c);
+    if (p.batch == faulty) floats(out.lse)[2] = std::nextafter(floats(out.lse)[2], 1e30f);
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  EXPECT_THAT(batches, ElementsAre(3, 3, 1, 1, 1));
+  faulty = 1;
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "nondeterministic");
+  EXPECT_EQ(v.clauses.front(), "DET-2");
+  EXPECT_THAT(v.message, HasSubstr("batch element 0 alone"));
+}
+
+TEST_F(CheckTest, NeighboursAreTakenAwayFromGradientsToo) {
+  test_case_.check = Check::neighbours;
+  test_case_.problem.backward = true;
+  declare(false, true);
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  ON_CALL(mock_, backward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+    plain::backward(p, in, out, c);
+    if (p.batch == 1) floats(out.dv)[0] = std::nextafter(floats(out.dv)[0], 1e30f);
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().clauses.front(), "DET-2");
+}
+
+// ---- Dropout that the testee draws
+// ---------------------------------------------------------------
+
+class DrawTest : public CheckTest {
+ protected:
+  DrawTest() {
+    test_case_.problem.query_len = test_case_.problem.key_len = 40;
+    test_case_.problem.dropout = {
+        .mode = Dropout::Mode::generated, .probability = 0.25, .seed = 11};
+  }
+  // A kernel that is handed another problem than it was given.
+  void misled(const std::function<void(attest_problem&, int)>& mislead) {
+    ON_CALL(mock_, forward)
+        .WillByDefault([=, call = 0](auto& p, auto& in, auto& out, auto& c) mutable {
+          attest_problem other = p;
+          mislead(other, call++);
+          return plain::forward(other, in, out, c);
+        });
+  }
+};
+
+TEST_F(DrawTest, MaskThatIsReturnedIsTheOneToJudgeBy) {
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  // What it says it dropped is not what it dropped.
+  ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    plain::set_bit(out.keep, 0, 0, 5, 7, !plain::bit(out.keep, 0, 0, 5, 7));
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().reason, "bound");
+}
+
+TEST_F(DrawTest, EqualCallsDrawEqualMasks) {
+  misled([](attest_problem& p, int call) { p.dropout_offset += static_cast<std::uint64_t>(call); });
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "nondeterministic");
+  EXPECT_EQ(v.clauses.front(), "DROP-3");
+}
+
+TEST_F(DrawTest, AnotherSeedDrawsAnotherMask) {
+  misled([](attest_problem& p, int) { p.dropout_seed = 1; });
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "property:seed");
+  EXPECT_EQ(v.clauses.front(), "DROP-3");
+}
+
+TEST_F(DrawTest, AsMuchIsKeptAsIsAskedFor) {
+  misled([](attest_problem& p, int) { p.dropout_probability = 0.3; });
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "statistical");
+  EXPECT_EQ(v.clauses.front(), "DROP-3");
+  // How coarse its rates are may be declared.
+  misled([](attest_problem& p, int) { p.dropout_probability = 0.28; });
+  description_.keep_quantum = 0;
+  test_case_.problem.batch = 8;
+  EXPECT_EQ(verdict().reason, "statistical");
+  description_.keep_quantum = 0.03;
+  EXPECT_EQ(verdict().reason, "bound");  // it scales by 1/(1-p) of another p
+}
+
+TEST_F(DrawTest, EveryByteOfTheMaskIsWritten) {
+  ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+    auto* bytes = static_cast<std::uint8_t*>(out.keep.data);
+    const std::uint8_t before = bytes[6];
+    plain::forward(p, in, out, c);
+    bytes[6] = before;
+    return ATTEST_OK;
+  });
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "unwritten");
+  EXPECT_THAT(v.message, HasSubstr("keep[0,0,1,8]"));
+}
+
 // ---- What happens to a process, through a mock of the border ----------------------------------
 
 class MockExecutor : public Executor {
  public:
   MOCK_METHOD(Reply, execute, (nlohmann::json request), (override));
   MOCK_METHOD(Arena&, arena, (std::size_t bytes), (override));
+  MOCK_METHOD(Reply, settle, (), (override));
 };
 
 struct Ending {
@@ -285,6 +546,7 @@ TEST_P(EndingTest, OfAWorkerBecomesItsOutcome) {
   MockExecutor executor;
   ON_CALL(executor, arena).WillByDefault(testing::ReturnRef(arena));
   EXPECT_CALL(executor, arena).Times(testing::AnyNumber());
+  EXPECT_CALL(executor, settle).WillOnce(Return(Reply{.body = {{"status", "ok"}}}));
   EXPECT_CALL(executor, execute)
       .WillOnce(Return(Reply{.body = {{"status", "ok"}}}))
       .WillOnce(
@@ -303,6 +565,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Ending{Reply::Kind::timed_out, Outcome::timeout, ""},
                     Ending{Reply::Kind::protocol_error, Outcome::protocol_error, ""},
                     Ending{Reply::Kind::out_of_memory, Outcome::fail, "memory"}));
+
+TEST_F(ExamineTest, SecondReplyAfterTheLastCallIsThisCasesOwn) {
+  Arena arena(1 << 20);
+  NiceMock<MockExecutor> executor;
+  ON_CALL(executor, arena).WillByDefault(testing::ReturnRef(arena));
+  ON_CALL(executor, execute)
+      .WillByDefault(Return(Reply{.body = {{"status", "refused"}, {"message", "no causal"}}}));
+  ON_CALL(executor, settle)
+      .WillByDefault(Return(Reply{.kind = Reply::Kind::protocol_error, .message = "twice"}));
+  test_case_.problem.mask = Mask::causal(Anchor::top_left);
+  PreparedCase prepared(test_case_, 1);
+  const Verdict v = examine(prepared, description_, "mock", executor, 1).verdict;
+  EXPECT_EQ(v.outcome, Outcome::protocol_error);
+  EXPECT_THAT(v.message, HasSubstr("afterwards: twice"));
+}
 
 }  // namespace
 }  // namespace attest

@@ -78,6 +78,26 @@ TEST(JudgeTest, BoundThatIsNoNumberIsInconclusiveAndNoPass) {
   EXPECT_FALSE(verdict.conclusive);
 }
 
+TEST(JudgeTest, UnspecifiedElementIsPassedOverWhateverStandsThere) {
+  for (const double stray : {kNan, kInfinity, 1e30, 0.0}) {
+    const TensorVerdict verdict =
+        judge({encode(DType::f32, stray), encode(DType::f32, 1.5)}, DType::f32, {1, 1, 1, 2},
+              {.value = {kNan, 1.0}, .rest = {}, .bound = {kInfinity, 1.0}}, Rounding::nearest);
+    EXPECT_TRUE(verdict.passed);
+    EXPECT_TRUE(verdict.conclusive);
+    EXPECT_EQ(verdict.evidence.compared, 1);
+    EXPECT_EQ(verdict.evidence.worst, (std::vector<Index>{0, 0, 0, 1}));
+    EXPECT_NEAR(verdict.evidence.rms, 0.5, 1e-9);
+  }
+}
+
+TEST(JudgeTest, TensorOfWhichNothingIsSpecifiedIsInconclusive) {
+  const TensorVerdict verdict = judge_one(DType::f32, 1, kNan, 0);
+  EXPECT_TRUE(verdict.passed);
+  EXPECT_FALSE(verdict.conclusive);
+  EXPECT_EQ(verdict.evidence.compared, 0);
+}
+
 TEST(JudgeTest, EvidenceNamesTheWorstElement) {
   const Shape shape = {1, 2, 2, 2};
   std::vector<std::uint64_t> bits(8, encode(DType::f32, 1.0));

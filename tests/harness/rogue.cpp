@@ -1,11 +1,16 @@
 // A worker program that breaks the protocol in the way its argument says; "honest" keeps to it.
-// Tests start it as exec:rogue WAY.
+// Tests start it as exec:rogue WAY [FILE].
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "harness/wire.h"
 
@@ -13,17 +18,38 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kHoard = std::size_t(64) << 20;
+
 void send(const json& reply) { attest::write_frame(attest::kReplyFd, reply.dump()); }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string way = argc > 1 ? argv[1] : "";
+  std::vector<std::string> nonces;
   while (const auto frame = attest::read_frame(attest::kRequestFd)) {
     const json request = json::parse(*frame);
     const json honest = {{"nonce", request.at("nonce")}, {"status", "ok"}};
+    nonces.push_back(request.at("nonce"));
     if (way == "honest") {
       send(honest);
+    } else if (way == "recalls") {
+      send({{"nonce", nonces.size() < 3 ? nonces.back() : nonces.front()}, {"status", "ok"}});
+    } else if (way == "reads") {
+      std::ifstream file(argv[2]);
+      const std::string text(std::istreambuf_iterator<char>(file), {});
+      send({{"nonce", nonces.back()}, {"status", "ok"}, {"opened", bool(file)}, {"text", text}});
+    } else if (way == "shouts") {
+      const json description = {{"name", "shouts"},  {"version", "1"},
+                                {"vendor", "test"},  {"profiles", json::array()},
+                                {"dtypes", {"f32"}}, {"features", {"lse"}}};
+      json reply = honest;
+      reply["kernels"] = {{{"name", "shouts"}, {"description", description}}};
+      if (request.at("op") == "forward") {
+        if (write(STDERR_FILENO, "\x1b[2Jgone", 8) < 0) return 1;
+        reply = {{"nonce", nonces.back()}, {"status", "error"}, {"message", "\x1b[31mred"}};
+      }
+      send(reply);
     } else if (way == "wrong_nonce") {
       send({{"nonce", "0123"}, {"status", "ok"}});
     } else if (way == "no_nonce") {
@@ -45,6 +71,35 @@ int main(int argc, char** argv) {
         frames += std::string(3, '\0') + text;
       }
       if (write(attest::kReplyFd, frames.data(), frames.size()) < 0) return 1;
+    } else if (way == "doubled_late") {
+      send(honest);
+      usleep(50'000);
+      send(honest);
+    } else if (way == "private_memory") {
+      const std::vector<char> hoard(kHoard, 1);
+      sleep(2);
+      send(honest);
+    } else if (way == "shared_memory" || way == "unmapped_memory") {
+      const int fd = memfd_create("hoard", 0);
+      if (ftruncate(fd, kHoard) != 0) return 1;
+      if (way == "shared_memory") {
+        void* hoard = mmap(nullptr, kHoard, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
+        std::memset(hoard, 1, kHoard);
+      } else if (fallocate(fd, 0, 0, kHoard) != 0) {
+        return 1;
+      }
+      sleep(2);
+      send(honest);
+    } else if (way == "arena") {
+      for (const int fd : {attest::kInputFd, attest::kOutputFd}) {
+        void* memory = mmap(nullptr, kHoard, PROT_READ, MAP_SHARED, fd, 0);
+        int sum = 0;
+        for (std::size_t at = 0; at < kHoard; at += 4096) sum += static_cast<char*>(memory)[at];
+        if (sum != 0) return 1;
+      }
+      usleep(300'000);
+      send(honest);
     } else if (way == "absurd_length") {
       if (write(attest::kReplyFd, "\xff\xff\xff\xff", 4) < 0) return 1;
     } else if (way == "half") {

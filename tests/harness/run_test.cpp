@@ -14,15 +14,18 @@ namespace {
 // Answers every request with "refused"; or breaks our own side, where the test wants that.
 class RefusingExecutor : public Executor {
  public:
-  explicit RefusingExecutor(bool broken) : broken_(broken) {}
+  explicit RefusingExecutor(bool broken, std::function<bool()> interrupted = {})
+      : broken_(broken), interrupted_(std::move(interrupted)) {}
   Reply execute(nlohmann::json) override {
     if (broken_) throw std::runtime_error("no more processes");
+    if (interrupted_ && interrupted_()) return {.kind = Reply::Kind::interrupted};
     return {.body = {{"status", "refused"}, {"message", "not today"}}};
   }
   Arena& arena(std::size_t) override { return arena_; }
 
  private:
   bool broken_;
+  std::function<bool()> interrupted_;
   Arena arena_{1 << 16};
 };
 
@@ -50,7 +53,7 @@ Record run_all(
   header.testees = {{.name = "a"}, {.name = "b"}};
   return run(
       cases(count), {testee("a"), testee("b")}, header, {.jobs = jobs},
-      [broken](const Testee&) { return std::make_unique<RefusingExecutor>(broken); }, out,
+      [&](const Testee&) { return std::make_unique<RefusingExecutor>(broken, interrupted); }, out,
       [](const Verdict&) {}, interrupted);
 }
 
@@ -88,6 +91,9 @@ TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
   EXPECT_FALSE(record.footer);
   EXPECT_GT(record.verdicts.size(), 0u);
   EXPECT_LT(record.verdicts.size(), 80u);
+  for (const VerdictRecord& v : record.verdicts) {
+    EXPECT_EQ(v.verdict.outcome, Outcome::unsupported);  // what was broken off is no verdict
+  }
 }
 
 TEST(RunTest, ReproLineIsQuotedForAShell) {

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 const Installation kInstallation = {.worker = WORKER, .plugins = BUNDLED, .cases = {}};
 
 std::vector<Testee> find(const std::vector<std::string>& specs) {
-  return find_testees(specs, kInstallation, {}, "");
+  return find_testees(specs, kInstallation, {}, {});
 }
 
 // What the error for that spec says.

@@ -72,5 +72,51 @@ TEST(ProblemToJsonTest, NamesDenseTablesInTheOrderOfTheTree) {
   EXPECT_EQ(band.at("right"), 0);
 }
 
+TEST(ProblemToJsonTest, NumbersTablesThroughTheTreeWhereverTheyStand) {
+  const DenseMask table = {.shape = {1, 1, 1, 1}, .allowed = {1}};
+  const SegmentNumbers numbers = {.batches = 1, .length = 1, .number = {0}};
+  const Problem problem = {
+      .mask = Mask::any_of({Mask::all_of({Mask::prefix({1}), Mask::documents({numbers, numbers})}),
+                            Mask::block_sparse(3, 5, table),
+                            Mask::dilated(7, Anchor::bottom_right, -2)})};
+  const auto parts = problem_to_json(problem).at("mask").at("parts");
+  EXPECT_EQ(parts.at(0).at("parts").at(0),
+            nlohmann::json({{"kind", "prefix"}, {"table", "mask0"}}));
+  EXPECT_EQ(
+      parts.at(0).at("parts").at(1),
+      nlohmann::json({{"kind", "segments"}, {"query_table", "mask1"}, {"key_table", "mask2"}}));
+  EXPECT_EQ(
+      parts.at(1),
+      nlohmann::json(
+          {{"kind", "block_sparse"}, {"block_query", 3}, {"block_key", 5}, {"table", "mask3"}}));
+  EXPECT_EQ(
+      parts.at(2),
+      nlohmann::json(
+          {{"kind", "dilated"}, {"anchor", "bottom_right"}, {"offset", -2}, {"dilation", 7}}));
+}
+
+TEST(ProblemToJsonTest, SeedKeepsAllItsBits) {
+  Problem problem;
+  problem.dropout = {.mode = Dropout::Mode::given,
+                     .probability = 0.5,
+                     .seed = 0xffffffffffffffffu,
+                     .offset = 0x8000000000000000u};
+  const auto dropout = problem_to_json(problem).at("dropout");
+  EXPECT_EQ(dropout.at("mode"), "given");
+  EXPECT_EQ(dropout.at("probability"), 0.5);
+  EXPECT_EQ(dropout.at("seed"), "18446744073709551615");
+  EXPECT_EQ(dropout.at("offset"), "9223372036854775808");
+}
+
+TEST(ProblemToJsonTest, PlainProblemHasNoneOfTheRest) {
+  const auto json = problem_to_json({});
+  for (const char* flag : {"packed", "bias", "alibi", "sink", "dlse"}) {
+    EXPECT_EQ(json.at(flag), false) << flag;
+  }
+  EXPECT_EQ(json.at("softcap"), 0);
+  EXPECT_EQ(json.at("page_size"), 0);
+  EXPECT_EQ(json.at("dropout").at("mode"), "none");
+}
+
 }  // namespace
 }  // namespace attest

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
+#include <iterator>
 
 namespace attest {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 using Kind = Reply::Kind;
@@ -68,6 +71,77 @@ TEST(WorkerTest, SilentProgramRunsIntoItsTimeLimit) {
   const Reply reply = worker.execute({{"op", "describe"}});
   EXPECT_EQ(reply.kind, Kind::timed_out);
   EXPECT_THAT(reply.message, HasSubstr("no reply within 0.2 s"));
+}
+
+TEST(WorkerTest, SecondReplyIsKnownBeforeItMeetsTheNextCase) {
+  WorkerExecutor worker = rogue("doubled_late");
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());
+  const Reply late = worker.settle();
+  EXPECT_EQ(late.kind, Kind::protocol_error);
+  EXPECT_THAT(late.message, AnyOf(HasSubstr("a second reply to the request before"),
+                                  HasSubstr("more than one reply")));
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());  // of a fresh program
+}
+
+TEST(WorkerTest, ReplyToAnEarlierRequestIsCalledThat) {
+  WorkerExecutor worker = rogue("recalls");
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());
+  const Reply late = worker.execute({{"op", "forward"}});
+  EXPECT_EQ(late.kind, Kind::protocol_error);
+  EXPECT_THAT(late.message, HasSubstr("a second reply to an earlier request"));
+}
+
+TEST(WorkerTest, HiddenFileIsEmptyToAWorkerAndItsFolderIsNot) {
+  const std::string folder = testing::TempDir();
+  const std::string record = folder + "attest_record", beside = folder + "attest_beside";
+  std::ofstream(record) << "secret";
+  std::ofstream(beside) << "library";
+  const Isolation isolation = strongest_isolation({ROGUE, record, beside});
+  if (isolation != Isolation::other_user && isolation != Isolation::user_namespace) {
+    GTEST_SKIP() << "no namespaces here";
+  }
+  const auto read = [&](const std::string& file) {
+    WorkerExecutor worker({.command = {ROGUE, "reads", file},
+                           .limits = {.start_seconds = 20},
+                           .isolation = isolation,
+                           .hidden_files = {record, folder + "attest_nonexistent"}});
+    return worker.execute({{"op", "describe"}}).body;
+  };
+  EXPECT_EQ(read(record).at("text"), "");
+  EXPECT_EQ(read(beside).at("text"), "library");
+  std::ifstream still(record);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(still), {}), "secret");
+}
+
+TEST(WorkerTest, WhoeverAnswersOnceSettles) {
+  WorkerExecutor worker = rogue("honest");
+  EXPECT_TRUE(worker.settle().ok());  // nothing was asked, nobody is there
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());
+  EXPECT_TRUE(worker.settle().ok());
+}
+
+// What a program called with `way`, which takes 64 MiB, comes to under a limit of 32 MiB.
+Reply under_a_limit(const std::string& way) {
+  WorkerExecutor worker({.command = {ROGUE, way},
+                         .limits = {.start_seconds = 20, .memory_bytes = std::size_t(32) << 20}});
+  Arena& arena = worker.arena(1);
+  std::memset(arena.inputs(), 0, std::size_t(64) << 20);
+  std::memset(arena.outputs(), 0, std::size_t(64) << 20);
+  return worker.execute({{"op", "describe"}});
+}
+
+TEST(WorkerTest, MemoryCountsWhereverItHides) {
+  for (const char* way : {"private_memory", "shared_memory", "unmapped_memory"}) {
+    const Reply reply = under_a_limit(way);
+    EXPECT_EQ(reply.kind, Kind::out_of_memory) << way;
+    EXPECT_THAT(reply.message, HasSubstr("more than 32 MiB"));
+  }
+}
+
+TEST(WorkerTest, ArenaCountsForNobody) {
+  const Reply reply = under_a_limit("arena");
+  EXPECT_TRUE(reply.ok()) << reply.message;
 }
 
 TEST(WorkerTest, ProgramThatIsNotThereSaysSo) {

@@ -1,4 +1,4 @@
-// Attention in double, straight from the formulas, with for each element a tolerance: a multiple of
+// What a kernel should return: the exact values, and for each element a tolerance, a multiple of
 // the roundoffs at work times the sum of the magnitudes that enter it. Coarser than the bounds of
 // the standard, and independent of them.
 #pragma once
@@ -7,103 +7,139 @@
 #include <limits>
 #include <vector>
 
+#include "reference/exact.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
 namespace attest {
 
 struct Expected {
-  std::vector<double> value, tolerance;
+  std::vector<double> value = {}, tolerance = {};
 };
 
 struct ExpectedOutputs {
-  Expected o, lse, dq, dk, dv;
+  Expected o, lse, dq = {}, dk = {}, dv = {}, dbias = {}, dsink = {};
+};
+
+// Of one visible element of the score matrix.
+struct ExpectedWeight {
+  Index key;
+  Place place;   // of the key
+  double p;      // its weight
+  double kept;   // keep/(1-p) of dropout
+  double slope;  // the derivative of the softcap, at most 1
 };
 
 inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
-  const auto zeros = [](const Shape& shape) {
-    const std::vector<double> none(static_cast<std::size_t>(element_count(shape)), 0.0);
-    return Expected{none, none};
+  using T = long double;
+  const auto inputs = exact::inputs_as<T>(in);
+  const auto start = [](const exact::Tensor<T>& exact_values) {
+    Expected expected;
+    for (const T value : exact_values.data) expected.value.push_back(static_cast<double>(value));
+    expected.tolerance.assign(expected.value.size(), 0.0);
+    return expected;
   };
+  const exact::Outputs<T> forward = exact::forward(p, inputs);
+  ExpectedOutputs out{.o = start(forward.o), .lse = start(forward.lse)};
+  if (p.backward) {
+    const exact::Gradients<T> backward = exact::backward(p, inputs);
+    out.dq = start(backward.dq);
+    out.dk = start(backward.dk);
+    out.dv = start(backward.dv);
+    out.dbias = start(backward.d_bias);
+    out.dsink = start(backward.d_sink);
+  }
   const auto at = [](const Shape& shape, Index b, Index h, Index s, Index d) {
     return static_cast<std::size_t>(dense_index(shape, b, h, s, d));
   };
-  ExpectedOutputs out{zeros(p.o_shape()), zeros(p.lse_shape()), zeros(p.q_shape()),
-                      zeros(p.k_shape()), zeros(p.v_shape())};
+  const Shape bias_shape = p.bias_shape.value_or(Shape{});
+  const auto bias_at = [&](Index b, Index h, Index i, Index j) {
+    const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
+    return at(bias_shape, pick(bias_shape[0], b), pick(bias_shape[1], h), pick(bias_shape[2], i),
+              pick(bias_shape[3], j));
+  };
   const double u = unit_roundoff(p.dtype), wide = unit_roundoff(p.lse_dtype());
   const double tiny = p.dtype == DType::f16 ? 0x1p-24 : 0x1p-126;
   const double length = double(p.head_dim + p.value_dim + p.query_len * 4 + p.key_len + 32);
+  const double rescale = 1 / (1 - p.dropout.probability);
 
   for (Index b = 0; b < p.batch; ++b) {
+    const Lengths lengths = p.lengths(b);
     for (Index h = 0; h < p.query_heads; ++h) {
       const Index g = h / p.group_size();
-      for (Index i = 0; i < p.query_len; ++i) {
-        std::vector<Index> keys;
-        std::vector<double> score;
-        double most = 0, max = -std::numeric_limits<double>::infinity();
-        for (Index j = 0; j < p.key_len; ++j) {
+      for (Index i = 0; i < lengths.query; ++i) {
+        const Place row = p.query_place(b, i);
+        const double lse = out.lse.value[at(p.lse_shape(), row.batch, h, row.position, 0)];
+        std::vector<ExpectedWeight> weights;
+        double most = p.sink ? std::abs(in.sink.at(0, h, 0, 0)) : 0;  // the largest magnitude
+        for (Index j = 0; j < lengths.key; ++j) {
           if (!visible(p, {.batch = b, .head = h, .query = i, .key = j})) continue;
+          const double bias = p.bias_shape ? in.bias.data[bias_at(b, h, i, j)] : 0;
+          if (std::isinf(bias)) continue;
+          const Place place = p.key_place(b, j);
           double dot = 0, magnitude = 0;
           for (Index d = 0; d < p.head_dim; ++d) {
             const double product =
-                in.q.data[at(p.q_shape(), b, h, i, d)] * in.k.data[at(p.k_shape(), b, g, j, d)];
-            dot += product;
-            magnitude += std::abs(product);
+                in.q.at(row.batch, h, row.position, d) * in.k.at(place.batch, g, place.position, d);
+            dot += p.scale * product;
+            magnitude += std::abs(p.scale * product);
           }
-          keys.push_back(j);
-          score.push_back(p.scale * dot);
-          max = std::max(max, score.back());
-          most = std::max(most, std::abs(p.scale) * magnitude);
+          const double tanh = p.softcap > 0 ? std::tanh(dot / p.softcap) : 0;
+          double score = (p.softcap > 0 ? p.softcap * tanh : dot) + bias;
+          double alibi = 0;
+          if (p.slopes_shape) {
+            alibi = in.slopes.at((*p.slopes_shape)[0] == 1 ? 0 : b, h, 0, 0) *
+                    static_cast<double>(std::abs(i + lengths.key - lengths.query - j));
+          }
+          score -= alibi;
+          most = std::max(most, magnitude + std::abs(bias) + std::abs(alibi));
+          const bool drops = p.dropout.mode != Dropout::Mode::none;
+          weights.push_back({.key = j,
+                             .place = place,
+                             .p = std::exp(score - lse),
+                             .kept = !drops                     ? 1
+                                     : in.keep.at({b, h, i, j}) ? rescale
+                                                                : 0,
+                             .slope = 1 - tanh * tanh});
         }
-        double sum = 0;
-        for (const double s : score) sum += std::exp(s - max);
-        const double lse = max + std::log(sum);
-        const auto row = at(p.lse_shape(), b, h, i, 0);
-        out.lse.value[row] = keys.empty() ? -std::numeric_limits<double>::infinity() : lse;
         // The relative error of a weight: of its score, of the sum, of its own rounding.
         const double score_error = 8 * wide * length * (1 + most);
-        out.lse.tolerance[row] = score_error;
         const double error = score_error + 4 * u;
-        std::vector<double> weight;
-        for (const double s : score) weight.push_back(std::exp(s - lse));
+        out.lse.tolerance[at(p.lse_shape(), row.batch, h, row.position, 0)] = score_error;
+        double delta_magnitude = 0;
         for (Index c = 0; c < p.value_dim; ++c) {
-          const auto o = at(p.o_shape(), b, h, i, c);
-          for (std::size_t n = 0; n < keys.size(); ++n) {
-            const double v = in.v.data[at(p.v_shape(), b, g, keys[n], c)];
-            out.o.value[o] += weight[n] * v;
-            out.o.tolerance[o] += (weight[n] * error + tiny) * std::abs(v);
+          const auto o = at(p.o_shape(), row.batch, h, row.position, c);
+          for (const ExpectedWeight& w : weights) {
+            const double v = std::abs(in.v.at(w.place.batch, g, w.place.position, c));
+            out.o.tolerance[o] += rescale * (w.p * error + tiny) * v;
+            if (p.backward) delta_magnitude += std::abs(in.d_o.data[o]) * w.p * w.kept * v;
           }
           out.o.tolerance[o] += tiny;
         }
         if (!p.backward) continue;
-        double delta = 0, delta_magnitude = 0;
-        for (Index c = 0; c < p.value_dim; ++c) {
-          const auto o = at(p.o_shape(), b, h, i, c);
-          delta += in.d_o.data[o] * out.o.value[o];
-          for (std::size_t n = 0; n < keys.size(); ++n) {
-            delta_magnitude +=
-                std::abs(in.d_o.data[o] * weight[n] * in.v.data[at(p.v_shape(), b, g, keys[n], c)]);
-          }
-        }
-        for (std::size_t n = 0; n < keys.size(); ++n) {
-          double dp = 0, dp_magnitude = 0;
+        const double d_lse = p.d_lse ? std::abs(in.d_lse.at(row.batch, h, row.position, 0)) : 0;
+        for (const ExpectedWeight& w : weights) {
+          double dp_magnitude = 0;
           for (Index c = 0; c < p.value_dim; ++c) {
-            const auto o = at(p.o_shape(), b, h, i, c), v = at(p.v_shape(), b, g, keys[n], c);
-            dp += in.d_o.data[o] * in.v.data[v];
-            dp_magnitude += std::abs(in.d_o.data[o] * in.v.data[v]);
-            out.dv.value[v] += weight[n] * in.d_o.data[o];
-            out.dv.tolerance[v] += (weight[n] * error + tiny) * std::abs(in.d_o.data[o]) + tiny;
+            const double d_o = std::abs(in.d_o.at(row.batch, h, row.position, c));
+            dp_magnitude += d_o * w.kept * std::abs(in.v.at(w.place.batch, g, w.place.position, c));
+            out.dv.tolerance[at(p.v_shape(), w.place.batch, g, w.place.position, c)] +=
+                rescale * (w.p * error + tiny) * d_o + tiny;
           }
-          const double ds = weight[n] * (dp - delta);
           const double ds_error =
-              (weight[n] * error + tiny) * (1 + dp_magnitude + delta_magnitude) + tiny;
+              (w.p * error + tiny) * (1 + dp_magnitude + delta_magnitude + d_lse) + tiny;
           for (Index d = 0; d < p.head_dim; ++d) {
-            const auto q = at(p.q_shape(), b, h, i, d), k = at(p.k_shape(), b, g, keys[n], d);
-            out.dq.value[q] += p.scale * ds * in.k.data[k];
+            const auto q = at(p.q_shape(), row.batch, h, row.position, d);
+            const auto k = at(p.k_shape(), w.place.batch, g, w.place.position, d);
             out.dq.tolerance[q] += std::abs(p.scale * in.k.data[k]) * ds_error + tiny;
-            out.dk.value[k] += p.scale * ds * in.q.data[q];
             out.dk.tolerance[k] += std::abs(p.scale * in.q.data[q]) * ds_error + tiny;
           }
+          if (p.bias_shape) out.dbias.tolerance[bias_at(b, h, i, w.key)] += ds_error + tiny;
+        }
+        if (p.sink) {
+          const double share = std::exp(in.sink.at(0, h, 0, 0) - lse);
+          out.dsink.tolerance[static_cast<std::size_t>(h)] +=
+              (share * error + tiny) * (1 + delta_magnitude + d_lse);
         }
       }
     }

@@ -79,6 +79,85 @@ class HostTensor {
   attest_tensor tensor_;
 };
 
+// A tensor of integers or bytes, dense.
+template <class T>
+class HostTable {
+ public:
+  HostTable(attest_dtype dtype, const Shape& shape, std::vector<T> values)
+      : values_(std::move(values)) {
+    tensor_ = {.data = values_.data(),
+               .dtype = dtype,
+               .reserved = 0,
+               .shape = {shape[0], shape[1], shape[2], shape[3]},
+               .stride = {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1},
+               .capacity_bytes = sizeof(T) * values_.size()};
+  }
+  HostTable(const HostTable&) = delete;
+  HostTable& operator=(const HostTable&) = delete;
+
+  const attest_tensor& tensor() const { return tensor_; }
+
+ private:
+  std::vector<T> values_;
+  attest_tensor tensor_;
+};
+
+// A keep-mask: rows of whole bytes, with slack between them that holds ones.
+class HostKeep {
+ public:
+  explicit HostKeep(const Shape& shape) : shape_(shape) {
+    const Index row = (shape[3] + 7) / 8 * 8 + 16, plane = shape[2] * row + 8;
+    strides_ = {shape[1] * plane + 8, plane, row, 1};
+    memory_.assign(static_cast<std::size_t>(shape[0] * strides_[0] / 8), 0xff);
+    tensor_ = {.data = memory_.data(),
+               .dtype = ATTEST_BITS,
+               .reserved = 0,
+               .shape = {shape[0], shape[1], shape[2], shape[3]},
+               .stride = {strides_[0], strides_[1], strides_[2], 1},
+               .capacity_bytes = memory_.size()};
+  }
+
+  void set(const Keep& keep) {
+    for (std::size_t n = 0; n < keep.kept.size(); ++n) {
+      if (!keep.kept[n]) byte(n) &= static_cast<std::uint8_t>(~(1u << bit(n)));
+    }
+  }
+
+  Keep get() {
+    Keep keep{shape_, {}};
+    for (std::size_t n = 0; n < static_cast<std::size_t>(element_count(shape_)); ++n) {
+      keep.kept.push_back(byte(n) >> bit(n) & 1);
+    }
+    return keep;
+  }
+
+  // Whether all that belongs to no element is still 1.
+  bool slack_is_untouched() {
+    std::vector<std::uint8_t> memory = memory_;
+    for (std::size_t n = 0; n < static_cast<std::size_t>(element_count(shape_)); ++n) {
+      memory[static_cast<std::size_t>(offset(n) / 8)] |= static_cast<std::uint8_t>(1u << bit(n));
+    }
+    return memory == std::vector<std::uint8_t>(memory.size(), 0xff);
+  }
+
+  const attest_tensor& tensor() const { return tensor_; }
+
+ private:
+  Index offset(std::size_t dense) const {
+    const auto at = coordinates(shape_, static_cast<Index>(dense));
+    return at[0] * strides_[0] + at[1] * strides_[1] + at[2] * strides_[2] + at[3];
+  }
+  unsigned bit(std::size_t dense) const { return static_cast<unsigned>(offset(dense) % 8); }
+  std::uint8_t& byte(std::size_t dense) {
+    return memory_[static_cast<std::size_t>(offset(dense) / 8)];
+  }
+
+  Shape shape_;
+  Strides strides_;
+  std::vector<std::uint8_t> memory_;
+  attest_tensor tensor_;
+};
+
 // A problem in the words of the contract, with all that it points to.
 class HostProblem {
  public:
@@ -97,10 +176,35 @@ class HostProblem {
     add(p.mask);
     problem_.mask = nodes_.data();
     problem_.mask_count = static_cast<std::int64_t>(nodes_.size());
-    query_lens_ = p.query_lens;
-    key_lens_ = p.key_lens;
-    problem_.query_lens = lens(query_lens_);
-    problem_.key_lens = lens(key_lens_);
+    problem_.softcap = p.softcap;
+    problem_.has_bias = p.bias_shape.has_value();
+    problem_.has_alibi = p.slopes_shape.has_value();
+    problem_.has_sink = p.sink;
+    problem_.has_dlse = p.d_lse;
+    problem_.dropout = static_cast<attest_dropout_mode>(p.dropout.mode);
+    problem_.dropout_probability = p.dropout.probability;
+    problem_.dropout_seed = p.dropout.seed;
+    problem_.dropout_offset = p.dropout.offset;
+    problem_.page_size = p.paging.page_size;
+    if (p.packed) problem_.cu_query_lens = starts(p.query_lens);
+    if (!p.packed && !p.query_lens.empty()) problem_.query_lens = integers(p.query_lens);
+    if (p.paging.page_size > 0) {
+      const Index entries = p.paging.entries();
+      std::vector<std::int32_t> table;
+      for (const auto& row : p.paging.table) {
+        for (std::size_t n = 0; n < static_cast<std::size_t>(entries); ++n) {
+          table.push_back(n < row.size() ? static_cast<std::int32_t>(row[n]) : -1);
+        }
+      }
+      const auto rows = static_cast<Index>(p.paging.table.size());
+      problem_.page_table =
+          words_.emplace_back(ATTEST_I32, Shape{rows, entries, 1, 1}, std::move(table)).tensor();
+    }
+    if (p.packed && p.paging.page_size == 0) {
+      problem_.cu_key_lens = starts(p.key_lens);
+    } else if (!p.key_lens.empty()) {
+      problem_.key_lens = integers(p.key_lens);
+    }
   }
   HostProblem(const HostProblem&) = delete;
   HostProblem& operator=(const HostProblem&) = delete;
@@ -110,15 +214,21 @@ class HostProblem {
   std::vector<attest_mask>& nodes() { return nodes_; }
 
  private:
-  static attest_tensor lens(std::vector<Index>& values) {
-    if (values.empty()) return {};
-    const auto count = static_cast<std::int64_t>(values.size());
-    return {.data = values.data(),
-            .dtype = ATTEST_I64,
-            .reserved = 0,
-            .shape = {count, 1, 1, 1},
-            .stride = {1, 1, 1, 1},
-            .capacity_bytes = 8 * values.size()};
+  attest_tensor integers(std::vector<Index> values) {
+    const auto count = static_cast<Index>(values.size());
+    return integers_.emplace_back(ATTEST_I64, Shape{count, 1, 1, 1}, std::move(values)).tensor();
+  }
+
+  // The sums of the lengths before each, and of all.
+  attest_tensor starts(const std::vector<Index>& lens) {
+    std::vector<Index> sums = {0};
+    for (const Index len : lens) sums.push_back(sums.back() + len);
+    return integers(std::move(sums));
+  }
+
+  attest_tensor numbers(const SegmentNumbers& segments) {
+    const Shape shape = {segments.batches, 1, segments.length, 1};
+    return words_.emplace_back(ATTEST_I32, shape, segments.number).tensor();
   }
 
   // Appends the nodes of `mask`, its root last; returns the root's index.
@@ -136,18 +246,29 @@ class HostProblem {
         node.left = mask.left;
         node.right = mask.right;
         break;
-      case Mask::Kind::dense: {
-        node.kind = ATTEST_MASK_DENSE;
-        const Shape& shape = mask.table->shape;
-        tables_.push_back(mask.table->allowed);
-        node.table = {.data = tables_.back().data(),
-                      .dtype = ATTEST_U8,
-                      .reserved = 0,
-                      .shape = {shape[0], shape[1], shape[2], shape[3]},
-                      .stride = {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1},
-                      .capacity_bytes = tables_.back().size()};
+      case Mask::Kind::dense:
+      case Mask::Kind::block_sparse:
+        node.kind = mask.kind == Mask::Kind::dense ? ATTEST_MASK_DENSE : ATTEST_MASK_BLOCK_SPARSE;
+        node.block_query = mask.block_query;
+        node.block_key = mask.block_key;
+        node.table =
+            tables_.emplace_back(ATTEST_U8, mask.table->shape, mask.table->allowed).tensor();
         break;
-      }
+      case Mask::Kind::prefix:
+        node.kind = ATTEST_MASK_PREFIX;
+        node.table = integers(mask.prefix_lens);
+        break;
+      case Mask::Kind::segments:
+        node.kind = ATTEST_MASK_SEGMENTS;
+        node.table = numbers(mask.segments->query);
+        node.table2 = numbers(mask.segments->key);
+        break;
+      case Mask::Kind::dilated:
+        node.kind = ATTEST_MASK_DILATED;
+        node.anchored_bottom_right = mask.anchor == Anchor::bottom_right;
+        node.offset = mask.offset;
+        node.dilation = mask.dilation;
+        break;
       case Mask::Kind::all_of:
       case Mask::Kind::any_of: {
         std::int64_t last = add(mask.parts.at(0));
@@ -169,12 +290,14 @@ class HostProblem {
 
   attest_problem problem_;
   std::vector<attest_mask> nodes_;
-  std::deque<std::vector<std::uint8_t>> tables_;
-  std::vector<Index> query_lens_, key_lens_;
+  std::deque<HostTable<std::uint8_t>> tables_;
+  std::deque<HostTable<std::int32_t>> words_;
+  std::deque<HostTable<Index>> integers_;
 };
 
 struct Outputs {
-  std::vector<double> o, lse, dq, dk, dv;
+  std::vector<double> o, lse, dq, dk, dv, dbias, dsink;
+  Keep keep = {};  // dropout: that was used
 };
 
 // What a test may turn about a run.
@@ -196,23 +319,41 @@ inline Outputs run(const attest_kernel& kernel, const Problem& p, const Inputs& 
   if (!kernel.supports(&kernel, problem.get(), message, sizeof message)) {
     throw std::runtime_error(message);
   }
-  HostTensor q(p.dtype, p.q_shape(), p.layouts.q), k(p.dtype, p.k_shape(), p.layouts.k),
-      v(p.dtype, p.v_shape(), p.layouts.v), d_o(p.dtype, p.o_shape(), p.layouts.d_o),
-      o(p.dtype, p.o_shape(), p.layouts.o), lse(p.lse_dtype(), p.lse_shape()),
-      dq(p.dtype, p.q_shape(), p.layouts.dq), dk(p.dtype, p.k_shape(), p.layouts.dk),
-      dv(p.dtype, p.v_shape(), p.layouts.dv);
+  const Layouts& l = p.layouts;
+  HostTensor q(p.dtype, p.q_shape(), l.q), k(p.dtype, p.k_shape(), l.k),
+      v(p.dtype, p.v_shape(), l.v), d_o(p.dtype, p.o_shape(), l.d_o), o(p.dtype, p.o_shape(), l.o),
+      lse(p.lse_dtype(), p.lse_shape()), d_lse(p.lse_dtype(), p.lse_shape()),
+      dq(p.dtype, p.q_shape(), l.dq), dk(p.dtype, p.k_shape(), l.dk),
+      dv(p.dtype, p.v_shape(), l.dv);
+  const Shape bias_shape = p.bias_shape.value_or(Shape{1, 1, 1, 1});
+  HostTensor bias(p.dtype, bias_shape, l.bias), dbias(p.dtype, bias_shape);
+  HostTensor slopes(DType::f32, p.slopes_shape.value_or(Shape{1, 1, 1, 1}));
+  HostTensor sink(DType::f32, p.sink_shape()), dsink(DType::f32, p.sink_shape());
+  const bool drops = p.dropout.mode != Dropout::Mode::none;
+  HostKeep keep(drops ? p.keep_shape() : Shape{});
   q.set(in.q);
   k.set(in.k);
   v.set(in.v);
+  bias.set(in.bias);
+  slopes.set(in.slopes);
+  sink.set(in.sink);
   attest_inputs inputs = {};
   inputs.struct_size = sizeof inputs;
   inputs.q = q.tensor();
   inputs.k = k.tensor();
   inputs.v = v.tensor();
+  if (p.bias_shape) inputs.bias = bias.tensor();
+  if (p.slopes_shape) inputs.alibi_slopes = slopes.tensor();
+  if (p.sink) inputs.sink = sink.tensor();
   attest_outputs outputs = {};
   outputs.struct_size = sizeof outputs;
   outputs.o = o.tensor();
   outputs.lse = lse.tensor();
+  if (p.dropout.mode == Dropout::Mode::given) {
+    keep.set(in.keep);
+    inputs.keep = keep.tensor();
+  }
+  if (p.dropout.mode == Dropout::Mode::generated) outputs.keep = keep.tensor();
 
   const auto call = [&](bool backward) {
     const auto bytes = kernel.workspace(&kernel, problem.get(), backward, options.threads);
@@ -233,21 +374,36 @@ inline Outputs run(const attest_kernel& kernel, const Problem& p, const Inputs& 
     }
   };
   call(false);
-  Outputs results{.o = o.get(), .lse = lse.get(), .dq = {}, .dk = {}, .dv = {}};
+  if (!keep.slack_is_untouched())
+    throw std::runtime_error("slack beside the keep-mask was written");
+  Outputs results{.o = o.get(),
+                  .lse = lse.get(),
+                  .dq = {},
+                  .dk = {},
+                  .dv = {},
+                  .dbias = {},
+                  .dsink = {},
+                  .keep = keep.get()};
   if (p.backward) {
     d_o.set(in.d_o);
+    d_lse.set(in.d_lse);
     inputs.o = o.tensor();
     inputs.lse = lse.tensor();
     inputs.d_o = d_o.tensor();
+    if (p.d_lse) inputs.d_lse = d_lse.tensor();
     outputs = {};
     outputs.struct_size = sizeof outputs;
     outputs.dq = dq.tensor();
     outputs.dk = dk.tensor();
     outputs.dv = dv.tensor();
+    if (p.bias_shape) outputs.dbias = dbias.tensor();
+    if (p.sink) outputs.dsink = dsink.tensor();
     call(true);
     results.dq = dq.get();
     results.dk = dk.get();
     results.dv = dv.get();
+    if (p.bias_shape) results.dbias = dbias.get();
+    if (p.sink) results.dsink = dsink.get();
   }
   return results;
 }

@@ -114,16 +114,66 @@ TEST(BlockMaskTest, TablesBroadcastOverEveryAxis) {
   }
 }
 
+TEST(BlockMaskTest, PrefixesAreExactForEachBatchElement) {
+  for (Index first = 0; first <= 5; ++first) {
+    for (const std::vector<Index>& lens : {std::vector<Index>{first}, {first, 3}}) {
+      expect_exact({.batch = 2, .query_len = 3, .key_len = 5, .mask = Mask::prefix(lens)});
+    }
+  }
+}
+
+TEST(BlockMaskTest, SegmentsAreExactInAnyOrderAndNegativeNumbersSeeNothing) {
+  const SegmentNumbers queries{2, 5, {0, 0, -1, 2, 0, 1, 1, 1, -2, 7}};
+  for (const SegmentNumbers& keys :
+       {queries, SegmentNumbers{1, 5, {0, 0, 0, 0, 0}}, SegmentNumbers{1, 5, {-1, -1, 2, -1, -2}},
+        SegmentNumbers{2, 5, {2, 1, 0, 1, 2, 1, 1, 7, 7, 7}}}) {
+    expect_exact(
+        {.batch = 2, .query_len = 5, .key_len = 5, .mask = Mask::documents({queries, keys})});
+  }
+}
+
+TEST(BlockMaskTest, BlockSparseMasksAreExactForAllSizesOfTheirBlocks) {
+  for (Index rows = 1; rows <= 6; ++rows) {
+    for (Index columns = 1; columns <= 6; ++columns) {
+      for (const Index batch : {1, 2}) {
+        const Shape shape{batch, 3 - batch, (5 + rows - 1) / rows, (4 + columns - 1) / columns};
+        const Mask table = speckled(shape);
+        expect_exact({.batch = 2,
+                      .query_heads = 2,
+                      .query_len = 5,
+                      .key_len = 4,
+                      .mask = Mask::block_sparse(rows, columns, *table.table),
+                      .key_lens = {4, 3}});
+      }
+    }
+  }
+}
+
+TEST(BlockMaskTest, DilationsAreExactOnBothSidesOfTheDiagonal) {
+  for (const Anchor anchor : kAnchors) {
+    for (const Index dilation : {Index(1), Index(2), Index(3), Index(4), kUnbounded}) {
+      for (const Index offset : {Index(-7), Index(-1), Index(0), Index(2), -(Index(1) << 40)}) {
+        expect_exact_for_small_shapes(Mask::dilated(dilation, anchor, offset));
+      }
+    }
+  }
+}
+
 TEST(BlockMaskTest, IntersectionsAndUnionsAreExactWhereTheirPartsArePartial) {
   const Mask causal = Mask::causal(Anchor::bottom_right);
   const Mask ahead = Mask::window(0, 3, Anchor::top_left, 1);
   const Mask wide = Mask::window(2, 2, Anchor::top_left);
   const Mask table = speckled({1, 1, 5, 5});
+  const Mask documents = Mask::documents({{1, 5, {0, 0, 1, 1, -1}}, {1, 5, {0, 1, 1, 0, -1}}});
+  const Mask blocks = Mask::block_sparse(2, 3, {{1, 1, 3, 2}, {1, 0, 0, 1, 1, 1}});
+  const Mask dilated = Mask::dilated(2, Anchor::bottom_right, 1);
   const Mask never = Mask::dense({{1, 1, 1, 1}, {0}});
   const Mask always = Mask::dense({{1, 1, 1, 1}, {1}});
   Problem p{.query_len = 5, .key_len = 5};
-  for (const Mask& a : {causal, ahead, wide, table, never, always, Mask::full()}) {
-    for (const Mask& b : {causal, ahead, wide, table, never, always, Mask::full()}) {
+  for (const Mask& a :
+       {causal, ahead, wide, table, documents, blocks, dilated, never, always, Mask::full()}) {
+    for (const Mask& b :
+         {causal, ahead, wide, table, documents, blocks, dilated, never, always, Mask::full()}) {
       for (const Mask& mask :
            {Mask::all_of({a, b}), Mask::any_of({a, b}), Mask::all_of({Mask::any_of({a, b}), wide}),
             Mask::any_of({ahead, Mask::all_of({a, b}), never})}) {

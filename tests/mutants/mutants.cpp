@@ -55,6 +55,40 @@ constexpr std::array kFaults = {
     Fault{"dense_inverted", "true taken as masked"},
     Fault{"fma_exp", "the exponent by fma: not 0 for the largest score, once its product rounds"},
     Fault{"leaks_hidden", "a masked key multiplied by 0 instead of left out"},
+    Fault{"cap_after_mask", "a masked score capped to a finite one"},
+    Fault{"cap_slope_missing", "the gradient passed through the softcap as it is"},
+    Fault{"bias_scaled", "the bias multiplied by the scale"},
+    Fault{"bias_axis_misread", "a bias of one row read along the queries"},
+    Fault{"bias_minus_10000", "-10000 in place of a bias of -inf"},
+    Fault{"dbias_not_summed", "dBias of the last batch element alone"},
+    Fault{"alibi_sign", "ALiBi that rewards distance"},
+    Fault{"alibi_top_left", "ALiBi's diagonal at the top left"},
+    Fault{"sink_raw", "exp(sink) without the maximum taken off"},
+    Fault{"sink_scaled", "the sink multiplied by the scale"},
+    Fault{"sink_per_split", "the sink counted once for each half of the keys"},
+    Fault{"sink_row_empty", "LSE = -inf in a row that has a sink but no key"},
+    Fault{"dsink_sign", "dSink negated"},
+    Fault{"lse_without_sink", "LSE of the keys alone"},
+    Fault{"dlse_dropped", "no gradient through LSE"},
+    Fault{"keep_of_other_head", "the keep-mask of the next head"},
+    Fault{"dropout_realised_rate", "kept weights scaled by the rate that came about"},
+    Fault{"dropout_before_softmax", "dropped keys left out of the denominator"},
+    Fault{"other_keep_backward", "the keep-mask backwards in the backward pass"},
+    Fault{"keeps_too_often", "a drawn keep-mask that keeps more than it declares"},
+    Fault{"seed_ignored", "the same keep-mask drawn for every seed"},
+    Fault{"prefix_inclusive", "one key more than the prefix has"},
+    Fault{"segment_boundary", "a query takes the number of the one before it"},
+    Fault{"negative_segments", "negative segment numbers attend to each other"},
+    Fault{"blocks_exchanged", "a block's rows taken for its columns"},
+    Fault{"dilation_unsigned", "the remainder of a negative distance taken of 2^64 minus it"},
+    Fault{"union_as_intersection", "any_of taken as all_of"},
+    Fault{"packed_off_by_one", "packed keys from one place too early"},
+    Fault{"next_page", "the pages of the next batch element"},
+    Fault{"page_tail", "the last page attended to up to its end"},
+    Fault{"leaks_masked_nan", "0 times NaN of a key that the mask hides"},
+    Fault{"nan_query_spreads", "NaN of a query reaches the row beside it"},
+    Fault{"batch_variant", "sums in another order in larger batches, though declared invariant"},
+    Fault{"thread_variant", "sums in another order on more threads, though declared invariant"},
     // Memory.
     Fault{"unwritten_row", "the last row of O left as it was"},
     Fault{"writes_past_end", "one element past the end of O"},
@@ -97,24 +131,31 @@ struct View {
 
 class Mutant {
  public:
-  Mutant(std::string_view fault, const attest_problem& p) : fault_(fault), p_(p) {}
+  Mutant(std::string_view fault, const attest_problem& p, int threads)
+      : fault_(fault), p_(p), threads_(threads) {}
 
   void forward(const attest_inputs& in, const attest_outputs& out) const {
     const View v{in.v}, o{out.o}, lse{out.lse};
     if (has("zeros")) {
       for_each_row([&](Index b, Index h, Index i) {
-        for (Index c = 0; c < p_.value_dim; ++c) o.store(b, h, i, c, 0);
-        lse.store(b, h, i, 0, 0);
+        const Place row = query_place(b, i);
+        for (Index c = 0; c < p_.value_dim; ++c) o.store(row.batch, h, row.position, c, 0);
+        lse.store(row.batch, h, row.position, 0, 0);
       });
       return;
     }
+    if (p_.dropout == ATTEST_DROPOUT_GENERATED) publish_keep(out.keep);
     for_each_row([&](Index b, Index h, Index i) {
-      const Row row = softmax_row(in, b, h, i);
+      const Row row = softmax_row(in, b, h, i, false);
+      const Place place = query_place(b, i);
       for (Index c = 0; c < p_.value_dim; ++c) {
         float sum = 0;
-        for (Index j = 0; j < p_.key_len; ++j) {
-          if (row.seen[at(j)] || has("leaks_hidden"))
-            sum += row.p[at(j)] * v.load(b, key_head(h), j, c);
+        for (Index n = 0; n < key_len(b); ++n) {
+          const Index j = backwards() ? key_len(b) - 1 - n : n;
+          const bool leaks = has("leaks_hidden") || (has("leaks_masked_nan") && i < query_len(b));
+          if (!row.seen[at(j)] && !leaks) continue;
+          const Place key = key_place(b, j);
+          sum += row.p[at(j)] * row.z[at(j)] * v.load(key.batch, key_head(h), key.position, c);
         }
         if (has("random") && calls() % 3 == 0) sum = std::nextafter(sum, kInfinity);
         if (has("unwritten_row") && i == p_.query_len - 1) continue;
@@ -125,55 +166,77 @@ class Mutant {
               dtype, sum,
               static_cast<std::byte*>(out.o.data) + dense * attest::format_of(dtype).bytes);
         } else {
-          o.store(b, h, i, c, sum);
+          o.store(place.batch, h, place.position, c, sum);
         }
       }
-      lse.store(b, h, i, 0, has("lse_base_2") ? row.lse * 1.44269504f : row.lse);
+      lse.store(place.batch, h, place.position, 0,
+                has("lse_base_2") ? row.lse * 1.44269504f : row.lse);
     });
   }
 
   void backward(const attest_inputs& in, const attest_outputs& out) const {
-    const View q{in.q}, k{in.k}, v{in.v}, o{in.o}, d_o{in.d_o};
-    const View dq{out.dq}, dk{out.dk}, dv{out.dv};
-    std::vector<float> sum_dk(at(p_.batch * p_.key_heads * p_.key_len * p_.head_dim));
-    std::vector<float> sum_dv(at(p_.batch * p_.key_heads * p_.key_len * p_.value_dim));
-    const auto key_row = [&](Index b, Index h, Index j) {
-      return (b * p_.key_heads + key_head(h)) * p_.key_len + j;
+    const View q{in.q}, k{in.k}, v{in.v}, o{in.o}, d_o{in.d_o}, d_lse{in.d_lse};
+    const View dq{out.dq};
+    // Of each key head, channels side by side; places as in K and V.
+    std::vector<float> sum_dk(at(elements(out.dk))), sum_dv(at(elements(out.dv)));
+    const auto key_row = [&](Place key, Index h) {
+      return (key.batch * p_.key_heads + key_head(h)) * out.dk.shape[2] + key.position;
     };
+    std::vector<double> sum_bias(p_.has_bias ? at(elements(in.bias)) : 0);
+    std::vector<double> sum_sink(at(p_.query_heads));
     for_each_row([&](Index b, Index h, Index i) {
-      const Row row = softmax_row(in, b, h, i);
+      const Row row = softmax_row(in, b, h, i, true);
+      const Place place = query_place(b, i);
       float delta = 0;
-      for (Index c = 0; c < p_.value_dim; ++c) delta += d_o.load(b, h, i, c) * o.load(b, h, i, c);
+      for (Index c = 0; c < p_.value_dim; ++c) {
+        delta +=
+            d_o.load(place.batch, h, place.position, c) * o.load(place.batch, h, place.position, c);
+      }
       if (has("d_term_missing")) delta = 0;
+      if (p_.has_dlse && !has("dlse_dropped")) {
+        delta -= d_lse.load(place.batch, h, place.position, 0);
+      }
+      if (i < query_len(b)) sum_sink[at(h)] -= row.sink_share * delta;
       std::vector<float> row_dq(at(p_.head_dim));
       const bool last_of_group = (h + 1) % (p_.query_heads / p_.key_heads) == 0;
-      for (Index j = 0; j < p_.key_len; ++j) {
+      for (Index j = 0; j < key_len(b); ++j) {
         if (!row.seen[at(j)] || has("zero_gradients")) continue;
+        const Place key = key_place(b, j);
         float dp = 0;
-        for (Index c = 0; c < p_.value_dim; ++c)
-          dp += d_o.load(b, h, i, c) * v.load(b, key_head(h), j, c);
-        const float ds = row.p[at(j)] * (dp - delta) * scale();
+        for (Index c = 0; c < p_.value_dim; ++c) {
+          dp += d_o.load(place.batch, h, place.position, c) *
+                v.load(key.batch, key_head(h), key.position, c);
+        }
+        float ds = row.p[at(j)] * (dp * row.z[at(j)] - delta);
+        if (p_.has_bias && (!has("dbias_not_summed") || b == p_.batch - 1)) {
+          sum_bias[at(bias_index(in.bias, b, h, i, j))] += ds;
+        }
+        ds *= row.cap_slope[at(j)] * scale();
         for (Index d = 0; d < p_.head_dim; ++d) {
-          row_dq[at(d)] += ds * k.load(b, key_head(h), j, d);
+          row_dq[at(d)] += ds * k.load(key.batch, key_head(h), key.position, d);
           if (has("dk_misses_head") && last_of_group) continue;
-          sum_dk[at(key_row(b, h, j) * p_.head_dim + d)] += ds * q.load(b, h, i, d);
+          sum_dk[at(key_row(key, h) * p_.head_dim + d)] +=
+              ds * q.load(place.batch, h, place.position, d);
         }
         for (Index c = 0; c < p_.value_dim; ++c) {
-          sum_dv[at(key_row(b, h, j) * p_.value_dim + c)] += row.p[at(j)] * d_o.load(b, h, i, c);
+          sum_dv[at(key_row(key, h) * p_.value_dim + c)] +=
+              row.p[at(j)] * row.z[at(j)] * d_o.load(place.batch, h, place.position, c);
         }
       }
-      for (Index d = 0; d < p_.head_dim; ++d) dq.store(b, h, i, d, row_dq[at(d)]);
+      for (Index d = 0; d < p_.head_dim; ++d) {
+        dq.store(place.batch, h, place.position, d, row_dq[at(d)]);
+      }
     });
-    for (Index b = 0; b < p_.batch; ++b) {
-      for (Index h = 0; h < p_.key_heads; ++h) {
-        for (Index j = 0; j < p_.key_len; ++j) {
-          const Index row = (b * p_.key_heads + h) * p_.key_len + j;
-          for (Index d = 0; d < p_.head_dim; ++d)
-            dk.store(b, h, j, d, sum_dk[at(row * p_.head_dim + d)]);
-          for (Index c = 0; c < p_.value_dim; ++c)
-            dv.store(b, h, j, c, sum_dv[at(row * p_.value_dim + c)]);
-        }
-      }
+    store_all(sum_dk, out.dk);
+    store_all(sum_dv, out.dv);
+    if (p_.has_bias) {
+      if (has("zero_gradients")) sum_bias.assign(sum_bias.size(), 0);
+      store_all(sum_bias, out.dbias);
+    }
+    if (p_.has_sink) {
+      if (has("zero_gradients")) sum_sink.assign(sum_sink.size(), 0);
+      for (double& sum : sum_sink) sum *= has("dsink_sign") ? -1 : 1;
+      store_all(sum_sink, out.dsink);
     }
   }
 
@@ -229,15 +292,43 @@ class Mutant {
  private:
   struct Row {
     std::vector<bool> seen;
-    std::vector<float> p;
+    std::vector<float> p, z, cap_slope;  // the weight; keep/(1-p) of dropout; the slope of the cap
     float lse;
+    float sink_share = 0;
+  };
+
+  struct Place {
+    Index batch, position;
   };
 
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
+  static Index elements(const attest_tensor& t) {
+    return t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
+  }
+
+  template <class T>
+  static void store_all(const std::vector<T>& values, const attest_tensor& tensor) {
+    const View view{tensor};
+    const Index* shape = tensor.shape;
+    std::size_t n = 0;
+    for (Index b = 0; b < shape[0]; ++b) {
+      for (Index h = 0; h < shape[1]; ++h) {
+        for (Index s = 0; s < shape[2]; ++s) {
+          for (Index d = 0; d < shape[3]; ++d)
+            view.store(b, h, s, d, static_cast<float>(values[n++]));
+        }
+      }
+    }
+  }
+
   static int calls() {
     static int count = 0;
     return ++count;
+  }
+
+  bool backwards() const {
+    return (has("batch_variant") && p_.batch > 1) || (has("thread_variant") && threads_ > 1);
   }
 
   Index key_head(Index h) const {
@@ -249,89 +340,291 @@ class Mutant {
     return has("scale_squared") ? s * s : s;
   }
 
+  // ---- Lengths and places ---------------------------------------------------------------------
+
+  static Index integer(const attest_tensor& tensor, Index n) {
+    return static_cast<const Index*>(tensor.data)[n];
+  }
+
+  static Index length(const attest_tensor& starts, const attest_tensor& lens, Index b,
+                      Index whole) {
+    if (starts.data) return integer(starts, b + 1) - integer(starts, b);
+    return lens.data ? integer(lens, b) : whole;
+  }
+
+  Index query_len(Index b) const {
+    return length(p_.cu_query_lens, p_.query_lens, b, p_.query_len);
+  }
+
+  Index key_len(Index b) const {
+    const Index real = length(p_.cu_key_lens, p_.key_lens, b, p_.key_len);
+    if (p_.page_size > 0) {
+      return has("page_tail") ? (real + p_.page_size - 1) / p_.page_size * p_.page_size : real;
+    }
+    return has("ignores_lengths") && !p_.cu_key_lens.data ? p_.key_len : real;
+  }
+
+  Place query_place(Index b, Index i) const {
+    return p_.cu_query_lens.data ? Place{0, integer(p_.cu_query_lens, b) + i} : Place{b, i};
+  }
+
+  Place key_place(Index b, Index j) const {
+    if (p_.page_size > 0) {
+      const auto page = [&](Index element) {
+        const attest_tensor& t = p_.page_table;
+        return static_cast<Index>(static_cast<const std::int32_t*>(
+            t.data)[element * (p_.batch > 1 ? t.stride[0] : 0) +
+                    j / p_.page_size * (t.shape[1] > 1 ? t.stride[1] : 0)]);
+      };
+      const Index next = has("next_page") ? page((b + 1) % p_.batch) : -1;
+      return {next >= 0 ? next : page(b), j % p_.page_size};
+    }
+    if (!p_.cu_key_lens.data) return {b, j};
+    const Index start = integer(p_.cu_key_lens, b);
+    return {0, start + j - (has("packed_off_by_one") && start > 0)};
+  }
+
   template <class Visit>
   void for_each_row(const Visit& visit) const {
     for (Index b = 0; b < p_.batch; ++b) {
+      const Index rows = p_.cu_query_lens.data ? query_len(b) : p_.query_len;
       for (Index h = 0; h < p_.query_heads; ++h) {
-        for (Index i = 0; i < p_.query_len; ++i) visit(b, h, i);
+        for (Index i = 0; i < rows; ++i) visit(b, h, i);
       }
     }
   }
 
-  static Index length(const attest_tensor& lens, Index b, Index whole) {
-    return lens.data ? static_cast<const Index*>(lens.data)[b] : whole;
-  }
+  // ---- Masks ----------------------------------------------------------------------------------
 
   bool sees(Index b, Index h, Index i, Index j) const {
-    const Index query_len = length(p_.query_lens, b, p_.query_len);
-    const Index key_len = length(p_.key_lens, b, p_.key_len);
-    if (i >= query_len) return false;
-    if (j >= key_len && !has("ignores_lengths")) return false;
+    if (i >= query_len(b)) return false;
     if (has("last_key_dropped") && j == p_.key_len - 1) return false;
-    return p_.mask_count == 0 || allows(p_.mask_count - 1, b, h, i, j, key_len - query_len);
+    return p_.mask_count == 0 ||
+           allows(p_.mask_count - 1, b, h, i, j,
+                  length(p_.cu_key_lens, p_.key_lens, b, p_.key_len) - query_len(b));
+  }
+
+  template <class T>
+  static T entry(const attest_tensor& table, const std::array<Index, 4>& place) {
+    Index offset = 0;
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if (table.shape[axis] > 1) offset += place[axis] * table.stride[axis];
+    }
+    return static_cast<const T*>(table.data)[offset];
   }
 
   bool allows(Index node, Index b, Index h, Index i, Index j, Index corner) const {
     const attest_mask& m = p_.mask[node];
+    const bool bottom_right = m.anchored_bottom_right && !has("top_left");
+    const Index ahead = j - (i + m.offset + (bottom_right ? corner : 0));
     switch (m.kind) {
       case ATTEST_MASK_BAND: {
-        const bool bottom_right = m.anchored_bottom_right && !has("top_left");
-        const Index ahead = j - (i + m.offset + (bottom_right ? corner : 0));
         if (m.left != ATTEST_UNBOUNDED &&
             (has("window_exclusive") ? ahead <= -m.left : ahead < -m.left)) {
           return false;
         }
         return m.right == ATTEST_UNBOUNDED || ahead <= m.right;
       }
-      case ATTEST_MASK_DENSE: {
-        const std::array<Index, 4> place = {b, h, i, j};
-        Index offset = 0;
-        for (std::size_t axis = 0; axis < 4; ++axis) {
-          if (m.table.shape[axis] > 1) offset += place[axis] * m.table.stride[axis];
-        }
-        return (static_cast<const std::uint8_t*>(m.table.data)[offset] != 0) !=
-               has("dense_inverted");
+      case ATTEST_MASK_DENSE:
+        return (entry<std::uint8_t>(m.table, {b, h, i, j}) != 0) != has("dense_inverted");
+      case ATTEST_MASK_PREFIX:
+        return j < entry<Index>(m.table, {b, 0, 0, 0}) + has("prefix_inclusive");
+      case ATTEST_MASK_SEGMENTS: {
+        const Index before = has("segment_boundary") && i > 0;
+        const auto number = entry<std::int32_t>(m.table, {b, 0, i - before, 0});
+        return number == entry<std::int32_t>(m.table2, {b, 0, j, 0}) &&
+               (number >= 0 || has("negative_segments"));
       }
+      case ATTEST_MASK_BLOCK_SPARSE: {
+        const bool exchanged = has("blocks_exchanged");
+        const Index rows = exchanged ? m.block_key : m.block_query;
+        const Index columns = exchanged ? m.block_query : m.block_key;
+        return entry<std::uint8_t>(m.table, {b, h, std::min(i / rows, m.table.shape[2] - 1),
+                                             std::min(j / columns, m.table.shape[3] - 1)}) != 0;
+      }
+      case ATTEST_MASK_DILATED:
+        return has("dilation_unsigned")
+                   ? static_cast<std::uint64_t>(ahead) % static_cast<std::uint64_t>(m.dilation) == 0
+                   : ahead % m.dilation == 0;
       case ATTEST_MASK_ALL_OF:
         return allows(m.first, b, h, i, j, corner) && allows(m.second, b, h, i, j, corner);
       case ATTEST_MASK_ANY_OF:
-        return allows(m.first, b, h, i, j, corner) || allows(m.second, b, h, i, j, corner);
+        return has("union_as_intersection")
+                   ? allows(m.first, b, h, i, j, corner) && allows(m.second, b, h, i, j, corner)
+                   : allows(m.first, b, h, i, j, corner) || allows(m.second, b, h, i, j, corner);
       default:
         return true;
     }
   }
 
-  Row softmax_row(const attest_inputs& in, Index b, Index h, Index i) const {
-    const View q{in.q}, k{in.k};
-    Row row{std::vector<bool>(at(p_.key_len)), std::vector<float>(at(p_.key_len)), -kInfinity};
-    float top = -kInfinity;
-    for (Index j = 0; j < p_.key_len; ++j) {
-      row.seen[at(j)] = sees(b, h, i, j);
-      if (!row.seen[at(j)]) continue;
-      float s = 0;
-      for (Index d = 0; d < p_.head_dim; ++d)
-        s += q.load(b, h, i, d) * k.load(b, key_head(h), j, d);
-      row.p[at(j)] = s * scale();
-      top = std::max(top, row.p[at(j)]);
+  // ---- Dropout --------------------------------------------------------------------------------
+
+  // What the mutants draw: a hash of the place, the seed and the offset.
+  bool draws(Index b, Index h, Index i, Index j) const {
+    std::uint64_t hash = has("seed_ignored") ? 0 : p_.dropout_seed;
+    for (const std::uint64_t word :
+         {has("seed_ignored") ? 0 : p_.dropout_offset, static_cast<std::uint64_t>(b),
+          static_cast<std::uint64_t>(h), static_cast<std::uint64_t>(i),
+          static_cast<std::uint64_t>(j)}) {
+      hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+      hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9;
+      hash ^= hash >> 32;
     }
-    if (top == -kInfinity && !has("empty_row_nan")) return row;
+    const double p = p_.dropout_probability * (has("keeps_too_often") ? 0.5 : 1);
+    return static_cast<double>(hash >> 32) >= p * 4294967296.0;
+  }
+
+  void publish_keep(const attest_tensor& keep) const {
+    for (Index b = 0; b < p_.batch; ++b) {
+      for (Index h = 0; h < p_.query_heads; ++h) {
+        for (Index i = 0; i < p_.query_len; ++i) {
+          for (Index j = 0; j < p_.key_len; ++j) {
+            const Index n = bit_index(keep, b, h, i, j);
+            auto& byte = static_cast<std::uint8_t*>(keep.data)[n / 8];
+            const auto bit = static_cast<std::uint8_t>(1u << n % 8);
+            byte = static_cast<std::uint8_t>(draws(b, h, i, j) ? byte | bit : byte & ~bit);
+          }
+        }
+      }
+    }
+  }
+
+  static Index bit_index(const attest_tensor& keep, Index b, Index h, Index i, Index j) {
+    const std::array<Index, 4> place = {b, h, i, j};
+    Index n = 0;
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if (keep.shape[axis] > 1) n += place[axis] * keep.stride[axis];
+    }
+    return n;
+  }
+
+  bool keeps(const attest_inputs& in, Index b, Index h, Index i, Index j, bool backward) const {
+    if (p_.dropout == ATTEST_DROPOUT_NONE) return true;
+    if (has("keep_of_other_head")) h = (h + 1) % p_.query_heads;
+    if (has("other_keep_backward") && backward) j = p_.key_len - 1 - j;
+    if (p_.dropout == ATTEST_DROPOUT_GENERATED) return draws(b, h, i, j);
+    const Index n = bit_index(in.keep, b, h, i, j);
+    return static_cast<const std::uint8_t*>(in.keep.data)[n / 8] >> n % 8 & 1;
+  }
+
+  // ---- Scores ---------------------------------------------------------------------------------
+
+  // The dense index of the bias element that (b,h,i,j) reads.
+  static Index bias_index(const attest_tensor& bias, Index b, Index h, Index i, Index j) {
+    const std::array<Index, 4> place = {b, h, i, j};
+    Index n = 0;
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      n = n * bias.shape[axis] + (bias.shape[axis] > 1 ? place[axis] : 0);
+    }
+    return n;
+  }
+
+  float bias_of(const attest_inputs& in, Index b, Index h, Index i, Index j) const {
+    const bool one_row = in.bias.shape[2] == 1 && in.bias.shape[3] > 1;
+    if (has("bias_axis_misread") && one_row) j = i % in.bias.shape[3];
+    const float bias = View{in.bias}.load(b, h, i, j);
+    if (bias == -kInfinity && has("bias_minus_10000")) return -10000;
+    return has("bias_scaled") ? bias * scale() : bias;
+  }
+
+  float alibi(const attest_inputs& in, Index b, Index h, Index i, Index j) const {
+    const Index corner = has("alibi_top_left") ? 0 : key_len(b) - query_len(b);
+    const float slope = View{in.alibi_slopes}.load(b, h, 0, 0);
+    const float bias = -slope * static_cast<float>(std::abs(i + corner - j));
+    return has("alibi_sign") ? -bias : bias;
+  }
+
+  // NaN that is in the query beside this one; else 0.
+  float spread(const attest_inputs& in, Index b, Index h, Index i) const {
+    if (!has("nan_query_spreads") || i == 0) return 0;
+    const Place place = query_place(b, i - 1);
     float sum = 0;
-    for (Index j = 0; j < p_.key_len; ++j) {
+    for (Index d = 0; d < p_.head_dim; ++d) {
+      sum += 0 * View{in.q}.load(place.batch, h, place.position, d);
+    }
+    return sum;
+  }
+
+  Row softmax_row(const attest_inputs& in, Index b, Index h, Index i, bool backward) const {
+    const View q{in.q}, k{in.k};
+    const Index keys = key_len(b);
+    Row row{.seen = std::vector<bool>(at(keys)),
+            .p = std::vector<float>(at(keys)),
+            .z = std::vector<float>(at(keys)),
+            .cap_slope = std::vector<float>(at(keys), 1.0f),
+            .lse = -kInfinity};
+    const auto cap = static_cast<float>(p_.softcap);
+    const Place place = query_place(b, i);
+    float top = -kInfinity;
+    for (Index j = 0; j < keys; ++j) {
+      const bool masked = !sees(b, h, i, j);
+      row.seen[at(j)] = !masked || (has("cap_after_mask") && cap > 0 && i < query_len(b));
+      if (!row.seen[at(j)]) continue;
+      const Place key = key_place(b, j);
+      float s = 0;
+      for (Index d = 0; d < p_.head_dim; ++d) {
+        s += q.load(place.batch, h, place.position, d) *
+             k.load(key.batch, key_head(h), key.position, d);
+      }
+      s = s * scale() + spread(in, b, h, i);
+      if (masked) s = -kInfinity;
+      if (cap > 0) {
+        const float tanh = std::tanh(s / cap);
+        s = cap * tanh;
+        if (!has("cap_slope_missing")) row.cap_slope[at(j)] = 1 - tanh * tanh;
+      }
+      if (p_.has_bias) {
+        const float bias = bias_of(in, b, h, i, j);
+        if (bias == -kInfinity) row.seen[at(j)] = false;
+        s += bias;
+      }
+      if (p_.has_alibi) s += alibi(in, b, h, i, j);
+      if (!row.seen[at(j)]) continue;
+      row.p[at(j)] = s;
+      top = std::max(top, s);
+    }
+    const bool has_sink = p_.has_sink && i < query_len(b);
+    float sink = has_sink ? View{in.sink}.load(0, h, 0, 0) : -kInfinity;
+    if (has("sink_scaled")) sink *= scale();
+    if (top == -kInfinity && has("sink_row_empty")) return row;
+    top = std::max(top, sink);
+    if (top == -kInfinity && !has("empty_row_nan")) return row;
+    float sum = has_sink ? std::exp(has("sink_raw") ? sink : sink - top) : 0;
+    if (has("sink_per_split") && keys > 1) sum *= 2;
+    const float sink_weight = sum;
+    Index kept = 0, seen = 0;
+    for (Index n = 0; n < keys; ++n) {
+      const Index j = backwards() ? keys - 1 - n : n;
       constexpr float kLog2E = 1.44269504f;
       const float shifted = has("fma_exp")
                                 ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
                                 : std::exp(row.p[at(j)] - top);
       row.p[at(j)] = row.seen[at(j)] ? shifted : 0;
+      const bool keep = row.seen[at(j)] && keeps(in, b, h, i, j, backward);
+      row.z[at(j)] = keep;
+      seen += row.seen[at(j)];
+      kept += keep;
+      if (has("dropout_before_softmax") && !keep) continue;
       sum += row.p[at(j)];
     }
     for (float& p : row.p) p /= sum;
-    if (has("empty_row_nan") && top == -kInfinity) row.seen.assign(row.seen.size(), true);
-    row.lse = top + std::log(sum);
+    const bool drops = p_.dropout != ATTEST_DROPOUT_NONE;
+    const float rate = has("dropout_realised_rate")
+                           ? static_cast<float>(kept) / static_cast<float>(std::max<Index>(seen, 1))
+                           : static_cast<float>(1 - p_.dropout_probability);
+    for (float& z : row.z) z = drops && z != 0 ? 1 / rate : z;
+    if (has("empty_row_nan") && top == -kInfinity) {
+      row.seen.assign(row.seen.size(), true);
+      row.z.assign(row.z.size(), 1.0f);
+    }
+    row.lse = top + std::log(has("lse_without_sink") ? sum - sink_weight : sum);
+    row.sink_share = sink_weight / sum;
     return row;
   }
 
   std::string_view fault_;
   const attest_problem& p_;
+  int threads_;
 };
 
 const char* fault_of(const attest_kernel* kernel) {
@@ -344,15 +637,21 @@ const char* describe(const attest_kernel* kernel) {
       static_cast<std::size_t>(static_cast<const Fault*>(kernel->self) - kFaults.data());
   const std::string arithmetic =
       R"({"products": {"default": {"accumulator": "f32", "truncates": false}}, "softmax": "f32",
-          "exp_ulp": 1.25, "p": "f32", "p_normalised": "first", "ds": "f32", "ds_from": "p",
+          "exp_ulp": 1.25, "tanh_ulp": 3, "p": "f32", "p_normalised": "first", "ds": "f32", "ds_from": "p",
           "kv_splits": 1, "rescales_output": false, "subnormal_inputs": "kept",
-          "subnormal_outputs": "kept", "output_rounding": "nearest", "deterministic": true})";
+          "subnormal_outputs": "kept", "output_rounding": "nearest", "deterministic": true,
+          "thread_invariant": true, "batch_invariant": true})";
   texts[index] = fmt::format(
       R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests",
-          "profiles": ["forward-core", "training-core", "masks", "varlen", "layouts"],
-          "dtypes": ["f32", "f16", "bf16"], "alignment": 4,
-          "features": ["backward", "lse", "causal", "window", "dense-mask", "mask-and", "mask-or",
-                       "lengths", "gqa", "value-dim", "strides", "expanded", "transposed", "zero-sizes"],
+          "profiles": ["forward-core", "training-core", "training-full", "masks", "sparse-masks",
+                       "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
+                       "layouts"],
+          "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001,
+          "features": ["backward", "lse", "causal", "window", "dense-mask", "prefix", "segments",
+                       "block-sparse", "dilated", "mask-and", "mask-or", "lengths", "packed",
+                       "paged", "gqa", "value-dim", "strides", "expanded", "transposed",
+                       "zero-sizes", "softcap", "bias", "dbias", "alibi", "sink", "dlse",
+                       "dropout", "dropout-generated"],
           "arithmetic": {{"f32": {}, "f16": {}, "bf16": {}}}}})",
       kernel->name, arithmetic, arithmetic, arithmetic);
   return texts[index].c_str();
@@ -379,7 +678,7 @@ std::uint64_t workspace(const attest_kernel*, const attest_problem*, std::int32_
 attest_status run(const attest_kernel* kernel, const attest_problem* problem,
                   const attest_inputs* inputs, const attest_outputs* outputs,
                   const attest_context* context, bool backward) {
-  const Mutant mutant(fault_of(kernel), *problem);
+  const Mutant mutant(fault_of(kernel), *problem, context->threads);
   if (mutant.has("bad_status")) {
     std::snprintf(context->message, context->message_bytes, "the flux capacitor is empty");
     return ATTEST_ERROR;

@@ -79,12 +79,23 @@ class Slow {
     z = smallest_normal(p.lse_dtype());
     u_s = Real(a.softmax_roundoff) + kReference;
     e_x = Real(a.exp_error) + 4 * kReference;
-    const Real flushed_input = a.flushes_inputs ? Real(smallest_normal(p.dtype)) : 0;
-    const Real flushed_result = a.flushes_outputs ? z / std::min(Real(1), tau) : 0;
-    tiny = flushed_input;
-    tiny_score = std::max(flushed_input, flushed_result);
+    const Real normal = smallest_normal(p.dtype);
+    const Real smaller_tau = std::min(Real(1), tau);
+    bool rounds = false;
+    for (const Product& each : {a.qk, a.pv, a.dp, a.dv, a.dq, a.dk}) {
+      rounds |= each.operand_roundoff > 0;
+    }
+    tiny = a.flushes_inputs || rounds ? normal : 0;
+    tiny_score = std::max({tiny, a.flushes_inputs || a.flushes_outputs ? z / smaller_tau : 0,
+                           a.qk.operand_roundoff > 0 ? normal / smaller_tau : 0});
     flush = a.flushes_outputs ? Real(smallest_normal(p.dtype)) : 0;
     flushes = a.flushes_inputs || a.flushes_outputs;
+    if (p.dropout.mode != Dropout::Mode::none) {
+      const Real dropped = p.dropout.probability;
+      kept_scale = 1 / (1 - dropped);
+      kept_error = gamma_of(3 + dropped / (1 - dropped), u_s);
+      slack = kSlack * (1 + 4 * kept_error);
+    }
   }
 
   Real u(const Product& product) const { return Real(product.accumulator_roundoff) + kReference; }
@@ -96,15 +107,59 @@ class Slow {
   struct Row {
     std::vector<Index> key;
     std::vector<Real> s, s_error, p, o, b_o;
+    std::vector<Real> slope, slope_error;  // of the softcap
+    std::vector<Real> kept;                // 0 or 1 / (1 - p)
     Real m, l, lse, den, b_lse, R, h;
+    Real sink_p = 0;
   };
+
+  Real bias(Index head, Index i, Index j) const {
+    const auto pick = [&](std::size_t axis, Index n) { return (*p.bias_shape)[axis] == 1 ? 0 : n; };
+    return p.bias_shape ? Real(in.bias.at(0, pick(1, head), pick(2, i), pick(3, j))) : 0;
+  }
+
+  // Softcap, bias and ALiBi of the last score of the row.
+  void shape(Row& r, Index head, Index i, Index j) const {
+    Real& s = r.s.back();
+    Real& error = r.s_error.back();
+    r.slope.push_back(1);
+    r.slope_error.push_back(0);
+    if (p.softcap > 0) {
+      const Real c = p.softcap, e_t = Real(a.tanh_error) + 4 * kReference, t = std::tanh(s / c);
+      const auto slope_at = [&](Real x) { return 1 / (std::cosh(x / c) * std::cosh(x / c)); };
+      const Real shift = error + 5 * u_s * std::abs(s);
+      const Real moved =
+          std::min(shift * slope_at(std::max(Real(0), std::abs(s) - shift)), c * (1 + std::abs(t)));
+      r.slope.back() = slope_at(s);
+      error = moved * (1 + e_t) + (e_t + 3 * u_s) * c * std::abs(t) + z * (1 + c);
+      const Real t_error = error / c + 3 * u_s * std::abs(t);
+      r.slope_error.back() = t_error * (2 * std::abs(t) + t_error) + 4 * u_s;
+      s = c * t;
+    }
+    if (!p.bias_shape && !p.slopes_shape) return;
+    const Lengths lengths = p.lengths(0);
+    const Real slope = p.slopes_shape ? Real(in.slopes.at(0, head, 0, 0)) : 0;
+    const Real slant = slope * Real(std::abs(i + lengths.key - lengths.query - j));
+    const Real b = bias(head, i, j), added = std::abs(b) + std::abs(slant);
+    error += 6 * u_s * (std::abs(s) + added) + 4 * z;
+    if (p.softcap == 0) {
+      error += gamma_of(roundings(a.qk, p.head_dim + 2, p.head_dim + 2), u(a.qk)) * added;
+    }
+    if (std::abs(b) < tiny) error += std::abs(b);
+    if (a.flushes_inputs && std::abs(slope) < 0x1p-126) error += std::abs(slant);
+    s += b - slant;
+  }
 
   Row row(Index head, Index i) const {
     Row r;
     const Index kh = head / p.group_size();
     for (Index j = 0; j < p.key_len; ++j) {
-      if (!visible(p, {.head = head, .query = i, .key = j})) continue;
+      const Position position = {.head = head, .query = i, .key = j};
+      if (!visible(p, position) || std::isinf(bias(head, i, j))) continue;
       r.key.push_back(j);
+      r.kept.push_back(p.dropout.mode == Dropout::Mode::none ? 1
+                       : in.keep.at(position)                ? kept_scale
+                                                             : 0);
       const Real dot = sum(p.head_dim, [&](Index c) {
         return Real(in.q.at(0, head, i, c)) * Real(in.k.at(0, kh, j, c));
       });
@@ -124,19 +179,39 @@ class Slow {
           (share(a.qk, roundings(a.qk, p.head_dim, p.head_dim), u(a.qk)) + 2 * u_s) * tau * size +
           tau * flushed + z * larger * Real(p.head_dim) +
           z * 2 * Real(unit_roundoff(p.lse_dtype())) * larger * operands);
+      shape(r, head, i, j);
     }
     const Index n = Index(r.key.size());
-    if (n == 0) return r;
+    const Real sink = p.sink ? Real(in.sink.at(0, head, 0, 0)) : 0;
+    if (n == 0) {
+      if (!p.sink) return r;
+      r.lse = sink;
+      r.sink_p = 1;
+      r.b_lse = (u_s * (8 * std::abs(sink) + 4) + 2 * e_x) * kSlack + z + (flush > 0 ? z : 0);
+      return r;
+    }
+    const Index terms = n + (p.sink ? 1 : 0);
     const Index span = r.key.back() - r.key.front() + 1;
     r.m = *std::max_element(r.s.begin(), r.s.end());
+    Real rise = 0;
+    if (p.sink) {
+      const Real from = a.kv_splits == 1 ? r.m : *std::min_element(r.s.begin(), r.s.end());
+      rise = std::max(Real(0), sink - from);
+      r.m = std::max(r.m, sink);
+    }
     r.l = sum(n, [&](Index t) { return std::exp(r.s[std::size_t(t)] - r.m); });
+    if (p.sink) r.l += std::exp(sink - r.m);
     r.lse = r.m + std::log(r.l);
+    if (p.sink) r.sink_p = std::exp(sink - r.lse);
     for (const Real s : r.s) r.p.push_back(std::exp(s - r.lse));
 
     r.R = Real(n - 1);
     if (a.key_block > 0) r.R = std::min(r.R, std::ceil(Real(span) / Real(a.key_block)));
     if (a.kv_splits == 1 && r.R > 32) r.R = std::min(r.R, Real(rescales(r.s, r.s_error)));
+    if (p.sink) r.R += 1;
     r.h = roundings(a.pv, n, span) + r.R + 8;
+    if (p.sink) r.h += 8;
+    if (kept_error > 0) r.h += 2;
     if (a.rescales_output) {
       r.h += 4 * Real(std::min(n, span / (a.key_block > 0 ? a.key_block : 16) + 2));
     }
@@ -150,86 +225,133 @@ class Slow {
       const Real size = std::max(std::abs(r.s[t]), std::abs(r.m));
       Real kappa = r.s_error[t] + 2 * u_s * size + 5 * u_s * (r.m - r.s[t]) + e_x * (1 + r.R);
       if (a.kv_splits != 1) {
-        kappa += g_sum + 6 * u_s * (size + std::log(Real(n + 1))) + 2 * e_x + 4 * u_s;
+        kappa += g_sum + 6 * u_s * (size + std::log(Real(terms + 1))) + 2 * e_x + 4 * u_s;
+        if (p.sink) kappa += 3 * u_s * (r.m - r.s[t]);
       }
       largest = std::max(largest, kappa * kSlack);
       common.push_back(growth(kappa * kSlack));
     }
     const auto at = [](Index t) { return std::size_t(t); };
-    const Real drift = sum(n, [&](Index t) { return r.p[at(t)] * common[at(t)]; });
-    r.den = drift + (1 + drift) * g_sum + Real(n) * (r.R + 4) * z;
+    Real merged = 0;
+    if (a.kv_splits != 1 && terms > 1) {
+      merged =
+          growth(g_sum + 2 * e_x + u_s * (5 * std::abs(r.lse) + 9 * std::log(Real(terms + 1)) + 4));
+    }
+    Real of_sink = 0;
+    if (p.sink) {
+      const Real size = std::max(std::abs(sink), std::abs(r.m)) + rise;
+      const Real kappa =
+          (14 * u_s * size + 8 * u_s * std::max(r.m - sink, rise) + g_sum +
+           6 * u_s * std::log(Real(terms + 1)) + 2 * e_x + 4 * u_s + e_x * (1 + r.R) + z) *
+          kSlack;
+      largest = std::max(largest, kappa);
+      of_sink = r.sink_p * growth(kappa);
+    }
+    const Real drift = sum(n, [&](Index t) { return r.p[at(t)] * common[at(t)]; }) + of_sink;
+    r.den = drift + (1 + drift) * g_sum + Real(terms) * (r.R + 4) * z;
     for (std::size_t t = 0; t < r.s.size(); ++t) {
       const Real low = r.p[t] * std::max(Real(0), 1 - common[t]) / (1 + r.den) / kSlack;
-      e_p.push_back(rounding_error(a.p, flushes, kept, low, r.p[t]));
+      e_p.push_back(rounding_error(a.p, flushes, kept, low, r.p[t] * (1 + common[t])));
     }
     for (Index c = 0; c < p.value_dim; ++c) {
-      const auto v = [&](Index t) { return Real(in.v.at(0, kh, r.key[at(t)], c)); };
+      const auto v = [&](Index t) { return r.kept[at(t)] * Real(in.v.at(0, kh, r.key[at(t)], c)); };
+      const auto is_small = [&](Index t) {
+        return std::abs(Real(in.v.at(0, kh, r.key[at(t)], c))) < tiny;
+      };
       const Real o = sum(n, [&](Index t) { return r.p[at(t)] * v(t); });
       Real b = sum(n, [&](Index t) {
         const Real e = 1 + common[at(t)];
-        const Real flushed = std::abs(v(t)) < tiny ? r.p[at(t)] * e : 0;
+        const Real flushed = is_small(t) ? r.p[at(t)] * e : 0;
         return r.p[at(t)] * common[at(t)] * std::abs(v(t) - o) +
-               (e * (r.p[at(t)] * g + e_p[at(t)] * (1 + g)) + (r.R + 4) * z + flushed) *
+               (e * r.p[at(t)] * g + e_p[at(t)] * (1 + g) + (r.R + 4) * z + flushed) *
                    std::abs(v(t));
       });
-      b += g * std::abs(o) * (1 + drift) + (r.R + 4) * z * Real(2 * n + 8);
+      b += (g * (1 + drift) + of_sink) * std::abs(o) + (r.R + 4) * z * Real(2 * n + 8) * kept_scale;
       b = r.den < 1 ? b / (1 - r.den) : kInfinity;
-      const Real unshared = g_sum + Real(n) * (r.R + 4) * z * 0x1p60;
-      if (r.den > 0.25 && (a.kv_splits == 1 || n == 1) && unshared < 0.5) {
-        Real reach = 0, widest_v = 0, small = 0;
+      const Real unshared = g_sum + Real(terms) * (r.R + 4) * z * 0x1p60;
+      if (r.den > 0.25 && (a.kv_splits == 1 || terms == 1) && unshared < 0.5) {
+        Real reach = p.sink ? std::abs(o) : 0, widest_v = 0, small = 0;
         for (Index t = 0; t < n; ++t) {
           reach = std::max(reach, std::abs(v(t) - o));
           widest_v = std::max(widest_v, std::abs(v(t)));
-          if (std::abs(v(t)) < tiny) small += r.p[at(t)] * (1 + common[at(t)]) * std::abs(v(t));
+          if (is_small(t)) small += r.p[at(t)] * (1 + common[at(t)]) * std::abs(v(t));
         }
-        const Real lost_of_p = flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff : a.p.underflow;
+        const Real lost_of_p =
+            flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff : a.p.underflow;
         const Real narrowed = a.p.roundoff + Real(n) * lost_of_p;
-        b = std::min(b, reach + widest_v * (g + narrowed * (1 + g) + 2 * unshared) / (1 - unshared) +
-                            small + (r.R + 4) * z * Real(2 * n + 8));
+        b = std::min(b, reach +
+                            widest_v * (g + narrowed * (1 + g) + 2 * unshared) / (1 - unshared) +
+                            small + (r.R + 4) * z * Real(2 * n + 8) * kept_scale);
       }
       r.o.push_back(o);
-      r.b_o.push_back((b + 3 * u_s * (std::abs(o) + b)) * kSlack + flush);
+      r.b_o.push_back((b + (3 * u_s + kept_error + merged) * (std::abs(o) + b)) * slack + flush);
     }
-    const Real unshared = g_sum + Real(n) * (r.R + 4) * z * 0x1p60;
+    const Real unshared = g_sum + Real(terms) * (r.R + 4) * z * 0x1p60;
     const Real lost = std::min(r.den < 1 ? -std::log1p(-r.den) : kInfinity,
                                unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
-    r.b_lse = (lost +
-               u_s * (8 * (r.lse - r.m) + 5 * std::abs(r.m) + std::abs(r.lse) + 2)) *
-                  kSlack +
-              (flush > 0 ? z : 0);
+    r.b_lse =
+        (lost + u_s * (8 * (r.lse - r.m) + 13 * rise + 5 * std::abs(r.m) + std::abs(r.lse) + 2)) *
+            kSlack +
+        (flush > 0 ? z : 0);
     return r;
   }
 
   struct Gradients {
-    std::vector<Real> dq, dk, dv;
+    std::vector<Real> dq, dk, dv, dbias, dsink;
   };
 
   Gradients gradients() const {
     const auto zeros_of = [](const Shape& shape) {
       return std::vector<Real>(static_cast<std::size_t>(element_count(shape)), 0);
     };
-    Gradients b = {zeros_of(p.q_shape()), zeros_of(p.k_shape()), zeros_of(p.v_shape())};
-    std::vector<Real> dk_value = b.dk, dv_value = b.dv;
+    Gradients b = {zeros_of(p.q_shape()), zeros_of(p.k_shape()), zeros_of(p.v_shape()),
+                   zeros_of(p.bias_shape.value_or(Shape{})),
+                   zeros_of(p.sink ? p.sink_shape() : Shape{})};
+    std::vector<Real> dk_value = b.dk, dv_value = b.dv, dbias_value = b.dbias,
+                      dsink_value = b.dsink, dsink_size = b.dsink;
+    std::vector<bool> bias_read(b.dbias.size(), false);
     std::vector<bool> seen(b.dk.size() + b.dv.size() + 1, false);
     const Index group = p.group_size(), rows = group * p.query_len;
     const Real dk_share =
-        share(a.dk, roundings(a.dk, rows, rows + 4 * group) + 8, u(a.dk)) + 3 * u_s;
+        share(a.dk, roundings(a.dk, rows, rows + 4 * group) + 8, u(a.dk)) + 3 * u_s + kept_error;
     const Real dv_share = share(a.dv, roundings(a.dv, rows, rows + 4 * group) + 8, u(a.dv));
+    Index readers = 1;
+    for (std::size_t axis = 0; p.bias_shape && axis < 4; ++axis) {
+      if ((*p.bias_shape)[axis] == 1) readers *= p.keep_shape()[axis];
+    }
+    const Real dbias_share =
+        gamma_of(roundings(a.dk, readers, 4 * readers) + 8, std::max(u(a.dk), u_s));
     for (Index head = 0; head < p.query_heads; ++head) {
       for (Index i = 0; i < p.query_len; ++i) {
         const Row r = row(head, i);
         const Index n = Index(r.key.size()), kh = head / group;
-        if (n == 0) continue;
-        const Index span = r.key.back() - r.key.front() + 1;
+        const Real lambda = p.d_lse ? Real(in.d_lse.at(0, head, i, 0)) : 0;
         const auto d_o = [&](Index c) { return Real(in.d_o.at(0, head, i, c)); };
         const Real lse_error =
             r.b_lse + Real(unit_roundoff(p.lse_dtype())) * ulps() * (std::abs(r.lse) + r.b_lse);
+        const auto add_to_sink = [&](Real d, Real e_d) {
+          if (!p.sink) return;
+          const Real s = in.sink.at(0, head, 0, 0), size = std::max(std::abs(s), std::abs(r.lse));
+          const Real rho_z =
+              growth((z + 6 * u_s * size + 5 * u_s * (r.lse - s) + 2 * e_x) * kSlack + lse_error);
+          const Real x = lambda - d;
+          const Real x_error = (4 * u_s + kept_error) * (std::abs(lambda) + std::abs(d)) + e_d;
+          dsink_value[std::size_t(head)] += r.sink_p * x;
+          dsink_size[std::size_t(head)] += r.sink_p * std::abs(x);
+          b.dsink[std::size_t(head)] += r.sink_p * ((1 + rho_z) * x_error + rho_z * std::abs(x)) +
+                                        z * (std::abs(x) + x_error + 2);
+        };
+        if (n == 0) {
+          add_to_sink(0, z);
+          continue;
+        }
+        const Index span = r.key.back() - r.key.front() + 1;
         const Real d = sum(p.value_dim, [&](Index c) { return d_o(c) * r.o[std::size_t(c)]; });
         std::vector<Real> dp, dp_error, rho, e_p;
         for (std::size_t t = 0; t < r.key.size(); ++t) {
           const auto v = [&](Index c) { return Real(in.v.at(0, kh, r.key[t], c)); };
-          dp.push_back(sum(p.value_dim, [&](Index c) { return d_o(c) * v(c); }));
-          dp_error.push_back(
+          dp.push_back(r.kept[t] * sum(p.value_dim, [&](Index c) { return d_o(c) * v(c); }));
+          const Real product_error =
               sum(p.value_dim,
                   [&](Index c) {
                     const Real x = std::abs(d_o(c)), y = std::abs(v(c));
@@ -237,13 +359,13 @@ class Slow {
                            (share(a.dp, roundings(a.dp, p.value_dim, p.value_dim), u(a.dp)) +
                             Real(int(x < tiny) + int(y < tiny)));
                   }) +
-              z * Real(p.value_dim));
+              z * Real(p.value_dim);
+          dp_error.push_back(r.kept[t] * product_error + kept_error * std::abs(dp.back()));
           const Real size = std::max(std::abs(r.s[t]), std::abs(r.lse));
           const Real kappa = r.s_error[t] + 6 * u_s * size + 5 * u_s * (r.lse - r.s[t]) + 2 * e_x;
           rho.push_back(growth(kappa * kSlack + lse_error));
-          e_p.push_back(
-              rounding_error(a.p, flushes, 1, r.p[t] * std::max(Real(0), 1 - rho[t]), r.p[t]) *
-              (1 + rho[t]));
+          e_p.push_back(rounding_error(a.p, flushes, 1, r.p[t] * std::max(Real(0), 1 - rho[t]),
+                                       r.p[t] * (1 + rho[t])));
         }
         const auto at = [](Index t) { return std::size_t(t); };
         const Real widest = std::max(u(a.dp), u_s);
@@ -268,31 +390,61 @@ class Slow {
           return (shift * most + r.p[at(t)] * dp_error[at(t)] + z) * (1 + g_j) +
                  g_j * r.p[at(t)] * size;
         });
-        const Real e_d = std::max(by_channel, by_key);
+        Real e_d = std::max(by_channel, by_key) + (p.d_lse ? z : 0);
+        const Real largest = Real(largest_finite(p.dtype)) *
+                             (ulps() == 1 ? 1 + Real(unit_roundoff(p.dtype)) / 2 : 1);
+        for (Index c = 0; c < p.value_dim; ++c) {
+          if (!(std::abs(r.o[at(c)]) + r.b_o[at(c)] < largest)) e_d = kInfinity;
+        }
+        add_to_sink(d, e_d);
 
-        const Real dq_share = share(a.dq, roundings(a.dq, n, span) + 8, u(a.dq)) + 3 * u_s;
-        const Real kept = a.ds_scaled == Choice::last    ? 1
+        const Real dq_share =
+            share(a.dq, roundings(a.dq, n, span) + 8, u(a.dq)) + 3 * u_s + kept_error;
+        const Real kept =
+            kept_scale * (a.ds_scaled == Choice::last    ? 1
                           : a.ds_scaled == Choice::first ? 1 / tau
-                                                         : 1 / std::min(Real(1), tau);
+                                                         : 1 / std::min(Real(1), tau));
+        const Real kept_for_bias =
+            kept_scale * (a.ds_scaled == Choice::last ? 1 : 1 / std::min(Real(1), tau));
         std::vector<Real> ds, stray, total, p_error;
         for (std::size_t t = 0; t < r.key.size(); ++t) {
-          const Real x = dp[t] - d;
-          const Real x_error = dp_error[t] + 3 * u_s * (std::abs(dp[t]) + std::abs(d));
+          const Real x = dp[t] - d + lambda;
+          const Real x_error = dp_error[t] + ((p.d_lse ? 4 : 3) * u_s + kept_error) *
+                                                 (std::abs(dp[t]) + std::abs(d) + std::abs(lambda));
           const Real e = r.p[t] * ((1 + rho[t]) * x_error + rho[t] * std::abs(x)) +
                          (z + (from_p ? 0 : e_p[t])) * (std::abs(x) + x_error + e_d) + 2 * z;
-          const Real ds_error = e + r.p[t] * (1 + rho[t]) * e_d;
-          const Real size = r.p[t] * std::abs(x);
-          const Real rounding = rounding_error(a.ds, flushes, kept,
-                                               std::max(Real(0), size - ds_error), size + ds_error);
-          ds.push_back(r.p[t] * x);
-          stray.push_back(e + rounding + r.p[t] * rho[t] * e_d);
-          total.push_back(ds_error + rounding);
+          const Real f = e + r.p[t] * (1 + rho[t]) * e_d;
+          const Real g = r.slope[t], g_error = r.slope_error[t];
+          const auto rounded = [&](Real size, Real error, Real in_unit) {
+            return rounding_error(a.ds, flushes, in_unit, std::max(Real(0), size - error),
+                                  size + error);
+          };
+          const Real whole = r.p[t] * std::abs(x), size = whole * g;
+          if (p.bias_shape) {
+            const auto pick = [&](std::size_t axis, Index index) {
+              return (*p.bias_shape)[axis] == 1 ? 0 : index;
+            };
+            const auto element =
+                at(dense_index(*p.bias_shape, 0, pick(1, head), pick(2, i), pick(3, r.key[t])));
+            dbias_value[element] += r.p[t] * x;
+            b.dbias[element] += (f + rounded(whole, f, kept_for_bias)) * (1 + dbias_share) +
+                                whole * dbias_share + 2 * z;
+            bias_read[element] = true;
+          }
+          const Real shift = r.p[t] * (rho[t] * g + (1 + rho[t]) * g_error);
+          const Real capped_e = e * (g + g_error) + whole * g_error;
+          const Real capped_f = capped_e + (r.p[t] * g + shift) * e_d;
+          const Real rounding = rounded(size, capped_f, kept);
+          ds.push_back(r.p[t] * x * g);
+          stray.push_back(capped_e + rounding + shift * e_d);
+          total.push_back(capped_f + rounding);
           p_error.push_back(r.p[t] * rho[t] + e_p[t] + z);
         }
         for (Index c = 0; c < p.head_dim; ++c) {
           const auto k = [&](Index t) { return Real(in.k.at(0, kh, r.key[at(t)], c)); };
           const Real value = tau * std::abs(sum(n, [&](Index t) { return ds[at(t)] * k(t); }));
-          const Real mean = std::abs(sum(n, [&](Index t) { return r.p[at(t)] * k(t); }));
+          const Real mean =
+              std::abs(sum(n, [&](Index t) { return r.p[at(t)] * r.slope[at(t)] * k(t); }));
           const Real bound =
               sum(n,
                   [&](Index t) {
@@ -303,9 +455,9 @@ class Slow {
                             z * (1 + tau) +
                             gamma_of(Real(n + 8), kReference) * e_d * tau * r.p[at(t)]);
                   }) +
-              tau * e_d * (1 + dq_share) * mean + z * (1 + tau) * Real(2 * n + 8);
+              tau * e_d * (1 + dq_share) * mean + z * (1 + tau) * Real(2 * n + 8) * kept_scale;
           b.dq[at(dense_index(p.q_shape(), 0, head, i, c))] =
-              (bound + 3 * u_s * (value + bound)) * kSlack + flush;
+              (bound + (3 * u_s + kept_error) * (value + bound)) * slack + flush;
         }
         for (std::size_t t = 0; t < r.key.size(); ++t) {
           const Real size = std::abs(ds[t]);
@@ -321,9 +473,10 @@ class Slow {
           for (Index c = 0; c < p.value_dim; ++c) {
             const auto e = at(dense_index(p.v_shape(), 0, kh, r.key[t], c));
             const Real x = std::abs(d_o(c));
-            dv_value[e] += r.p[t] * d_o(c);
-            b.dv[e] += x * (p_error[t] * (1 + dv_share) + r.p[t] * dv_share +
-                            (x < tiny ? r.p[t] + p_error[t] : 0));
+            dv_value[e] += r.kept[t] * r.p[t] * d_o(c);
+            b.dv[e] += r.kept[t] * x *
+                       (p_error[t] * (1 + dv_share) + r.p[t] * dv_share +
+                        (x < tiny ? r.p[t] + p_error[t] : 0));
             seen[b.dk.size() + e] = true;
           }
         }
@@ -333,12 +486,25 @@ class Slow {
                             std::size_t offset, Real underflow) {
       for (std::size_t e = 0; e < bound.size(); ++e) {
         if (!seen[offset + e]) continue;
-        bound[e] += underflow * Real(rows + 8);
-        bound[e] = (bound[e] + 3 * u_s * (std::abs(value[e]) + bound[e])) * kSlack + flush;
+        bound[e] += underflow * Real(rows + 8) * kept_scale;
+        bound[e] =
+            (bound[e] + (3 * u_s + kept_error) * (std::abs(value[e]) + bound[e])) * slack + flush;
       }
     };
     finish(b.dk, dk_value, 0, 2 * z * (1 + tau));
     finish(b.dv, dv_value, b.dk.size(), 2 * z);
+    const auto complete = [&](Real bound, Real value, Real flushed) {
+      const Real whole = bound + 16 * z;
+      return (whole + 3 * u_s * (std::abs(value) + whole)) * slack + flushed;
+    };
+    for (std::size_t e = 0; e < b.dbias.size(); ++e) {
+      if (bias_read[e]) b.dbias[e] = complete(b.dbias[e], dbias_value[e], flush);
+    }
+    const Real sink_share = gamma_of(Real(p.query_len + 8), u_s);
+    for (std::size_t h = 0; h < b.dsink.size(); ++h) {
+      const Real bound = b.dsink[h] * (1 + sink_share) + sink_share * dsink_size[h];
+      b.dsink[h] = complete(bound, dsink_value[h], flush > 0 ? Real(0x1p-126) : 0);
+    }
     return b;
   }
 
@@ -350,6 +516,7 @@ class Slow {
   const Arithmetic& a;
   Real tau, z, u_s, e_x, tiny, tiny_score, flush;
   bool flushes;
+  Real kept_scale = 1, kept_error = 0, slack = kSlack;  // of dropout
 };
 
 // Everything that may be declared, drawn at random.
@@ -363,6 +530,7 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
     product->operand_roundoff = random() % 4 == 0 ? 0x1p-11 : 0;
   }
   a.softmax_roundoff = flip() ? 0x1p-23 : 0x1p-24;
+  a.tanh_error = flip() ? 0x1p-11 : 0x1p-22;
   if (flip()) a.p = {};
   if (flip()) a.ds = {};
   a.p_normalised = choice();
@@ -375,6 +543,22 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
   a.flushes_outputs = flip();
   a.output_rounding = flip() ? Rounding::nearest : Rounding::faithful;
   return a;
+}
+
+// Any of them, or none.
+void add_features(Problem& problem, std::mt19937_64& random) {
+  const auto maybe = [&] { return random() % 3 == 0; };
+  const auto one_or = [&](Index whole) { return random() % 2 == 0 ? 1 : whole; };
+  if (maybe()) return;
+  if (maybe()) problem.softcap = random() % 2 == 0 ? 0.7 : 30;
+  if (maybe()) {
+    problem.bias_shape =
+        Shape{1, one_or(problem.query_heads), one_or(problem.query_len), one_or(problem.key_len)};
+  }
+  if (maybe()) problem.slopes_shape = Shape{1, problem.query_heads, 1, 1};
+  problem.sink = maybe();
+  problem.d_lse = maybe();
+  if (maybe()) problem.dropout = {.mode = Dropout::Mode::given, .probability = 0.25};
 }
 
 void expect_agree(const char* name, const std::vector<double>& fast,
@@ -392,13 +576,13 @@ void expect_agree(const char* name, const std::vector<double>& fast,
 
 TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
   std::mt19937_64 random(1);
-  for (int repeat = 0; repeat < 300 && !HasFailure(); ++repeat) {
+  for (int repeat = 0; repeat < 500 && !HasFailure(); ++repeat) {
     const auto size = [&](Index most) {
       return static_cast<Index>(random() % std::uint64_t(most)) + 1;
     };
     const DType dtype = std::array{DType::f32, DType::f16, DType::bf16}[random() % 3];
     const Index group = size(2);
-    const Problem problem = {
+    Problem problem = {
         .dtype = dtype,
         .query_heads = 2 * group,
         .key_heads = 2,
@@ -409,6 +593,7 @@ TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
         .scale = std::array{0.125, -0.5, 2.0}[random() % 3],
         .mask = repeat % 2 ? Mask::full() : Mask::window(60, 3, Anchor::bottom_right),
         .backward = true};
+    add_features(problem, random);
     const double spread = std::array{0.3, 1.0, 10.0}[random() % 3];
     std::normal_distribution<double> normal;
     const auto values = [&](const Shape& shape, double scale) {
@@ -421,10 +606,25 @@ TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
       }
       return result;
     };
-    const Inputs inputs = {.q = values(problem.q_shape(), spread),
-                           .k = values(problem.k_shape(), 1),
-                           .v = values(problem.v_shape(), 1),
-                           .d_o = values(problem.o_shape(), 1)};
+    Inputs inputs = {.q = values(problem.q_shape(), spread),
+                     .k = values(problem.k_shape(), 1),
+                     .v = values(problem.v_shape(), 1),
+                     .d_o = values(problem.o_shape(), 1)};
+    if (problem.bias_shape) {
+      inputs.bias = values(*problem.bias_shape, spread);
+      for (double& value : inputs.bias.data) {
+        if (random() % 16 == 0) value = -std::numeric_limits<double>::infinity();
+      }
+    }
+    if (problem.slopes_shape) inputs.slopes = values(*problem.slopes_shape, 0.3);
+    if (problem.sink) inputs.sink = values(problem.sink_shape(), spread);
+    if (problem.d_lse) inputs.d_lse = values(problem.lse_shape(), 1);
+    if (problem.dropout.mode != Dropout::Mode::none) {
+      inputs.keep = {problem.keep_shape(), {}};
+      for (Index e = 0; e < element_count(problem.keep_shape()); ++e) {
+        inputs.keep.kept.push_back(random() % 4 != 0);
+      }
+    }
     const Arithmetic arithmetic = any_arithmetic(dtype, random);
     SCOPED_TRACE(to_string(problem) + " repeat " + std::to_string(repeat));
     const Slow slow(problem, inputs, arithmetic);
@@ -436,7 +636,7 @@ TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
         for (Index c = 0; c < problem.value_dim; ++c) {
           o.push_back(empty ? 0 : row.b_o[static_cast<std::size_t>(c)]);
         }
-        lse.push_back(empty ? 0 : row.b_lse);
+        lse.push_back(empty && !problem.sink ? 0 : row.b_lse);
       }
     }
     const ForwardExpected forward = expect_forward(problem, inputs, arithmetic);
@@ -447,29 +647,45 @@ TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
     expect_agree("dq", backward.dq.bound, gradients.dq);
     expect_agree("dk", backward.dk.bound, gradients.dk);
     expect_agree("dv", backward.dv.bound, gradients.dv);
+    expect_agree("dbias", backward.dbias.bound, gradients.dbias);
+    expect_agree("dsink", backward.dsink.bound, gradients.dsink);
   }
 }
 
 // Declaring less leaves room for less.
 TEST(BoundTest, TheLoosestDeclarationBoundsEveryOther) {
   std::mt19937_64 random(2);
-  const Problem problem = {.dtype = DType::f16,
-                           .query_len = 9,
-                           .key_len = 20,
-                           .head_dim = 5,
-                           .value_dim = 6,
-                           .scale = 0.5,
-                           .backward = true};
+  Problem problem = {.dtype = DType::f16,
+                     .query_len = 9,
+                     .key_len = 20,
+                     .head_dim = 5,
+                     .value_dim = 6,
+                     .scale = 0.5,
+                     .softcap = 2,
+                     .bias_shape = Shape{1, 1, 1, 20},
+                     .slopes_shape = Shape{1, 1, 1, 1},
+                     .sink = true,
+                     .dropout = {.mode = Dropout::Mode::given, .probability = 0.25},
+                     .backward = true,
+                     .d_lse = true};
   std::normal_distribution<double> normal;
   const auto values = [&](const Shape& shape) {
     Values result = zeros(shape);
     for (double& value : result.data) value = round_to(DType::f16, normal(random));
     return result;
   };
-  const Inputs inputs = {.q = values(problem.q_shape()),
-                         .k = values(problem.k_shape()),
-                         .v = values(problem.v_shape()),
-                         .d_o = values(problem.o_shape())};
+  Inputs inputs = {.q = values(problem.q_shape()),
+                   .k = values(problem.k_shape()),
+                   .v = values(problem.v_shape()),
+                   .bias = values(*problem.bias_shape),
+                   .slopes = values(*problem.slopes_shape),
+                   .sink = values(problem.sink_shape()),
+                   .d_o = values(problem.o_shape()),
+                   .d_lse = values(problem.lse_shape())};
+  inputs.keep = {problem.keep_shape(), {}};
+  for (Index e = 0; e < element_count(problem.keep_shape()); ++e) {
+    inputs.keep.kept.push_back(random() % 4 != 0);
+  }
   const auto widest = expect_backward(problem, inputs, loosest(DType::f16));
   const auto widest_forward = expect_forward(problem, inputs, loosest(DType::f16));
   for (int repeat = 0; repeat < 200; ++repeat) {
@@ -492,6 +708,8 @@ TEST(BoundTest, TheLoosestDeclarationBoundsEveryOther) {
     EXPECT_TRUE(within(backward.dq, widest.dq)) << repeat;
     EXPECT_TRUE(within(backward.dk, widest.dk)) << repeat;
     EXPECT_TRUE(within(backward.dv, widest.dv)) << repeat;
+    EXPECT_TRUE(within(backward.dbias, widest.dbias)) << repeat;
+    EXPECT_TRUE(within(backward.dsink, widest.dsink)) << repeat;
   }
 }
 

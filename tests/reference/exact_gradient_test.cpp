@@ -1,12 +1,14 @@
 // The gradients of the exact reference against central differences of its own forward pass:
-//   dF/dx = (F(x + step) - F(x - step)) / (2 step),  F = sum dO * O
-// for every element x of Q, K and V. In 100 digits a step of 1e-33 leaves about 1e-66 for either
-// error: the formula's is F''' step^2 / 6, that of rounding 1e-100 F / step. The forward pass is in
-// turn held by closed forms (exact_test), so that the gradient has nothing left to be wrong in.
+//   dF/dx = (F(x + step) - F(x - step)) / (2 step),  F = sum dO * O + sum dLSE * LSE
+// for every element x of Q, K, V, bias and sinks. In 100 digits a step of 1e-33 leaves about 1e-66
+// for either error: the formula's is F''' step^2 / 6, that of rounding 1e-100 F / step. The forward
+// pass is in turn held by closed forms (exact_test) and by the definitions of its features
+// (exact_definition_test), so that the gradient has nothing left to be wrong in.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "reference/exact.h"
@@ -26,13 +28,19 @@ T loss(const Problem& problem, const Inputs<T>& in) {
   const Outputs<T> out = forward(problem, in);
   T sum = 0;
   for (std::size_t n = 0; n < out.o.data.size(); ++n) sum += in.d_o.data[n] * out.o.data[n];
+  for (std::size_t n = 0; n < in.d_lse.data.size(); ++n) {
+    // EMPTY-3: the dLSE of a row that sees nothing counts for nothing.
+    if (out.lse.data[n] == -std::numeric_limits<T>::infinity()) continue;
+    sum += in.d_lse.data[n] * out.lse.data[n];
+  }
   return sum;
 }
 
 // The worst disagreement of `gradient` with the differences of the loss by the elements of
-// `tensor`, a part of `in`.
+// `tensor`, a part of `in`. (A bias of -inf stays what it is, and so has a gradient of 0.)
 T disagreement(const Problem& problem, Inputs<T>& in, Tensor<T>& tensor,
                const Tensor<T>& gradient) {
+  EXPECT_EQ(tensor.shape, gradient.shape);
   T largest = 1, worst = 0;
   for (const T& g : gradient.data) largest = std::max(largest, T(abs(g)));
   for (std::size_t n = 0; n < tensor.data.size(); ++n) {
@@ -47,13 +55,15 @@ T disagreement(const Problem& problem, Inputs<T>& in, Tensor<T>& tensor,
   return worst / largest;
 }
 
-// The worst over dQ, dK and dV.
+// The worst over all gradients.
 T worst_disagreement(const Problem& problem, const attest::Inputs& inputs) {
   Inputs<T> in = inputs_as<T>(inputs);
   const Gradients<T> gradients = backward(problem, in);
   return std::max({disagreement(problem, in, in.q, gradients.dq),
                    disagreement(problem, in, in.k, gradients.dk),
-                   disagreement(problem, in, in.v, gradients.dv)});
+                   disagreement(problem, in, in.v, gradients.dv),
+                   disagreement(problem, in, in.bias, gradients.d_bias),
+                   disagreement(problem, in, in.sink, gradients.d_sink)});
 }
 
 struct Named {
@@ -106,6 +116,84 @@ std::vector<Named> named_problems() {
   add("ValueDimLarger", [](Problem& p) { p.head_dim = 1, p.value_dim = 5; });
   add("NegativeScale", [](Problem& p) { p.scale = -1.25; });
   add("NoHeadDim", [](Problem& p) { p.head_dim = 0; });
+
+  add("Softcap", [](Problem& p) { p.softcap = 1.5; });
+  add("SaturatedSoftcap", [](Problem& p) { p.softcap = 0.125; });
+  add("Bias", [](Problem& p) { p.bias_shape = p.keep_shape(); });
+  add("BiasOfAllQueries", [](Problem& p) {
+    p.batch = 2;
+    p.bias_shape = Shape{2, 1, 1, 4};
+  });
+  add("BiasOfAllBatchElementsAndHeads", [](Problem& p) {
+    p.batch = p.query_heads = p.key_heads = 2;
+    p.bias_shape = Shape{1, 1, 3, 4};
+  });
+  add("BiasOfAllKeys", [](Problem& p) {
+    p.query_heads = 2;
+    p.bias_shape = Shape{1, 2, 3, 1};
+    p.sink = true;  // without it such a bias cancels
+  });
+  add("OneBias", [](Problem& p) {
+    p.bias_shape = Shape{1, 1, 1, 1};
+    p.d_lse = true;
+  });
+  add("Alibi", [](Problem& p) {
+    p.query_heads = 2;
+    p.slopes_shape = Shape{1, 2, 1, 1};
+  });
+  add("AlibiWithinLengths", [](Problem& p) {
+    p.batch = 2;
+    p.query_lens = {3, 2};
+    p.key_lens = {1, 4};
+    p.slopes_shape = Shape{2, 1, 1, 1};
+  });
+  add("Sink", [](Problem& p) {
+    p.batch = p.query_heads = 2;
+    p.sink = true;
+  });
+  add("SinkWithRowsThatSeeNoKey", [](Problem& p) {
+    p.query_len = 5;
+    p.key_len = 3;
+    p.query_lens = {4};
+    p.mask = Mask::causal(Anchor::top_left, -2);
+    p.sink = p.d_lse = true;
+  });
+  add("LossThroughLse", [](Problem& p) { p.d_lse = true; });
+  add("Dropout", [](Problem& p) {
+    p.query_heads = 2;
+    p.dropout = {.mode = Dropout::Mode::given, .probability = 0.3};
+  });
+  add("Prefix", [](Problem& p) {
+    p.mask = Mask::any_of({Mask::prefix({2}), Mask::causal(Anchor::top_left)});
+  });
+  add("Segments", [](Problem& p) {
+    p.mask = Mask::documents({{1, 3, {0, 7, 0}}, {1, 4, {7, 0, -1, 0}}});
+  });
+  add("BlockSparse", [](Problem& p) {
+    p.mask = Mask::block_sparse(2, 3, {{1, 1, 2, 2}, {1, 0, 1, 1}});
+  });
+  add("Dilated", [](Problem& p) { p.mask = Mask::dilated(2, Anchor::bottom_right); });
+  add("Packed", [](Problem& p) {
+    p.batch = 4;
+    p.packed = true;
+    p.query_lens = {0, 3, 2, 1};
+    p.key_lens = {1, 2, 4, 0};
+    p.mask = Mask::causal(Anchor::bottom_right);
+  });
+  add("Everything", [](Problem& p) {
+    p.batch = 4;
+    p.query_heads = 2;
+    p.packed = true;
+    p.query_lens = {0, 3, 2, 0};
+    p.key_lens = {1, 3, 4, 0};
+    p.mask = Mask::any_of({Mask::causal(Anchor::bottom_right), Mask::dilated(2, Anchor::top_left)});
+    p.softcap = 2;
+    p.bias_shape = Shape{1, 2, 1, 4};
+    p.slopes_shape = Shape{4, 2, 1, 1};
+    p.sink = p.d_lse = true;
+    p.dropout = {.mode = Dropout::Mode::given, .probability = 0.25};
+  });
+  for (Named& named : all) named.problem.backward = true;
   return all;
 }
 
@@ -119,10 +207,18 @@ TEST_P(ExactGradientTest, AgreesWithCentralDifferences) {
     for (double& value : filled.data) value = 0.0625 * ((state = state * 75 % 65537) % 65 - 32);
     return filled;
   };
-  const attest::Inputs inputs = {.q = values(problem.q_shape()),
-                                 .k = values(problem.k_shape()),
-                                 .v = values(problem.v_shape()),
-                                 .d_o = values(problem.o_shape())};
+  attest::Inputs inputs = {.q = values(problem.q_shape()),
+                           .k = values(problem.k_shape()),
+                           .v = values(problem.v_shape()),
+                           .d_o = values(problem.o_shape())};
+  if (problem.bias_shape) inputs.bias = values(*problem.bias_shape);
+  if (problem.slopes_shape) inputs.slopes = values(*problem.slopes_shape);
+  if (problem.sink) inputs.sink = values(problem.sink_shape());
+  if (problem.d_lse) inputs.d_lse = values(problem.lse_shape());
+  if (problem.dropout.mode != Dropout::Mode::none) {
+    inputs.keep.shape = problem.keep_shape();
+    for (const double x : values(problem.keep_shape()).data) inputs.keep.kept.push_back(x < 0.5);
+  }
   const T worst = worst_disagreement(problem, inputs);
   EXPECT_LT(worst, kAgreement);
   RecordProperty("worst", worst.str(3));
@@ -131,26 +227,51 @@ TEST_P(ExactGradientTest, AgreesWithCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(Problems, ExactGradientTest, testing::ValuesIn(named_problems()),
                          [](const auto& test) { return test.param.name; });
 
+// As above, but along one direction that moves all elements of all tensors at once, none like the
+// other: an error in any of them shows, and larger problems can be afforded.
+T disagreement_along_a_direction(const Problem& problem, const attest::Inputs& inputs) {
+  const Inputs<T> in = inputs_as<T>(inputs);
+  const Gradients<T> gradients = backward(problem, in);
+  Inputs<T> above = in, below = in;
+  T slope = 0, largest = 1;
+  int state = 1;
+  const auto move = [&](Tensor<T>& up, Tensor<T>& down, const Tensor<T>& gradient) {
+    for (std::size_t n = 0; n < gradient.data.size(); ++n) {
+      const T direction = T((state = state * 75 % 65537) - 32768) / 32768;
+      up.data[n] += direction * kStep;
+      down.data[n] -= direction * kStep;
+      slope += direction * gradient.data[n];
+      largest = std::max(largest, T(abs(gradient.data[n])));
+    }
+  };
+  move(above.q, below.q, gradients.dq);
+  move(above.k, below.k, gradients.dk);
+  move(above.v, below.v, gradients.dv);
+  move(above.bias, below.bias, gradients.d_bias);
+  move(above.sink, below.sink, gradients.d_sink);
+  const T difference = (loss(problem, above) - loss(problem, below)) / (2 * kStep);
+  return abs(T(difference - slope)) / largest;
+}
+
 RC_GTEST_PROP(ExactGradientPropertyTest, AgreesWithCentralDifferences,
-              (const RandomProblem<3>& random)) {
-  RC_ASSERT(worst_disagreement(random.problem, random.inputs) < kAgreement);
+              (const RandomProblem<5, kTraining>& random)) {
+  RC_ASSERT(disagreement_along_a_direction(random.problem, random.inputs) < kAgreement);
 }
 
 // Exactly: not small, but 0.
 RC_GTEST_PROP(ExactGradientPropertyTest, IsZeroForKeysNobodySeesAndForQueriesThatSeeNone,
-              (const RandomProblem<5>& random)) {
+              (const RandomProblem<5, kTraining>& random)) {
   const Problem& problem = random.problem;
   const Gradients<double> gradients = backward(problem, inputs_as<double>(random.inputs));
-  for (std::size_t n = 0; n < gradients.dq.data.size(); ++n) {
-    const auto [b, h, i, c] = coordinates(gradients.dq.shape, static_cast<Index>(n));
-    if (!sees_a_key(problem, b, h, i)) RC_ASSERT(gradients.dq.data[n] == 0);
-  }
-  for (const Tensor<double>* tensor : {&gradients.dk, &gradients.dv}) {
-    for (std::size_t n = 0; n < tensor->data.size(); ++n) {
-      const auto [b, g, j, c] = coordinates(tensor->shape, static_cast<Index>(n));
-      if (!is_seen(problem, b, g, j)) RC_ASSERT(tensor->data[n] == 0);
+  const auto is_zero_but_in = [](const Tensor<double>& tensor, const std::vector<bool>& rows) {
+    const auto channels = static_cast<std::size_t>(tensor.shape[kChannel]);
+    for (std::size_t n = 0; n < tensor.data.size(); ++n) {
+      RC_ASSERT(rows[n / channels] || tensor.data[n] == 0);
     }
-  }
+  };
+  is_zero_but_in(gradients.dq, rows_that_see(problem, random.inputs));
+  is_zero_but_in(gradients.dk, keys_that_are_seen(problem, random.inputs));
+  is_zero_but_in(gradients.dv, keys_that_are_seen(problem, random.inputs));
 }
 
 }  // namespace

@@ -17,11 +17,14 @@ using Real = Digits100;
 // The largest error of a type whose unit roundoff is `u`. Terms of second order in u are covered by
 // a hundredth more; what falls below `tiny`, the smallest normal number, may be lost.
 //
-// A score is off by u (D a + |s|), where a = |scale| sum |q||k|. Subtracting m costs u (|s| + |m|),
-// and exp of x at most u (2|x| + 4): the functions of <cmath> are far better, those of Boost lose
-// digits in proportion to their argument (measured: 1.2 |x|). Altogether p_j is off by a relative
-//   kappa_j = u (D a_j + 4 |s_j| + 4 |m| + 4)
-// before it is divided by the sum. Since the p add up to 1, O feels only how kappa acts on V - O.
+// x = scale q.k is off by u (D + 1) a, where a = |scale| sum |q||k|. A cap passes this on times its
+// slope, and adds what its own three operations do: a division, tanh, a product (16 u of the result
+// and u of the argument, times the slope). Adding bias and ALiBi costs u of each of their terms.
+// Subtracting m costs u (|s| + |m|), and exp of y at most u (2|y| + 4): the functions of <cmath>
+// are far better, those of Boost lose digits in proportion to their argument (measured: 1.2 |y|).
+// Altogether p_j is off by a relative kappa_j before it is divided by the sum. A sink is one more
+// term with an exact score and without value. Since the p add up to 1, O feels only how kappa acts
+// on V - O, V being what dropout makes of it.
 struct ErrorBound {
   Outputs<Real> forward;
   Gradients<Real> backward;
@@ -30,90 +33,157 @@ struct ErrorBound {
 ErrorBound error_bound(const Problem& problem, const Inputs<Real>& in, const Real& u,
                        const Real& tiny) {
   struct Term {
-    Index key;
-    Real s, a, p, kappa;
+    Position at;
+    Real s, slope, e_slope, z, p, kappa;
   };
   ErrorBound bound = {{Tensor<Real>(problem.o_shape()), Tensor<Real>(problem.lse_shape())},
                       {Tensor<Real>(problem.q_shape()), Tensor<Real>(problem.k_shape()),
                        Tensor<Real>(problem.v_shape())}};
-  const Real scale = problem.scale, size = abs(scale);
+  if (problem.bias_shape) bound.backward.d_bias = Tensor<Real>(*problem.bias_shape);
+  if (problem.sink) bound.backward.d_sink = Tensor<Real>(problem.sink_shape());
+  const Real scale = problem.scale, size = abs(scale), cap = problem.softcap;
   const Real dims = Real(problem.head_dim), value_dims = Real(problem.value_dim);
-  // How many products one element of dK or dV sums.
+  // How many products one element of dK or dV sums at most, and how many dS or shares of the sink
+  // one element of dBias or dSink.
   const Real queries =
       problem.query_heads == 0 ? 0 : Real(problem.query_len * problem.group_size());
+  const Real scores = Real(element_count(problem.keep_shape()));
+  const Real rows = Real(problem.batch * problem.query_len);
 
-  for (Index row = 0; row < element_count(problem.lse_shape()); ++row) {
-    const auto [b, h, i, only] = coordinates(problem.lse_shape(), row);
-    const Index g = h / problem.group_size();
+  for_each_position(problem, [&](const Position& query) {
+    if (query.key != 0 || query.query >= problem.lengths(query.batch).query) return;
     std::vector<Term> terms;
     for (Index j = 0; j < problem.key_len; ++j) {
-      if (!visible(problem, {.batch = b, .head = h, .query = i, .key = j})) continue;
-      Term term = {j, 0, 0, 0, 0};
+      Term term = {};
+      term.at = query;
+      term.at.key = j;
+      if (!visible(problem, term.at)) continue;
+      Real x = 0, a = 0;
       for (Index c = 0; c < problem.head_dim; ++c) {
-        const Real product = scale * in.q.at(b, h, i, c) * in.k.at(b, g, j, c);
-        term.s += product;
-        term.a += abs(product);
+        const Real product = scale * query_element(problem, in.q, term.at, c) *
+                             key_element(problem, in.k, term.at, c);
+        x += product;
+        a += abs(product);
       }
+      Real e_s = u * (dims + 1) * a;
+      term.s = x, term.slope = 1;
+      if (problem.softcap > 0) {
+        const Real t = tanh(Real(x / cap));
+        term.s = cap * t;
+        term.slope = 1 - t * t;
+        e_s = term.slope * (e_s + u * abs(x)) + 16 * u * abs(term.s);
+        term.e_slope = 2 * abs(t) * e_s / cap + 2 * u;
+      }
+      if (problem.bias_shape) {
+        term.s += broadcast_element(in.bias, term.at);
+        e_s += u * abs(term.s);
+      }
+      if (problem.slopes_shape) {
+        const Lengths lengths = problem.lengths(query.batch);
+        const Real alibi = broadcast_element(in.slopes, term.at) *
+                           abs(Real(query.query + lengths.key - lengths.query - j));
+        term.s -= alibi;
+        e_s += u * (abs(alibi) + abs(term.s));
+      }
+      if (term.s == -std::numeric_limits<Real>::infinity()) continue;
+      term.kappa = e_s;
+      term.z = problem.dropout.mode == Dropout::Mode::none ? Real(1)
+               : in.keep.at(term.at) ? Real(1 / (1 - Real(problem.dropout.probability)))
+                                     : Real(0);
       terms.push_back(term);
     }
-    if (terms.empty()) continue;  // exact: O = 0, LSE = -inf
+    const bool has_sink = problem.sink;
+    if (terms.empty() && !has_sink) return;  // exact: O = 0, LSE = -inf
 
-    const Real n = Real(terms.size());
-    Real m = terms[0].s, l = 0, mean_kappa = 0;
+    const Real n = Real(terms.size() + 1);
+    const Real sink = has_sink ? in.sink.at(0, query.head, 0, 0) : Real(0);
+    Real m = has_sink ? sink : terms[0].s, l = 0, mean_kappa = 0;
     for (const Term& t : terms) m = std::max(m, t.s);
     for (const Term& t : terms) l += exp(Real(t.s - m));
+    if (has_sink) l += exp(Real(sink - m));
     const Real lse = m + log(l);
     for (Term& t : terms) {
       t.p = exp(Real(t.s - lse));
-      t.kappa = u * (dims * t.a + 4 * abs(t.s) + 4 * abs(m) + 4);
+      t.kappa += u * (3 * abs(t.s) + 4 * abs(m) + 4);
       mean_kappa += t.p * t.kappa;
     }
+    const Real p_sink = has_sink ? Real(exp(Real(sink - lse))) : Real(0);
+    const Real kappa_sink = u * (3 * abs(sink) + 4 * abs(m) + 4);
+    mean_kappa += p_sink * kappa_sink;
     // LSE: the sum of exp, the logarithm (Boost's: 32 u) and the last addition.
-    bound.forward.lse.at(b, h, i, 0) = mean_kappa + u * (n + 32 * log(l) + abs(lse)) + n * tiny;
+    query_element(problem, bound.forward.lse, query, 0) =
+        mean_kappa + u * (n + 32 * log(l) + abs(lse)) + n * tiny;
 
     // O and D = dO.O, with what dO.O adds of its own.
     Real common = 0, e_common = 0;
     for (Index c = 0; c < problem.value_dim; ++c) {
       Real o = 0, a = 0, e = 0;
       for (const Term& t : terms) {
-        o += t.p * in.v.at(b, g, t.key, c);
-        a += t.p * abs(in.v.at(b, g, t.key, c));
+        o += t.p * t.z * key_element(problem, in.v, t.at, c);
+        a += t.p * t.z * abs(key_element(problem, in.v, t.at, c));
       }
       for (const Term& t : terms) {
-        e += (t.p * t.kappa + tiny) * abs(in.v.at(b, g, t.key, c) - o) + tiny;
+        const Real v = t.z * key_element(problem, in.v, t.at, c);
+        e += (t.p * t.kappa + tiny) * abs(v - o) + tiny;
       }
-      e += (n + 8) * u * (a + abs(o));
-      bound.forward.o.at(b, h, i, c) = e;
-      const Real d_o = in.d_o.at(b, h, i, c);
+      e += (p_sink * kappa_sink + tiny) * abs(o);
+      e += (n + 12) * u * (a + abs(o));
+      query_element(problem, bound.forward.o, query, c) = e;
+      if (!problem.backward) continue;
+      const Real d_o = query_element(problem, in.d_o, query, c);
       common += d_o * o;
       e_common += abs(d_o) * e + value_dims * u * abs(d_o * o) + tiny;
     }
+    if (!problem.backward) return;
+    const Real d_lse = problem.d_lse ? query_element(problem, in.d_lse, query, 0) : Real(0);
 
+    // A share with the sum's own error and the division.
+    const auto error_of_share = [&](const Real& p, const Real& kappa) {
+      return p * (kappa + mean_kappa + (n + 4) * u) + tiny;
+    };
+    if (has_sink) {
+      const Real y = d_lse - common, d_sink = p_sink * abs(y);
+      bound.backward.d_sink.at(0, query.head, 0, 0) += error_of_share(p_sink, kappa_sink) * abs(y) +
+                                                       p_sink * (e_common + u * abs(y)) +
+                                                       (rows + 1) * u * d_sink + tiny;
+    }
     for (const Term& t : terms) {
       Real dp = 0, a = 0;
       for (Index c = 0; c < problem.value_dim; ++c) {
-        const Real product = in.d_o.at(b, h, i, c) * in.v.at(b, g, t.key, c);
+        const Real product =
+            t.z * query_element(problem, in.d_o, t.at, c) * key_element(problem, in.v, t.at, c);
         dp += product;
         a += abs(product);
       }
-      // p with the sum's own error and the division; then scale p (dP - D).
-      const Real e_p = t.p * (t.kappa + mean_kappa + (n + 4) * u) + tiny;
-      const Real x = dp - common, e_x = value_dims * (u * a + tiny) + e_common + u * abs(x);
-      const Real ds = size * t.p * abs(x);
-      const Real e_ds = size * (e_p * abs(x) + t.p * e_x) + 2 * u * ds + tiny;
+      const Real e_p = error_of_share(t.p, t.kappa);
+      const Real x = dp - common + d_lse;
+      const Real e_x =
+          (value_dims + 4) * (u * a + tiny) + e_common + u * (abs(dp - common) + abs(x));
+      const Real ds = t.p * abs(x), e_ds = e_p * abs(x) + t.p * e_x + u * ds + tiny;
+      if (problem.bias_shape) {
+        broadcast_element(bound.backward.d_bias, t.at) += e_ds + scores * u * ds;
+      }
+      // With respect to q.k.
+      const Real dx = size * t.slope * ds;
+      const Real e_dx = size * (t.slope * e_ds + t.e_slope * ds) + 2 * u * dx + tiny;
       for (Index c = 0; c < problem.head_dim; ++c) {
-        const Real k = abs(in.k.at(b, g, t.key, c)), q = abs(in.q.at(b, h, i, c));
-        bound.backward.dq.at(b, h, i, c) += e_ds * k + (n + 1) * u * ds * k + tiny;
-        bound.backward.dk.at(b, g, t.key, c) += e_ds * q + (queries + 1) * u * ds * q + tiny;
+        const Real k = abs(key_element(problem, in.k, t.at, c));
+        const Real q = abs(query_element(problem, in.q, t.at, c));
+        query_element(problem, bound.backward.dq, t.at, c) +=
+            e_dx * k + (n + 1) * u * dx * k + tiny;
+        key_element(problem, bound.backward.dk, t.at, c) +=
+            e_dx * q + (queries + 1) * u * dx * q + tiny;
       }
       for (Index c = 0; c < problem.value_dim; ++c) {
-        const Real d_o = abs(in.d_o.at(b, h, i, c));
-        bound.backward.dv.at(b, g, t.key, c) += e_p * d_o + (queries + 1) * u * t.p * d_o + tiny;
+        const Real d_o = t.z * abs(query_element(problem, in.d_o, t.at, c));
+        key_element(problem, bound.backward.dv, t.at, c) +=
+            e_p * d_o + (queries + 4) * u * t.p * d_o + tiny;
       }
     }
-  }
-  for (Tensor<Real>* tensor : {&bound.forward.o, &bound.forward.lse, &bound.backward.dq,
-                               &bound.backward.dk, &bound.backward.dv}) {
+  });
+  for (Tensor<Real>* tensor :
+       {&bound.forward.o, &bound.forward.lse, &bound.backward.dq, &bound.backward.dk,
+        &bound.backward.dv, &bound.backward.d_bias, &bound.backward.d_sink}) {
     for (Real& e : tensor->data) e *= Real(1.01);
   }
   return bound;
@@ -144,11 +214,14 @@ double largest_ratio(const Problem& problem, const attest::Inputs& inputs) {
   const Outputs<Real> truth_out = forward(problem, truth_in);
   compare(out.o, truth_out.o, bound.forward.o);
   compare(out.lse, truth_out.lse, bound.forward.lse);
+  if (!problem.backward) return largest;
   const Gradients<T> gradients = backward(problem, in);
   const Gradients<Real> truth_gradients = backward(problem, truth_in);
   compare(gradients.dq, truth_gradients.dq, bound.backward.dq);
   compare(gradients.dk, truth_gradients.dk, bound.backward.dk);
   compare(gradients.dv, truth_gradients.dv, bound.backward.dv);
+  compare(gradients.d_bias, truth_gradients.d_bias, bound.backward.d_bias);
+  compare(gradients.d_sink, truth_gradients.d_sink, bound.backward.d_sink);
   return largest;
 }
 
@@ -163,31 +236,58 @@ RC_GTEST_PROP(ExactTypesTest, EveryTypeStaysWithinItsOwnErrorOfTheTruth,
 }
 
 // The error terms have teeth: a type that rounds more than it says is found out.
-TEST(ExactTypesTest, ATypeFailsTheErrorTermOfTheNextWiderOne) {
-  const Problem problem = {.batch = 2,
-                           .query_heads = 2,
-                           .query_len = 6,
-                           .key_len = 7,
-                           .head_dim = 4,
-                           .value_dim = 3,
-                           .scale = 0.7071,
-                           .mask = Mask::causal(Anchor::bottom_right)};
+void expect_each_type_to_fail_the_next_wider_ones_terms(const Problem& problem) {
   int state = 1;
   const auto values = [&](const Shape& shape) {
     Values filled = zeros(shape);
     for (double& value : filled.data) value = 0.125 * ((state = state * 75 % 65537) % 65 - 32);
     return filled;
   };
-  const attest::Inputs inputs = {.q = values(problem.q_shape()),
-                                 .k = values(problem.k_shape()),
-                                 .v = values(problem.v_shape()),
-                                 .d_o = values(problem.o_shape())};
+  attest::Inputs inputs = {.q = values(problem.q_shape()),
+                           .k = values(problem.k_shape()),
+                           .v = values(problem.v_shape()),
+                           .d_o = values(problem.o_shape())};
+  if (problem.bias_shape) inputs.bias = values(*problem.bias_shape);
+  if (problem.slopes_shape) inputs.slopes = values(*problem.slopes_shape);
+  if (problem.sink) inputs.sink = values(problem.sink_shape());
+  if (problem.d_lse) inputs.d_lse = values(problem.lse_shape());
+  if (problem.dropout.mode != Dropout::Mode::none) {
+    inputs.keep.shape = problem.keep_shape();
+    for (const double x : values(problem.keep_shape()).data) inputs.keep.kept.push_back(x < 2);
+  }
   const double own = largest_ratio<double>(problem, inputs);
   EXPECT_LE(own, 1);
   EXPECT_GT(own, 0.01);  // an error term many times too large would prove nothing
   EXPECT_GT((largest_ratio<double, long double>(problem, inputs)), 1);
   EXPECT_GT((largest_ratio<long double, Quad>(problem, inputs)), 1);
   EXPECT_GT((largest_ratio<Quad, Digits100>(problem, inputs)), 1);
+}
+
+const Problem kPlain = {.batch = 2,
+                        .query_heads = 2,
+                        .query_len = 6,
+                        .key_len = 7,
+                        .head_dim = 4,
+                        .value_dim = 3,
+                        .scale = 0.7071,
+                        .mask = Mask::causal(Anchor::bottom_right),
+                        .backward = true};
+
+TEST(ExactTypesTest, ATypeFailsTheErrorTermOfTheNextWiderOne) {
+  expect_each_type_to_fail_the_next_wider_ones_terms(kPlain);
+}
+
+TEST(ExactTypesTest, ATypeFailsTheErrorTermOfTheNextWiderOneWithAllFeatures) {
+  Problem problem = kPlain;
+  problem.packed = true;
+  problem.query_lens = {6, 5};
+  problem.key_lens = {4, 7};
+  problem.softcap = 5;
+  problem.bias_shape = Shape{1, 2, 1, 7};
+  problem.slopes_shape = Shape{1, 2, 1, 1};
+  problem.sink = problem.d_lse = true;
+  problem.dropout = {.mode = Dropout::Mode::given, .probability = 0.1};
+  expect_each_type_to_fail_the_next_wider_ones_terms(problem);
 }
 
 }  // namespace

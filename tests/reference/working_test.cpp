@@ -56,14 +56,17 @@ std::string first_beyond(const Problem& problem, const Inputs& inputs) {
   const Arithmetic arithmetic = flawless(problem.dtype);
   const auto in = exact::inputs_as<T>(inputs);
   const auto outputs = exact::forward(problem, in);
-  const auto gradients = exact::backward(problem, in);
   const ForwardExpected forward = expect_forward(problem, inputs, arithmetic);
+  const std::string beyond = first_beyond("o", forward.o, outputs.o.data) +
+                             first_beyond("lse", forward.lse, outputs.lse.data);
+  if (!problem.backward) return beyond;
+  const auto gradients = exact::backward(problem, in);
   const BackwardExpected backward = expect_backward(problem, inputs, arithmetic);
-  return first_beyond("o", forward.o, outputs.o.data) +
-         first_beyond("lse", forward.lse, outputs.lse.data) +
-         first_beyond("dq", backward.dq, gradients.dq.data) +
+  return beyond + first_beyond("dq", backward.dq, gradients.dq.data) +
          first_beyond("dk", backward.dk, gradients.dk.data) +
-         first_beyond("dv", backward.dv, gradients.dv.data);
+         first_beyond("dv", backward.dv, gradients.dv.data) +
+         first_beyond("dbias", backward.dbias, gradients.d_bias.data) +
+         first_beyond("dsink", backward.dsink, gradients.d_sink.data);
 }
 
 Values random_values(const Shape& shape, double size, std::mt19937_64& random) {
@@ -74,10 +77,32 @@ Values random_values(const Shape& shape, double size, std::mt19937_64& random) {
 }
 
 Inputs random_inputs(const Problem& problem, double size, std::mt19937_64& random) {
-  return {.q = random_values(problem.q_shape(), size, random),
-          .k = random_values(problem.k_shape(), 1, random),
-          .v = random_values(problem.v_shape(), 1, random),
-          .d_o = random_values(problem.o_shape(), 1, random)};
+  Inputs inputs = {.q = random_values(problem.q_shape(), size, random),
+                   .k = random_values(problem.k_shape(), 1, random),
+                   .v = random_values(problem.v_shape(), 1, random),
+                   .d_o = random_values(problem.o_shape(), 1, random)};
+  if (problem.bias_shape) inputs.bias = random_values(*problem.bias_shape, size, random);
+  if (problem.slopes_shape) inputs.slopes = random_values(*problem.slopes_shape, 0.1, random);
+  if (problem.sink) inputs.sink = random_values(problem.sink_shape(), size, random);
+  if (problem.d_lse) inputs.d_lse = random_values(problem.lse_shape(), 1, random);
+  if (problem.dropout.mode != Dropout::Mode::none) {
+    inputs.keep = {problem.keep_shape(), {}};
+    for (Index e = 0; e < element_count(problem.keep_shape()); ++e) {
+      inputs.keep.kept.push_back(random() % 4 != 0);
+    }
+  }
+  return inputs;
+}
+
+// Everything at once.
+Problem with_all_features(Problem problem) {
+  problem.softcap = 5;
+  problem.bias_shape = {1, 1, problem.query_len, problem.key_len};
+  problem.slopes_shape = {1, problem.query_heads, 1, 1};
+  problem.sink = true;
+  problem.dropout = {.mode = Dropout::Mode::given, .probability = 0.25};
+  problem.d_lse = problem.backward;
+  return problem;
 }
 
 RC_GTEST_PROP(WorkingTest, IsWithinItsOwnErrorOfAHundredDigits, (RandomProblem<4> random)) {
@@ -102,8 +127,10 @@ TEST(WorkingTest, IsWithinItsOwnErrorWhereBlocksAndPanelsEnd) {
                                    .scale = 0.3,
                                    .mask = Mask::causal(Anchor::bottom_right),
                                    .backward = true};
-          EXPECT_EQ(first_beyond<exact::Quad>(problem, random_inputs(problem, size, random)), "")
-              << to_string(problem) << " size " << size;
+          for (const Problem& each : {problem, with_all_features(problem)}) {
+            EXPECT_EQ(first_beyond<exact::Quad>(each, random_inputs(each, size, random)), "")
+                << to_string(each) << " size " << size;
+          }
         }
       }
     }
@@ -120,36 +147,48 @@ TEST(WorkingTest, IsWithinItsOwnErrorWhereGradientsAreSummedInParts) {
                            .scale = 0.5,
                            .mask = Mask::causal(Anchor::top_left),
                            .backward = true};
-  EXPECT_EQ(first_beyond<long double>(problem, random_inputs(problem, 3, random)), "");
+  for (const Problem& each : {problem, with_all_features(problem)}) {
+    EXPECT_EQ(first_beyond<long double>(each, random_inputs(each, 3, random)), "");
+  }
 }
 
-// Numbers that no row sees change nothing, whatever they are.
+bool same_bits(const Expected& a, const Expected& b) {
+  const auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](double p, double q) {
+      return std::bit_cast<std::uint64_t>(p) == std::bit_cast<std::uint64_t>(q);
+    });
+  };
+  return same(a.value, b.value) && same(a.rest, b.rest) && same(a.bound, b.bound);
+}
+
+bool same_bits(const ForwardExpected& a, const ForwardExpected& b) {
+  return same_bits(a.o, b.o) && same_bits(a.lse, b.lse);
+}
+
+bool same_bits(const BackwardExpected& a, const BackwardExpected& b) {
+  return same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) && same_bits(a.dv, b.dv) &&
+         same_bits(a.dbias, b.dbias) && same_bits(a.dsink, b.dsink);
+}
+
+// Numbers that no row sees change nothing, whatever they are: neither beyond a length, nor in a
+// page that nobody names.
 RC_GTEST_PROP(WorkingTest, KeysThatNobodySeesHaveNoInfluence, (const RandomProblem<5>& random)) {
   const Problem& problem = random.problem;
   Inputs poisoned = random.inputs;
   const double poison = any_of<double>({kNaN, kInfinity, 1e38, -1e38});
-  for (Index b = 0; b < problem.batch; ++b) {
-    for (Index h = 0; h < problem.key_heads; ++h) {
-      for (Index j = 0; j < problem.key_len; ++j) {
-        if (problem.query_heads > 0 && is_seen(problem, b, h, j)) continue;
-        for (Index c = 0; c < problem.head_dim; ++c) poisoned.k.at(b, h, j, c) = poison;
-        for (Index c = 0; c < problem.value_dim; ++c) poisoned.v.at(b, h, j, c) = poison;
-      }
+  const std::vector<bool> seen = keys_that_are_seen(problem, random.inputs);
+  for (Values* values : {&poisoned.k, &poisoned.v}) {
+    for (std::size_t e = 0; e < values->data.size(); ++e) {
+      const auto channels = static_cast<std::size_t>(values->shape[kChannel]);
+      if (!seen[e / channels]) values->data[e] = poison;
     }
   }
   const Arithmetic arithmetic = loosest(problem.dtype);
-  const auto forward = expect_forward(problem, random.inputs, arithmetic);
-  const auto forward_poisoned = expect_forward(problem, poisoned, arithmetic);
-  RC_ASSERT(forward.o.value == forward_poisoned.o.value);
-  RC_ASSERT(forward.o.bound == forward_poisoned.o.bound);
-  RC_ASSERT(forward.lse.value == forward_poisoned.lse.value);
-  RC_ASSERT(forward.lse.bound == forward_poisoned.lse.bound);
-  const auto backward = expect_backward(problem, random.inputs, arithmetic);
-  const auto backward_poisoned = expect_backward(problem, poisoned, arithmetic);
-  RC_ASSERT(backward.dq.value == backward_poisoned.dq.value);
-  RC_ASSERT(backward.dq.bound == backward_poisoned.dq.bound);
-  RC_ASSERT(backward.dk.value == backward_poisoned.dk.value);
-  RC_ASSERT(backward.dv.bound == backward_poisoned.dv.bound);
+  RC_ASSERT(same_bits(expect_forward(problem, random.inputs, arithmetic),
+                      expect_forward(problem, poisoned, arithmetic)));
+  if (!problem.backward) return;
+  RC_ASSERT(same_bits(expect_backward(problem, random.inputs, arithmetic),
+                      expect_backward(problem, poisoned, arithmetic)));
 }
 
 TEST(WorkingTest, ARowIsLostOnlyIfItSeesTheNaN) {
@@ -180,68 +219,116 @@ TEST(WorkingTest, ARowIsLostOnlyIfItSeesTheNaN) {
 RC_GTEST_PROP(WorkingTest, WhatSeesNothingIsExactlyZero, (const RandomProblem<5>& random)) {
   const Problem& problem = random.problem;
   const Arithmetic arithmetic = loosest(problem.dtype);
-  const ForwardExpected forward = expect_forward(problem, random.inputs, arithmetic);
-  const BackwardExpected backward = expect_backward(problem, random.inputs, arithmetic);
-  const auto demands = [](const Expected& expected, const Shape& shape, Index b, Index h, Index s,
-                          double value) {
-    for (Index c = 0; c < shape[kChannel]; ++c) {
-      const auto e = static_cast<std::size_t>(dense_index(shape, b, h, s, c));
-      if (expected.value[e] != value || expected.bound[e] != 0) return false;
+  const auto demands_zero = [](const Expected& expected, const std::vector<bool>& seen,
+                               Index channels) {
+    for (std::size_t e = 0; e < expected.value.size(); ++e) {
+      if (seen[e / static_cast<std::size_t>(channels)]) continue;
+      if (expected.value[e] != 0 || expected.bound[e] != 0) return false;
     }
     return true;
   };
-  for (Index b = 0; b < problem.batch; ++b) {
-    for (Index h = 0; h < problem.query_heads; ++h) {
-      for (Index i = 0; i < problem.query_len; ++i) {
-        if (sees_a_key(problem, b, h, i)) continue;
-        RC_ASSERT(demands(forward.o, problem.o_shape(), b, h, i, 0));
-        RC_ASSERT(demands(forward.lse, problem.lse_shape(), b, h, i, -kInfinity));
-        RC_ASSERT(demands(backward.dq, problem.q_shape(), b, h, i, 0));
-      }
-    }
-    for (Index h = 0; h < problem.key_heads; ++h) {
-      for (Index j = 0; j < problem.key_len; ++j) {
-        if (problem.query_heads > 0 && is_seen(problem, b, h, j)) continue;
-        RC_ASSERT(demands(backward.dk, problem.k_shape(), b, h, j, 0));
-        RC_ASSERT(demands(backward.dv, problem.v_shape(), b, h, j, 0));
-      }
-    }
+  const auto seeing = rows_that_see(problem, random.inputs);
+  const auto seen = keys_that_are_seen(problem, random.inputs);
+  const ForwardExpected forward = expect_forward(problem, random.inputs, arithmetic);
+  RC_ASSERT(demands_zero(forward.o, seeing, problem.value_dim));
+  for (std::size_t e = 0; e < seeing.size(); ++e) {
+    if (seeing[e] || problem.sink) continue;
+    RC_ASSERT(forward.lse.value[e] == -kInfinity && forward.lse.bound[e] == 0);
   }
+  if (!problem.backward) return;
+  const BackwardExpected backward = expect_backward(problem, random.inputs, arithmetic);
+  RC_ASSERT(demands_zero(backward.dq, seeing, problem.head_dim));
+  RC_ASSERT(demands_zero(backward.dk, seen, problem.head_dim));
+  RC_ASSERT(demands_zero(backward.dv, seen, problem.value_dim));
 }
 
-bool same_bits(const Expected& a, const Expected& b) {
-  const auto same = [](const std::vector<double>& x, const std::vector<double>& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), [](double p, double q) {
-      return std::bit_cast<std::uint64_t>(p) == std::bit_cast<std::uint64_t>(q);
-    });
-  };
-  return same(a.value, b.value) && same(a.rest, b.rest) && same(a.bound, b.bound);
+TEST(WorkingTest, WithoutKeysTheSinkIsAllThereIs) {
+  const Problem problem = {.query_len = 2,
+                           .key_len = 3,
+                           .mask = Mask::causal(Anchor::top_left, -1),
+                           .query_lens = {1},
+                           .sink = true,
+                           .backward = true,
+                           .d_lse = true};
+  std::mt19937_64 random(5);
+  Inputs inputs = random_inputs(problem, 1, random);
+  inputs.sink.data = {3};
+  inputs.d_lse.data = {0.25, kNaN};
+  const ForwardExpected forward = expect_forward(problem, inputs, loosest(DType::f32));
+  EXPECT_EQ(forward.o.value, (std::vector<double>{0, 0}));
+  EXPECT_EQ(forward.o.bound, (std::vector<double>{0, 0}));
+  EXPECT_EQ(forward.lse.value, (std::vector<double>{3, -kInfinity}));  // MASK-6: no sink beyond
+  EXPECT_GT(forward.lse.bound[0], 0);
+  EXPECT_LT(forward.lse.bound[0], 0x1p-17);
+  EXPECT_EQ(forward.lse.bound[1], 0);
+  const BackwardExpected backward = expect_backward(problem, inputs, loosest(DType::f32));
+  EXPECT_EQ(backward.dsink.value, std::vector<double>{0.25});
+  EXPECT_LT(backward.dsink.bound[0], 0x1p-15);
+}
+
+TEST(WorkingTest, ABiasOfMinusInfinityHidesItsKey) {
+  Problem problem = {.query_len = 5,
+                     .key_len = 6,
+                     .head_dim = 3,
+                     .value_dim = 2,
+                     .bias_shape = Shape{1, 1, 1, 6},
+                     .backward = true};
+  std::mt19937_64 random(6);
+  Inputs inputs = random_inputs(problem, 1, random);
+  inputs.bias.data[2] = inputs.bias.data[5] = -kInfinity;
+  inputs.v.at(0, 0, 2, 1) = kNaN;
+  const Arithmetic arithmetic = loosest(DType::f32);
+  const ForwardExpected by_bias = expect_forward(problem, inputs, arithmetic);
+  const BackwardExpected gradients = expect_backward(problem, inputs, arithmetic);
+  EXPECT_EQ(gradients.dbias.value[2], 0);
+  EXPECT_EQ(gradients.dbias.bound[5], 0);
+  problem.mask = Mask::dense({{1, 1, 1, 6}, {1, 1, 0, 1, 1, 0}});
+  inputs.bias.data[2] = inputs.bias.data[5] = 0;
+  EXPECT_TRUE(same_bits(by_bias, expect_forward(problem, inputs, arithmetic)));
+  EXPECT_TRUE(same_bits(gradients, expect_backward(problem, inputs, arithmetic)));
+}
+
+TEST(WorkingTest, OnlyGradientsThatALostRowReachesAreLost) {
+  const Problem problem = with_all_features({.query_heads = 2,
+                                             .query_len = 9,
+                                             .key_len = 9,
+                                             .head_dim = 3,
+                                             .value_dim = 3,
+                                             .mask = Mask::causal(Anchor::top_left),
+                                             .backward = true});
+  std::mt19937_64 random(2);
+  Inputs inputs = random_inputs(problem, 1, random);
+  inputs.d_lse.at(0, 1, 4, 0) = kNaN;
+  const BackwardExpected backward = expect_backward(problem, inputs, loosest(DType::f32));
+  for (std::size_t e = 0; e < backward.dbias.value.size(); ++e) {
+    const bool lost = e / 9 == 4 && e % 9 <= 4;
+    EXPECT_EQ(std::isnan(backward.dbias.value[e]), lost) << e;
+    EXPECT_EQ(backward.dbias.bound[e] == kInfinity, lost) << e;
+  }
+  EXPECT_FALSE(std::isnan(backward.dsink.value[0]));
+  EXPECT_TRUE(std::isnan(backward.dsink.value[1]));
 }
 
 TEST(WorkingTest, TheNumberOfThreadsChangesNoBit) {
   std::mt19937_64 random(3);
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Problem problem = {.dtype = dtype,
-                             .query_heads = 4,
-                             .key_heads = 2,
-                             .query_len = 70,
-                             .key_len = 131,
-                             .head_dim = 16,
-                             .value_dim = 24,
-                             .scale = 0.25,
-                             .mask = Mask::window(90, 5, Anchor::bottom_right),
-                             .backward = true};
+    const Problem problem = with_all_features({.dtype = dtype,
+                                               .query_heads = 4,
+                                               .key_heads = 2,
+                                               .query_len = 70,
+                                               .key_len = 131,
+                                               .head_dim = 16,
+                                               .value_dim = 24,
+                                               .scale = 0.25,
+                                               .mask = Mask::window(90, 5, Anchor::bottom_right),
+                                               .backward = true});
     const Inputs inputs = random_inputs(problem, 1, random);
     const Arithmetic arithmetic = loosest(dtype);
     const ForwardExpected forward = expect_forward(problem, inputs, arithmetic);
     const BackwardExpected backward = expect_backward(problem, inputs, arithmetic);
     for (const int threads : {2, 3, 5}) {
-      const ForwardExpected other = expect_forward(problem, inputs, arithmetic, threads);
-      EXPECT_TRUE(same_bits(forward.o, other.o) && same_bits(forward.lse, other.lse)) << threads;
-      const BackwardExpected gradients = expect_backward(problem, inputs, arithmetic, threads);
-      EXPECT_TRUE(same_bits(backward.dq, gradients.dq)) << threads;
-      EXPECT_TRUE(same_bits(backward.dk, gradients.dk)) << threads;
-      EXPECT_TRUE(same_bits(backward.dv, gradients.dv)) << threads;
+      EXPECT_TRUE(same_bits(forward, expect_forward(problem, inputs, arithmetic, threads)));
+      EXPECT_TRUE(same_bits(backward, expect_backward(problem, inputs, arithmetic, threads)));
     }
   }
 }

@@ -93,14 +93,14 @@ TEST(DigestTest, NanIsTheWorstRatioWhereverItStands) {
 }
 
 TEST(DigestTest, OrdersTensorsAsAttentionDoesAndClausesAsTheStandard) {
-  VerdictRecord v = verdict(Outcome::pass, {"LSE-1", "MASK-10", "OWN-1", "SHAPE-1"});
-  for (const char* tensor : {"dV", "dK", "LSE", "dQ", "other"}) {
+  VerdictRecord v = verdict(Outcome::pass, {"LSE-1", "FORMAT-5", "OWN-1", "SHAPE-1"});
+  for (const char* tensor : {"dSink", "dV", "dBias", "dK", "LSE", "dQ", "other"}) {
     v.verdict.tensors[tensor] = {.max_ratio = 0.1, .compared = 1};
   }
   const Record record = record_of({v}, "conformant");
   const Digest d = digest(record);
-  EXPECT_THAT(d.tensors, ElementsAre("O", "LSE", "dQ", "dK", "dV", "other"));
-  EXPECT_THAT(d.clauses, ElementsAre("SHAPE-1", "LSE-1", "MASK-10", "OWN-1"));
+  EXPECT_THAT(d.tensors, ElementsAre("O", "LSE", "dQ", "dK", "dV", "dBias", "dSink", "other"));
+  EXPECT_THAT(d.clauses, ElementsAre("SHAPE-1", "LSE-1", "FORMAT-5", "OWN-1"));
 }
 
 TEST(DigestTest, TensorsWithoutElementsAreNotCompared) {

@@ -40,6 +40,8 @@ TEST(ArithmeticTest, TheLoosestAccumulatesInTheWideFormatAndTruncates) {
     }
     EXPECT_EQ(a.softmax_roundoff, roundoff);
     EXPECT_EQ(a.exp_error, 2.25 * roundoff);
+    EXPECT_EQ(a.tanh_error, (dtype == DType::f64 ? 4 : 4096) * roundoff);
+    EXPECT_FALSE(a.thread_invariant || a.batch_invariant);
     const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
     EXPECT_EQ(a.p.roundoff, narrow ? unit_roundoff(dtype) : 0);
     EXPECT_EQ(a.p.underflow, narrow ? half_smallest_subnormal(dtype) : 0);
@@ -67,7 +69,10 @@ TEST(ArithmeticTest, EveryKeyIsRead) {
                               {"subnormal_inputs", "kept"},
                               {"subnormal_outputs", "kept"},
                               {"output_rounding", "nearest"},
-                              {"deterministic", true}});
+                              {"tanh_ulp", 2},
+                              {"deterministic", true},
+                              {"thread_invariant", true},
+                              {"batch_invariant", true}});
   EXPECT_EQ(a.softmax_roundoff, std::ldexp(1.0, -24));
   EXPECT_EQ(a.exp_error, std::ldexp(1.0, -23));
   EXPECT_EQ(a.p, Narrowing{});
@@ -81,7 +86,8 @@ TEST(ArithmeticTest, EveryKeyIsRead) {
   EXPECT_FALSE(a.flushes_inputs);
   EXPECT_FALSE(a.flushes_outputs);
   EXPECT_EQ(a.output_rounding, Rounding::nearest);
-  EXPECT_TRUE(a.deterministic);
+  EXPECT_EQ(a.tanh_error, std::ldexp(1.0, -22));
+  EXPECT_TRUE(a.deterministic && a.thread_invariant && a.batch_invariant);
   EXPECT_EQ(a.dtype, DType::f16);
 }
 
@@ -91,6 +97,9 @@ TEST(ArithmeticTest, DeclaringTheLooseSideOfAChoiceChangesNothing) {
                    {"output_rounding", "faithful"},
                    {"rescales_output", true},
                    {"exp_ulp", 2.25},
+                   {"tanh_ulp", 4096},
+                   {"thread_invariant", false},
+                   {"batch_invariant", false},
                    {"kv_splits", 0},
                    {"key_block", 0},
                    {"p", "f16"},
@@ -142,6 +151,9 @@ TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
   beyond({{"products", {{"qk", {{"operands", "tf32"}}}}}}, DType::f32, "/products/qk/operands");
   beyond({{"exp_ulp", 2.26}}, DType::f32, "/exp_ulp");
   beyond({{"exp_ulp", 0.25}}, DType::f32, "/exp_ulp");
+  beyond({{"tanh_ulp", 4097}}, DType::f32, "/tanh_ulp");
+  beyond({{"tanh_ulp", 5}}, DType::f64, "/tanh_ulp");
+  beyond({{"tanh_ulp", 0.25}}, DType::f32, "/tanh_ulp");
   beyond({{"p", "bf16"}}, DType::f16, "/p");
   beyond({{"p", "f16"}}, DType::f32, "/p");
   beyond({{"ds", "f16"}}, DType::bf16, "/ds");

@@ -168,32 +168,17 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   const auto footer = nlohmann::json::parse(to_line(Footer{.counts = {}, .profiles = {{}}}));
   keys_of(footer);
   keys_of(footer["profiles"][0]);
-  for (const char* key : {"products",
-                          "default",
-                          "qk",
-                          "pv",
-                          "dp",
-                          "dv",
-                          "dq",
-                          "dk",
-                          "accumulator",
-                          "truncates",
-                          "operands",
-                          "softmax",
-                          "exp_ulp",
-                          "p",
-                          "p_normalised",
-                          "ds",
-                          "ds_scaled",
-                          "ds_from",
-                          "kv_splits",
-                          "rescales_output",
-                          "key_block",
-                          "subnormal_inputs",
-                          "subnormal_outputs",
-                          "output_rounding",
-                          "deterministic",
-                          "alignment"}) {
+  for (const char* key :
+       {"products", "default", "qk", "pv", "dp", "dv", "dq", "dk", "accumulator", "truncates",
+        "operands", "softmax", "exp_ulp", "p", "p_normalised", "ds", "ds_scaled", "ds_from",
+        "kv_splits", "rescales_output", "key_block", "subnormal_inputs", "subnormal_outputs",
+        "output_rounding", "deterministic", "thread_invariant", "batch_invariant", "tanh_ulp",
+        "alignment", "keep_quantum", "leaves_padding_unwritten", "empty_rows", "dialect",
+        // Worker: the problem, the mask, the tensors.
+        "softcap", "packed", "page_size", "bias", "alibi", "sink", "dlse", "dropout", "mode",
+        "probability", "seed", "offset", "table", "query_table", "key_table", "block_query",
+        "block_key", "dilation", "key_lens", "query_lens", "cu_query_lens", "cu_key_lens",
+        "page_table", "slopes", "keep", "d_o", "d_lse", "dbias", "dsink"}) {
     names.emplace_back(key);
   }
   const std::string text = spec_text();

@@ -67,12 +67,34 @@ TEST(DescriptionTest, IsReadStrictly) {
   for (const int alignment : {0, -16, 24, 1024}) {
     EXPECT_THAT(with("alignment", alignment), HasSubstr("/alignment: ")) << alignment;
   }
+  for (const double quantum : {-0.001, 0.008}) {
+    EXPECT_THAT(with("keep_quantum", quantum), HasSubstr("/keep_quantum: ")) << quantum;
+  }
+  EXPECT_THAT(with("leaves_padding_unwritten", 1), HasSubstr("/leaves_padding_unwritten: "));
+  EXPECT_THAT(with("empty_rows", true), HasSubstr("/empty_rows: "));
+  EXPECT_THAT(with("empty_rows", {{"v", "NaN"}}), HasSubstr("/empty_rows/v: unknown key"));
+  EXPECT_THAT(with("empty_rows", {{"o", ""}}), HasSubstr("/empty_rows/o: say in words"));
   for (const int alignment : {1, 64, 512}) EXPECT_EQ(with("alignment", alignment), "") << alignment;
   EXPECT_THAT(with("arithmetic", {{"f16", json::object()}}),
               HasSubstr("/arithmetic/f16: unknown key"))
       << "of a dtype that is not declared";
   EXPECT_THAT(with("arithmetic", {{"f32", {{"softmax", "bf16"}}}}),
               HasSubstr("/arithmetic/f32/softmax: "));
+}
+
+TEST(DescriptionTest, ReadsWhereATesteeDeparts) {
+  const Description plain = parse_description(sound());
+  EXPECT_FALSE(plain.leaves_padding_unwritten || plain.empty_o_differs || plain.empty_lse_differs);
+  EXPECT_EQ(plain.keep_quantum, 0);
+  json text = sound();
+  text["leaves_padding_unwritten"] = true;
+  text["empty_rows"] = {{"lse", "+inf"}};
+  text["keep_quantum"] = 1.0 / 128;
+  const Description d = parse_description(text);
+  EXPECT_TRUE(d.leaves_padding_unwritten);
+  EXPECT_FALSE(d.empty_o_differs);
+  EXPECT_TRUE(d.empty_lse_differs);
+  EXPECT_EQ(d.keep_quantum, 1.0 / 128);
 }
 
 TEST(DescriptionTest, NamesWhatAProblemNeedsBeyondTheDeclaration) {
@@ -99,6 +121,33 @@ TEST(DescriptionTest, NamesWhatAProblemNeedsBeyondTheDeclaration) {
   EXPECT_EQ(missing({.key_lens = {1}}), "lengths");
   EXPECT_EQ(missing({.query_lens = {0}}), "lengths");
   EXPECT_EQ(missing({.backward = true}), "backward");
+  EXPECT_EQ(missing({.mask = Mask::prefix({1})}), "prefix");
+  EXPECT_EQ(missing({.mask = Mask::documents({})}), "segments");
+  EXPECT_EQ(missing({.mask = Mask::block_sparse(1, 1, {.shape = {1, 1, 1, 1}, .allowed = {1}})}),
+            "block-sparse");
+  EXPECT_EQ(missing({.mask = Mask::dilated(2, Anchor::top_left)}), "dilated");
+  EXPECT_EQ(missing({.softcap = 3}), "softcap");
+  EXPECT_EQ(missing({.bias_shape = Shape{1, 1, 1, 1}}), "bias");
+  EXPECT_EQ(missing({.bias_shape = Shape{1, 1, 1, 1}, .backward = true}), "backward, bias, dbias");
+  EXPECT_EQ(missing({.slopes_shape = Shape{1, 1, 1, 1}}), "alibi");
+  EXPECT_EQ(missing({.sink = true}), "sink");
+  EXPECT_EQ(missing({.dropout = {.mode = Dropout::Mode::given}}), "dropout");
+  EXPECT_EQ(missing({.dropout = {.mode = Dropout::Mode::generated}}), "dropout-generated");
+  EXPECT_EQ(missing({.key_lens = {1}, .query_lens = {1}, .packed = true}), "packed");
+  EXPECT_EQ(missing({.key_lens = {1}, .paging = {.page_size = 1, .pages = 1, .table = {{0}}}}),
+            "paged");
+  EXPECT_EQ(missing({.key_lens = {1},
+                     .query_lens = {1},
+                     .paging = {.page_size = 1, .pages = 1, .table = {{0}}}}),
+            "paged, lengths")
+      << "queries are padded";
+  EXPECT_EQ(missing({.key_lens = {1},
+                     .query_lens = {1},
+                     .packed = true,
+                     .paging = {.page_size = 1, .pages = 1, .table = {{0}}}}),
+            "packed, paged");
+  EXPECT_EQ(missing({.backward = true, .d_lse = true}), "backward, dlse");
+  EXPECT_EQ(missing({.layouts = {.bias = Layout::parse("bhsd gap=1")}}), "strides");
   EXPECT_EQ(missing({.layouts = {.dv = Layout::parse("bshd")}}), "strides");
   EXPECT_EQ(missing({.layouts = {.v = Layout::parse("bhds")}}), "strides, transposed");
   EXPECT_EQ(missing({.layouts = {.k = Layout::parse("bhsd expand=bh")}}), "strides, expanded");
@@ -110,15 +159,24 @@ TEST(DescriptionTest, ADeclaredFeatureIsNotMissing) {
   json text = sound();
   text["features"] = known_features();
   const Description all = parse_description(text);
-  Problem problem{.query_heads = 2,
-                  .key_heads = 1,
-                  .query_len = 0,
-                  .value_dim = 3,
-                  .mask = Mask::any_of({Mask::all_of({Mask::window(1, 1, Anchor::top_left),
-                                                      Mask::causal(Anchor::top_left)}),
-                                        Mask::dense({.shape = {1, 1, 1, 1}, .allowed = {1}})}),
-                  .key_lens = {1},
-                  .backward = true};
+  Problem problem{
+      .query_heads = 2,
+      .key_heads = 1,
+      .query_len = 0,
+      .value_dim = 3,
+      .softcap = 1,
+      .mask = Mask::any_of(
+          {Mask::all_of({Mask::window(1, 1, Anchor::top_left), Mask::causal(Anchor::top_left)}),
+           Mask::dense({.shape = {1, 1, 1, 1}, .allowed = {1}}), Mask::prefix({1}),
+           Mask::documents({}), Mask::dilated(1, Anchor::top_left),
+           Mask::block_sparse(1, 1, {.shape = {1, 1, 1, 1}, .allowed = {1}})}),
+      .key_lens = {1},
+      .bias_shape = Shape{1, 1, 1, 1},
+      .slopes_shape = Shape{1, 2, 1, 1},
+      .sink = true,
+      .dropout = {.mode = Dropout::Mode::given, .probability = 0.5},
+      .backward = true,
+      .d_lse = true};
   problem.layouts.q = Layout::parse("bhsd gap=1");
   EXPECT_EQ(undeclared(problem, all), "");
 }

@@ -116,14 +116,16 @@ bool is_built(const Tree& tree, const std::string& path) {
     if (list != tree.end()) {
       const std::string below = path.substr(folder.size() + 1),
                         bare = stem.substr(folder.size() + 1);
+      bool loop = false;  // until its closing parenthesis
       for (const std::string& line : lines_of(list->second)) {
         const std::string code = line.substr(0, line.find('#'));
-        const bool loop = code.find("foreach(") != std::string::npos;
+        loop |= code.find("foreach(") != std::string::npos;
         for (std::sregex_iterator at(code.begin(), code.end(), word), end; at != end; ++at) {
           const std::string name = at->str();
           if (name == below || name == bare || name == bare + ".cpp") return true;
           if (loop && name + "_test" == bare) return true;
         }
+        if (code.find(')') != std::string::npos) loop = false;
       }
     }
     if (folder.find('/') == std::string::npos) return false;

@@ -119,6 +119,67 @@ TEST(MaskTest, AxesOfSizeOneOfADenseMaskHoldForAllPositions) {
   }
 }
 
+TEST(MaskTest, PrefixIsSeenByAllQueriesOfItsBatchElement) {
+  const Mask own = Mask::prefix({3, 0});
+  EXPECT_EQ(draw(own, {.query = 2, .key = 4}, 0), "xxx.\nxxx.\n");
+  EXPECT_EQ(draw(own, {.query = 2, .key = 4}, 1), "....\n....\n");
+  EXPECT_EQ(draw(Mask::prefix({1}), {.query = 1, .key = 3}, 5), "x..\n") << "one for all";
+}
+
+TEST(MaskTest, SegmentsSeeEqualNumbersAndNegativeOnesSeeNothing) {
+  const Mask own =
+      Mask::documents({.query = {.batches = 1, .length = 3, .number = {7, -1, 0}},
+                       .key = {.batches = 2, .length = 4, .number = {7, 0, 7, -1, 0, 0, -7, 7}}});
+  EXPECT_EQ(draw(own, {.query = 3, .key = 4}, 0), "x.x.\n....\n.x..\n");
+  EXPECT_EQ(draw(own, {.query = 3, .key = 4}, 1), "...x\n....\nxx..\n");
+}
+
+TEST(MaskTest, BlocksCountFromTheFirstQueryAndKeyAndTheLastOnesAreCut) {
+  const Mask mask =
+      Mask::block_sparse(2, 3, {.shape = {1, 2, 2, 2}, .allowed = {1, 0, 0, 1, 0, 1, 1, 0}});
+  EXPECT_EQ(draw(mask, {.query = 3, .key = 5}, 0, 0), "xxx..\nxxx..\n...xx\n");
+  EXPECT_EQ(draw(mask, {.query = 3, .key = 5}, 4, 1), "...xx\n...xx\nxxx..\n");
+}
+
+TEST(MaskTest, ABlockOfOneElementIsADenseMask) {
+  const DenseMask table{.shape = {1, 1, 3, 4}, .allowed = {1, 0, 0, 1, 0, 1, 1, 0, 1, 1, 0, 1}};
+  EXPECT_EQ(draw(Mask::block_sparse(1, 1, table), {.query = 3, .key = 4}),
+            draw(Mask::dense(table), {.query = 3, .key = 4}));
+}
+
+TEST(MaskTest, DilationStepsFromTheDiagonalToEitherSide) {
+  EXPECT_EQ(draw(Mask::dilated(2, kTopLeft), {.query = 3, .key = 5}), "x.x.x\n.x.x.\nx.x.x\n");
+  EXPECT_EQ(draw(Mask::dilated(3, kTopLeft, 1), {.query = 3, .key = 5}), ".x..x\n..x..\nx..x.\n");
+  EXPECT_EQ(draw(Mask::dilated(3, kBottomRight), {.query = 2, .key = 5}), "x..x.\n.x..x\n");
+  EXPECT_EQ(draw(Mask::dilated(1, kTopLeft), {.query = 1, .key = 3}), "xxx\n");
+}
+
+// The remainder of a negative number is where a dilation breaks: here it is counted instead.
+TEST(MaskTest, EveryKeyOfADilationIsAMultipleAwayFromTheDiagonal) {
+  for (Index dilation = 1; dilation <= 4; ++dilation)
+    for (const Anchor anchor : {kTopLeft, kBottomRight})
+      for (Index offset = -9; offset <= 9; ++offset) {
+        const Lengths lengths{.query = 4, .key = 6};
+        std::string expected;
+        for (Index query = 0; query < lengths.query; ++query) {
+          const Index diagonal = query + offset + (anchor == kBottomRight ? 2 : 0);
+          std::string row(6, '.');
+          for (Index step = -30; step <= 30; ++step) {
+            const Index key = diagonal + step * dilation;
+            if (key >= 0 && key < 6) row[static_cast<std::size_t>(key)] = 'x';
+          }
+          expected += row + '\n';
+        }
+        ASSERT_EQ(draw(Mask::dilated(dilation, anchor, offset), lengths), expected)
+            << dilation << " offset " << offset;
+      }
+}
+
+TEST(MaskTest, PrefixOrCausalSeesThePrefixAndThePast) {
+  const Mask mask = Mask::any_of({Mask::prefix({2}), Mask::causal(kTopLeft)});
+  EXPECT_EQ(draw(mask, {.query = 4, .key = 4}), "xx..\nxx..\nxxx.\nxxxx\n");
+}
+
 TEST(MaskTest, TrueAttends) {
   const Mask mask = Mask::dense({.shape = {1, 1, 2, 2}, .allowed = {1, 0, 0, 1}});
   EXPECT_EQ(draw(mask, {.query = 2, .key = 2}), "x.\n.x\n");
@@ -126,8 +187,15 @@ TEST(MaskTest, TrueAttends) {
 
 // Masks enough to tell the laws of sets from others.
 std::vector<Mask> samples() {
-  return {Mask::full(), Mask::causal(kTopLeft), Mask::causal(kBottomRight),
+  return {Mask::full(),
+          Mask::causal(kTopLeft),
+          Mask::causal(kBottomRight),
           Mask::window(1, 1, kTopLeft, 1),
+          Mask::prefix({2}),
+          Mask::dilated(2, kBottomRight),
+          Mask::documents({.query = {.batches = 1, .length = 3, .number = {0, 1, -1}},
+                           .key = {.batches = 1, .length = 4, .number = {1, 0, 1, -1}}}),
+          Mask::block_sparse(2, 3, {.shape = {1, 1, 2, 2}, .allowed = {1, 0, 0, 1}}),
           Mask::dense({.shape = {1, 1, 1, 4}, .allowed = {0, 1, 1, 0}})};
 }
 
@@ -203,6 +271,11 @@ TEST(MaskTest, IsNamedInOneLine) {
   EXPECT_EQ(to_string(Mask::window(16, 0, kTopLeft, 3)), "window -16..0 top_left offset=3");
   EXPECT_EQ(to_string(Mask::window(kUnbounded, 2, kTopLeft)), "window *..2 top_left");
   EXPECT_EQ(to_string(Mask::dense({.shape = {1, 2, 8, 8}, .allowed = {}})), "dense [1,2,8,8]");
+  EXPECT_EQ(to_string(Mask::prefix({3, 5})), "prefix [3,5]");
+  EXPECT_EQ(to_string(Mask::documents({})), "segments");
+  EXPECT_EQ(to_string(Mask::block_sparse(16, 32, {.shape = {1, 1, 4, 2}, .allowed = {}})),
+            "block_sparse 16x32 [1,1,4,2]");
+  EXPECT_EQ(to_string(Mask::dilated(3, kBottomRight, -1)), "dilated 3 bottom_right offset=-1");
   EXPECT_EQ(
       to_string(Mask::any_of({Mask::full(), Mask::all_of({Mask::causal(kTopLeft), Mask::full()})})),
       "(full or (causal top_left and full))");

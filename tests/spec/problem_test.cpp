@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace attest {
 namespace {
@@ -126,6 +128,209 @@ TEST(ProblemTest, OutputsCannotBeExpandedButInputsCan) {
   }
 }
 
+TEST(ProblemTest, SparseMasksMustFitTheProblem) {
+  Problem problem = sound();
+  problem.mask = Mask::prefix({5, 0});
+  EXPECT_FALSE(defect_of(problem));
+  problem.mask = Mask::prefix({});
+  expect_defect(problem, "MASK-10", "0 prefix lengths for a batch of 2");
+  for (const Index len : {-1, 6}) {
+    problem.mask = Mask::prefix({len});
+    expect_defect(problem, "MASK-10", "is not within 0..5");
+  }
+  const SegmentNumbers queries{.batches = 1, .length = 8, .number = std::vector<std::int32_t>(8)};
+  const SegmentNumbers keys{.batches = 2, .length = 5, .number = std::vector<std::int32_t>(10)};
+  problem.mask = Mask::documents({.query = queries, .key = keys});
+  EXPECT_FALSE(defect_of(problem));
+  problem.mask = Mask::documents({.query = keys, .key = keys});
+  expect_defect(problem, "MASK-11", "query segment numbers of [2,5]");
+  problem.mask = Mask::documents({.query = queries, .key = queries});
+  expect_defect(problem, "MASK-11", "key segment numbers of [1,8]");
+  problem.mask =
+      Mask::documents({.query = queries, .key = {.batches = 2, .length = 5, .number = {0}}});
+  expect_defect(problem, "MASK-11", "key segment numbers");
+  problem.mask = {.kind = Mask::Kind::segments};
+  expect_defect(problem, "MASK-11", "no numbers");
+  problem.mask =
+      Mask::block_sparse(3, 5, {.shape = {1, 4, 3, 1}, .allowed = std::vector<std::uint8_t>(12)});
+  EXPECT_FALSE(defect_of(problem));
+  problem.mask = Mask::block_sparse(3, 5, {.shape = {1, 1, 1, 1}, .allowed = {1}});
+  expect_defect(problem, "MASK-12", "[1,1,1,1] does not broadcast to [2,4,3,1]");
+  for (const auto& [rows, columns] : {std::pair{0, 1}, {1, -1}}) {
+    problem.mask = Mask::block_sparse(rows, columns, {.shape = {1, 1, 1, 1}, .allowed = {1}});
+    expect_defect(problem, "MASK-12", "at least 1");
+  }
+  problem.mask = Mask::dilated(0, Anchor::top_left);
+  expect_defect(problem, "MASK-13", "at least 1");
+  problem.mask = Mask::dilated(2, Anchor::top_left, -(Index(1) << 40) - 1);
+  expect_defect(problem, "MASK-13", "2^40");
+}
+
+TEST(ProblemTest, ScoreFeaturesMustBeFiniteAndBroadcast) {
+  Problem problem = sound();
+  for (const double cap : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    problem.softcap = cap;
+    expect_defect(problem, "SCORE-2", "softcap");
+  }
+  problem = sound();
+  problem.bias_shape = Shape{1, 4, 8, 1};
+  EXPECT_FALSE(defect_of(problem));
+  problem.bias_shape = Shape{1, 2, 8, 5};
+  expect_defect(problem, "SCORE-3", "[1,2,8,5] does not broadcast to [2,4,8,5]");
+  problem = sound();
+  problem.slopes_shape = Shape{2, 4, 1, 1};
+  EXPECT_FALSE(defect_of(problem));
+  problem.slopes_shape = Shape{1, 1, 1, 1};
+  expect_defect(problem, "SCORE-4", "[1,1,1,1] for 4 heads");
+  problem = sound();
+  for (const double probability : {-0.1, 1.0, std::nan("")}) {
+    problem.dropout = {.mode = Dropout::Mode::given, .probability = probability};
+    expect_defect(problem, "DROP-1", "less than 1");
+  }
+  for (Index Problem::*size : {&Problem::batch, &Problem::query_len, &Problem::key_len}) {
+    for (const auto mode : {Dropout::Mode::given, Dropout::Mode::generated}) {
+      problem = {.batch = 1, .query_len = 1, .key_len = 1, .head_dim = 1, .value_dim = 1};
+      problem.dropout = {.mode = mode, .probability = 0.5};
+      problem.*size = (Index(1) << 32) - 1;
+      EXPECT_FALSE(defect_of(problem));
+      problem.*size = Index(1) << 32;
+      expect_defect(problem, "DROP-1", "2^32");
+      problem.dropout = {};
+      EXPECT_FALSE(defect_of(problem));
+    }
+  }
+  problem = sound();
+  problem.d_lse = true;
+  expect_defect(problem, "GRAD-5", "backward");
+  problem.backward = true;
+  EXPECT_FALSE(defect_of(problem));
+}
+
+// Three batch elements, the second without queries, the last without keys.
+Problem packed() {
+  return {.batch = 3,
+          .query_heads = 2,
+          .key_heads = 1,
+          .query_len = 4,
+          .key_len = 6,
+          .head_dim = 16,
+          .value_dim = 12,
+          .key_lens = {6, 2, 0},
+          .query_lens = {3, 0, 4},
+          .packed = true};
+}
+
+TEST(ProblemTest, PackedTensorsHoldTheSumOfTheLengths) {
+  const Problem problem = packed();
+  EXPECT_FALSE(defect_of(problem));
+  EXPECT_EQ(problem.q_shape(), (Shape{1, 2, 7, 16}));
+  EXPECT_EQ(problem.k_shape(), (Shape{1, 1, 8, 16}));
+  EXPECT_EQ(problem.v_shape(), (Shape{1, 1, 8, 12}));
+  EXPECT_EQ(problem.o_shape(), (Shape{1, 2, 7, 12}));
+  EXPECT_EQ(problem.lse_shape(), (Shape{1, 2, 7, 1}));
+  EXPECT_EQ(problem.keep_shape(), (Shape{3, 2, 4, 6}));
+}
+
+// Every row and key that exists has a place of its own, in order, and none is left.
+TEST(ProblemTest, PackedRowsFollowEachOther) {
+  const Problem problem = packed();
+  Index row = 0, key = 0;
+  for (Index b = 0; b < problem.batch; ++b) {
+    EXPECT_EQ(problem.stored_queries(b), problem.lengths(b).query);
+    EXPECT_EQ(problem.stored_keys(b), problem.lengths(b).key);
+    for (Index i = 0; i < problem.stored_queries(b); ++i, ++row) {
+      EXPECT_EQ(problem.query_place(b, i).batch, 0);
+      EXPECT_EQ(problem.query_place(b, i).position, row);
+    }
+    for (Index j = 0; j < problem.stored_keys(b); ++j, ++key) {
+      EXPECT_EQ(problem.key_place(b, j).position, key);
+    }
+  }
+  EXPECT_EQ(row, problem.q_shape()[kPosition]);
+  EXPECT_EQ(key, problem.k_shape()[kPosition]);
+}
+
+TEST(ProblemTest, APaddedRowLiesWhereItsNumbersSay) {
+  const Problem problem = sound();
+  EXPECT_EQ(problem.query_place(1, 6).batch, 1);
+  EXPECT_EQ(problem.query_place(1, 6).position, 6);
+  EXPECT_EQ(problem.stored_queries(1), 8) << "padding included";
+  EXPECT_EQ(problem.stored_keys(1), 5);
+}
+
+TEST(ProblemTest, PackedProblemsGiveAllLengthsAndTheLongestOnes) {
+  Problem problem = packed();
+  problem.key_lens = {};
+  expect_defect(problem, "LAYOUT-5", "both lengths");
+  problem = packed();
+  problem.query_lens = {};
+  expect_defect(problem, "LAYOUT-5", "both lengths");
+  problem = packed();
+  problem.query_len = 5;
+  expect_defect(problem, "LAYOUT-5", "4 queries and 6 keys, not 5 and 6");
+  problem = packed();
+  problem.key_len = 7;
+  expect_defect(problem, "LAYOUT-5", "not 4 and 7");
+}
+
+Problem paged() {
+  return {.batch = 3,
+          .query_heads = 2,
+          .key_heads = 2,
+          .query_len = 1,
+          .key_len = 9,
+          .head_dim = 16,
+          .value_dim = 12,
+          .key_lens = {9, 4, 0},
+          .paging = {.page_size = 4, .pages = 6, .table = {{5, 0, 3}, {5, -1}, {}}}};
+}
+
+TEST(ProblemTest, PagesHoldTheKeysThatTheirTableNames) {
+  const Problem problem = paged();
+  EXPECT_FALSE(defect_of(problem));
+  EXPECT_EQ(problem.k_shape(), (Shape{6, 2, 4, 16}));
+  EXPECT_EQ(problem.v_shape(), (Shape{6, 2, 4, 12}));
+  EXPECT_EQ(problem.q_shape(), (Shape{3, 2, 1, 16}));
+  EXPECT_EQ(problem.paging.entries(), 3);
+  EXPECT_EQ(problem.key_place(0, 6).batch, 0);
+  EXPECT_EQ(problem.key_place(0, 6).position, 2);
+  EXPECT_EQ(problem.key_place(0, 8).batch, 3);
+  EXPECT_EQ(problem.key_place(0, 8).position, 0);
+  EXPECT_EQ(problem.key_place(1, 3).batch, 5) << "shared with the first element";
+  EXPECT_EQ(problem.stored_keys(0), 9);
+  EXPECT_EQ(problem.stored_keys(2), 0);
+}
+
+TEST(ProblemTest, PageTablesMustReachAndStayWithinThePages) {
+  const auto with = [](auto change) {
+    Problem problem = paged();
+    change(problem);
+    return problem;
+  };
+  const auto wrong = [&](auto change, const char* words) {
+    expect_defect(with(change), "PAGE-1", words);
+  };
+  wrong([](Problem& p) { p.paging.page_size = -1; }, "negative");
+  wrong([](Problem& p) { p.paging.pages = -1; }, "negative");
+  wrong([](Problem& p) { p.backward = true; }, "no backward pass");
+  wrong([](Problem& p) { p.key_lens = {}; }, "a key length");
+  wrong([](Problem& p) { p.paging.table.pop_back(); }, "a row of the page table");
+  wrong([](Problem& p) { p.paging.table[0].pop_back(); }, "element 0 has 2 pages for 9 keys");
+  wrong([](Problem& p) { p.paging.table[0][1] = 6; }, "entry 1 of batch element 0 is page 6 of 6");
+  wrong([](Problem& p) { p.paging.table[0][2] = -1; }, "is page -1");
+  wrong([](Problem& p) { p.paging.table[1][1] = 0; }, "entry 1 of batch element 1 is page 0");
+}
+
+TEST(ProblemTest, PackedQueriesAndPagesGoTogether) {
+  Problem problem = paged();
+  problem.packed = true;
+  problem.query_lens = {1, 0, 1};
+  EXPECT_FALSE(defect_of(problem));
+  EXPECT_EQ(problem.q_shape(), (Shape{1, 2, 2, 16}));
+  EXPECT_EQ(problem.k_shape(), (Shape{6, 2, 4, 16}));
+  EXPECT_EQ(problem.query_place(2, 0).position, 1);
+}
+
 TEST(ProblemTest, ShapesFollowTheSizes) {
   const Problem problem = sound();
   EXPECT_EQ(problem.q_shape(), (Shape{2, 4, 8, 16}));
@@ -154,6 +359,18 @@ TEST(ProblemTest, IsNamedInOneLine) {
       to_string(problem),
       "bf16 b2 h4/2 q8 k5 d16/12 scale=0.25 causal bottom_right key_lens=[5,0] query_lens=[8,3] "
       "backward");
+  problem.softcap = 15;
+  problem.bias_shape = Shape{1, 4, 8, 5};
+  problem.slopes_shape = Shape{1, 4, 1, 1};
+  problem.sink = true;
+  problem.dropout = {.mode = Dropout::Mode::generated, .probability = 0.5};
+  problem.d_lse = true;
+  problem.mask = Mask::full();
+  EXPECT_EQ(to_string(problem),
+            "bf16 b2 h4/2 q8 k5 d16/12 scale=0.25 softcap=15 full key_lens=[5,0] query_lens=[8,3] "
+            "bias=[1,4,8,5] alibi sink dropout=0.5 generated backward dlse");
+  EXPECT_THAT(to_string(packed()), HasSubstr(" packed"));
+  EXPECT_THAT(to_string(paged()), HasSubstr(" pages=6x4"));
 }
 
 }  // namespace

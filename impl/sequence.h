@@ -1,0 +1,77 @@
+// Where the queries and keys of a batch element lie: padded to a common length, packed one after
+// the other (LAYOUT-5), or, the keys, on pages (PAGE-1). Beyond this header, queries and keys only
+// have their number within the batch element.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "impl/call.h"
+#include "impl/tile.h"
+
+namespace attest::impl {
+
+// One head of Q, O, LSE or their gradients; position 0 is the first query of the batch element.
+template <class T>
+Plane<T> query_plane(const Call& call, const attest_tensor& tensor, std::int64_t batch,
+                     std::int64_t head) {
+  if (call.query_starts.empty()) return Plane<T>(tensor, batch, head);
+  return Plane<T>(tensor, 0, head).from(call.query_starts[static_cast<std::size_t>(batch)]);
+}
+
+// The same of K, V or their gradients, which are not paged.
+template <class T>
+Plane<T> key_plane(const Call& call, const attest_tensor& tensor, std::int64_t batch,
+                   std::int64_t head) {
+  if (call.key_starts.empty()) return Plane<T>(tensor, batch, head);
+  return Plane<T>(tensor, 0, head).from(call.key_starts[static_cast<std::size_t>(batch)]);
+}
+
+inline std::int64_t page_of(const Call& call, std::int64_t batch, std::int64_t entry) {
+  const attest_tensor& table = call.problem.page_table;
+  const UsedStrides stride(table);
+  return static_cast<const std::int32_t*>(
+      table.data)[batch * stride.axes[0] + entry * stride.axes[1]];
+}
+
+// Calls visit(plane, position, count, done) for each run of neighbours among `count` keys from
+// `begin` on: they are `count` positions of the plane from `position` on, after `done` others.
+template <class T, class Visit>
+void for_each_run(const Call& call, const attest_tensor& tensor, std::int64_t batch,
+                  std::int64_t head, std::int64_t begin, std::int64_t keys, const Visit& visit) {
+  const std::int64_t page_size = call.problem.page_size;
+  if (page_size == 0) {
+    visit(key_plane<const T>(call, tensor, batch, head), begin, keys, std::int64_t{0});
+    return;
+  }
+  for (std::int64_t done = 0; done < keys;) {
+    const std::int64_t key = begin + done, slot = key % page_size;
+    const std::int64_t count = std::min(page_size - slot, keys - done);
+    visit(Plane<const T>(tensor, page_of(call, batch, key / page_size), head), slot, count, done);
+    done += count;
+  }
+}
+
+// tile[keys, channels] = the keys of K or V from `begin` on.
+template <class T, class R = Real<T>>
+void load_keys(const Call& call, const attest_tensor& tensor, std::int64_t batch, std::int64_t head,
+               std::int64_t begin, std::int64_t keys, R* tile) {
+  const std::int64_t channels = tensor.shape[3];
+  for_each_run<T>(
+      call, tensor, batch, head, begin, keys,
+      [&](const Plane<const T>& plane, std::int64_t position, std::int64_t count,
+          std::int64_t done) { load(plane, position, count, channels, tile + done * channels); });
+}
+
+// tile[channels, keys] = the same, transposed.
+template <class T, class R = Real<T>>
+void load_keys_transposed(const Call& call, const attest_tensor& tensor, std::int64_t batch,
+                          std::int64_t head, std::int64_t begin, std::int64_t keys, R* tile) {
+  for_each_run<T>(call, tensor, batch, head, begin, keys,
+                  [&](const Plane<const T>& plane, std::int64_t position, std::int64_t count,
+                      std::int64_t done) {
+                    load_transposed(plane, position, count, tensor.shape[3], keys, tile + done);
+                  });
+}
+
+}  // namespace attest::impl

@@ -1,0 +1,711 @@
+#include "tests/bounds/kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+namespace attest::bounds {
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+// The processor flushes subnormal operands or results, as long as this lives.
+class Flushing {
+ public:
+#ifdef __SSE2__
+  Flushing(bool inputs, bool outputs) : saved_(_mm_getcsr()) {
+    constexpr unsigned kInputs = 0x0040, kOutputs = 0x8000;
+    _mm_setcsr(saved_ | (inputs ? kInputs : 0) | (outputs ? kOutputs : 0));
+  }
+  ~Flushing() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#else
+  Flushing(bool, bool) {}  // only what Kernel does by itself
+#endif
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+};
+
+template <class T>
+struct Matrix {
+  Index rows = 0, columns = 0;
+  std::vector<T> data = {};
+
+  Matrix() = default;
+  Matrix(Index r, Index c, T value = 0) : rows(r), columns(c), data(at(r * c), value) {}
+  T* row(Index r) { return data.data() + r * columns; }
+  const T* row(Index r) const { return data.data() + r * columns; }
+
+  Matrix transposed() const {
+    Matrix result(columns, rows);
+    for (Index r = 0; r < rows; ++r) {
+      for (Index c = 0; c < columns; ++c) result.row(c)[r] = row(r)[c];
+    }
+    return result;
+  }
+};
+
+enum ProductIndex { kQk, kPv, kDp, kDv, kDq, kDk };
+
+// All query rows that read one key head, and that head.
+template <class T>
+struct Group {
+  Index b = 0, key_head = 0;
+  Index queries = 0, keys = 0, rows = 0;
+  Matrix<T> q, k, v, d_o;
+  Matrix<T> s, tanh;   // rows x keys; -inf: not visible
+  Matrix<T> o;         // as returned
+  std::vector<T> lse;  // as returned
+};
+
+template <class T>
+class Kernel {
+ public:
+  Kernel(const Problem& problem, const Inputs& inputs, const std::vector<std::uint8_t>& seen,
+         const Style& style)
+      : p_(problem),
+        in_(inputs),
+        seen_(seen),
+        style_(style),
+        scale_(static_cast<T>(problem.scale)),
+        cap_(static_cast<T>(problem.softcap)),
+        unit_(static_cast<T>(style.base_2 ? std::numbers::log2e : 1.0)),
+        fused_(style.scale == Style::Scale::exponent),
+        smallest_(static_cast<T>(smallest_normal(problem.dtype))),
+        exp_error_(declared(style, problem.dtype).exp_error),
+        tanh_error_(declared(style, problem.dtype).tanh_error),
+        ones_(at(std::max(problem.key_len, problem.query_heads * problem.query_len)), T(1)) {
+    if (style.fault == Style::Fault::exp_error) exp_error_ *= 128;
+    if (fused_) {
+      // A negative scale would turn the maximum of q k into the minimum.
+      const bool bare = cap_ == 0 && !p_.bias_shape && !p_.slopes_shape && !p_.sink && scale_ > 0;
+      to_natural_ = bare ? scale_ : T(1);
+      to_units_ = to_natural_ * unit_;
+    }
+    if (p_.dropout.mode != Dropout::Mode::none) {
+      kept_share_ = static_cast<T>(1 / (1 - problem.dropout.probability));
+    }
+  }
+
+  Outputs run() {
+    std::vector<Group<T>> groups;
+    for (Index b = 0; b < p_.batch; ++b) {
+      for (Index g = 0; g < p_.key_heads; ++g) groups.push_back(load(b, g));
+    }
+    prepare();
+    {
+      // Neither loading nor storing may lose subnormal numbers that the arithmetic does not.
+      const Flushing flushing(style_.flushes_inputs, style_.flushes_outputs);
+      for (Group<T>& group : groups) {
+        forward(group);
+        if (p_.backward) backward(group);
+      }
+      for (std::size_t e = 0; e < bias_terms_.size(); ++e) {
+        d_bias_[e] = sum(style_.outer_order, bias_terms_[e]);
+      }
+      for (std::size_t h = 0; h < sink_terms_.size(); ++h) {
+        d_sink_[h] = sum(style_.outer_order, sink_terms_[h]);
+      }
+    }
+    const auto outputs = [this](const Vector& from, DType dtype) {
+      std::vector<double> to;
+      for (const T x : from) to.push_back(output(x, dtype));
+      return to;
+    };
+    return {.o = outputs(o_, p_.dtype),
+            .lse = outputs(lse_, p_.lse_dtype()),
+            .dq = outputs(dq_, p_.dtype),
+            .dk = outputs(dk_, p_.dtype),
+            .dv = outputs(dv_, p_.dtype),
+            .d_bias = outputs(d_bias_, p_.dtype),
+            .d_sink = outputs(d_sink_, DType::f32)};
+  }
+
+ private:
+  static constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  using Vector = std::vector<T>;
+
+  void prepare() {
+    o_.assign(at(element_count(p_.o_shape())), T(0));
+    lse_.assign(at(element_count(p_.lse_shape())), -kInfinity);
+    if (!p_.backward) return;
+    dq_.assign(at(element_count(p_.q_shape())), T(0));
+    dk_.assign(at(element_count(p_.k_shape())), T(0));
+    dv_.assign(at(element_count(p_.v_shape())), T(0));
+    if (p_.bias_shape) {
+      bias_terms_.resize(at(element_count(*p_.bias_shape)));
+      d_bias_.resize(bias_terms_.size());
+    }
+    if (p_.sink) {
+      sink_terms_.resize(at(p_.query_heads));
+      d_sink_.resize(sink_terms_.size());
+    }
+  }
+
+  // ---- Numbers ----
+
+  T flushed(T x) const { return std::abs(x) < smallest_ ? T(0) : x; }
+  T input(double value) const {
+    const T x = static_cast<T>(value);
+    return style_.flushes_inputs ? flushed(x) : x;
+  }
+  // As a P or dS that is kept in the problem's format.
+  T narrow(T x) const {
+    if (!style_.narrows) return x;
+    const T result = static_cast<T>(round_to(p_.dtype, static_cast<double>(x)));
+    const bool flushes = style_.flushes_inputs || style_.flushes_outputs;
+    return flushes && p_.dtype != p_.lse_dtype() ? flushed(result) : result;
+  }
+  double output(T x, DType dtype) const {
+    double result = round_to(dtype, static_cast<double>(x));
+    if (style_.truncates_output && std::isfinite(result) &&
+        std::abs(result) > std::abs(static_cast<double>(x))) {
+      result = decode(dtype, encode(dtype, result) - 1);  // towards zero
+    }
+    return style_.flushes_outputs && std::abs(result) < smallest_normal(dtype) ? 0 : result;
+  }
+  Matrix<T> operands(Matrix<T> from, ProductIndex product) const {
+    round_operands(from.data.data(), Index(from.data.size()), product);
+    return from;
+  }
+  void round_operands(T* x, Index n, ProductIndex product) const {
+    if (style_.operand_digits == 0 || !(style_.rounded_products >> product & 1)) return;
+    constexpr int kDigits = std::numeric_limits<Wider<T>>::digits;
+    const Wider<T> factor = std::ldexp(Wider<T>(1), kDigits - style_.operand_digits) + 1;
+    for (Index t = 0; t < n; ++t) {  // Veltkamp's splitting: what is left rounds to the digits
+      const Wider<T> large = factor * x[t];
+      x[t] = static_cast<T>(large - (large - x[t]));
+    }
+  }
+
+  // How far the value of a function at x is off, within [-1, 1].
+  static double share(Error error, T x) {
+    switch (error) {
+      case Error::rounded:
+        return 0;
+      case Error::scattered:
+        return static_cast<double>(
+                   static_cast<std::int64_t>(scramble(std::bit_cast<std::uint64_t>(double(x))))) *
+               0x1p-63;
+      case Error::high:
+        return 1;
+      case Error::low:
+        return -1;
+    }
+    return 0;
+  }
+  T with_error(double exact, Error error, double most, T x) const {
+    // What is left of it after the result is rounded to T.
+    const double left = std::max(0.0, most - 1.01 * unit_roundoff(p_.lse_dtype()));
+    return static_cast<T>(exact * (1 + share(error, x) * left));
+  }
+  // In units of unit_; 1 at 0, as every exponential function has it.
+  T power(T x) const {
+    if (x == 0) return 1;
+    const double exact = style_.base_2 ? std::exp2(double(x)) : std::exp(double(x));
+    return with_error(exact, style_.exp_error, exp_error_, x);
+  }
+  T tanh(T x) const { return with_error(std::tanh(double(x)), style_.tanh_error, tanh_error_, x); }
+  T fma(T x, T y, T z) const {  // of floats but for 2^-53
+    if constexpr (std::is_same_v<T, float>) return static_cast<T>(double(x) * y + z);
+    return std::fma(x, y, z);
+  }
+  // exp of the difference of two scores, and of a score and LSE.
+  T weight(T s, T m) const { return power(fused_ ? fma(s, to_units_, -(m * to_units_)) : s - m); }
+  // From one running maximum to the next: the difference comes first, or else roundings of m would
+  // add up from step to step.
+  T rescale(T m, T next) const { return power(fused_ ? (m - next) * to_units_ : m - next); }
+  T weight_by_lse(T s, T lse) const {
+    return power(fused_ ? fma(s, to_units_, -(lse * unit_)) : s - lse * unit_);
+  }
+  T log_of(T x) const {
+    return static_cast<T>(style_.base_2 ? std::log2(double(x)) : std::log(double(x)));
+  }
+  T natural(T x) const { return style_.base_2 ? x * static_cast<T>(std::numbers::ln2) : x; }
+
+  T sum(Order order, const Vector& terms) {
+    if (ones_.size() < terms.size()) ones_.resize(terms.size(), T(1));
+    return dot(order, terms.data(), ones_.data(), Index(terms.size()));
+  }
+  T sum(const T* terms, Index n) const { return dot(style_.order, terms, ones_.data(), n); }
+
+  // ---- Loading ----
+
+  // Row r of a group is query r % queries of the group's head r / queries.
+  Index head(const Group<T>& group, Index r) const {
+    return group.key_head * p_.group_size() + r / group.queries;
+  }
+
+  Matrix<T> load_queries(const Group<T>& group, const Values& from) const {
+    Matrix<T> result(group.rows, from.shape[kChannel]);
+    for (Index r = 0; r < group.rows; ++r) {
+      const Place place = p_.query_place(group.b, r % group.queries);
+      for (Index c = 0; c < result.columns; ++c) {
+        result.row(r)[c] = input(from.at(place.batch, head(group, r), place.position, c));
+      }
+    }
+    return result;
+  }
+  Matrix<T> load_keys(const Group<T>& group, const Values& from) const {
+    Matrix<T> result(group.keys, from.shape[kChannel]);
+    for (Index j = 0; j < group.keys; ++j) {
+      const Place place = p_.key_place(group.b, j);
+      for (Index c = 0; c < result.columns; ++c) {
+        result.row(j)[c] = input(from.at(place.batch, group.key_head, place.position, c));
+      }
+    }
+    return result;
+  }
+
+  Group<T> load(Index b, Index g) const {
+    Group<T> group;
+    group.b = b;
+    group.key_head = g;
+    group.queries = p_.lengths(b).query;
+    group.keys = p_.lengths(b).key;
+    group.rows = group.queries * p_.group_size();
+    group.q = load_queries(group, in_.q);
+    group.k = load_keys(group, in_.k);
+    group.v = load_keys(group, in_.v);
+    if (p_.backward) group.d_o = load_queries(group, in_.d_o);
+    return group;
+  }
+
+  static Index broadcast(const Shape& shape, const Position& p) {
+    const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
+    return dense_index(shape, pick(shape[0], p.batch), pick(shape[1], p.head),
+                       pick(shape[2], p.query), pick(shape[3], p.key));
+  }
+
+  // ---- Forward ----
+
+  // Fills s and tanh.
+  void score(Group<T>& group) const {
+    group.s = Matrix<T>(group.rows, group.keys, -kInfinity);
+    if (cap_ > 0) group.tanh = Matrix<T>(group.rows, group.keys);
+    const T unit = fused_ ? T(1) : unit_;
+    T factor = cap_ == 0 ? scale_ * unit : style_.folds_cap ? scale_ / cap_ : scale_;
+    if (fused_ && to_natural_ != 1) factor = 1;
+    Matrix<T> q = group.q, k = group.k;
+    if (style_.scale == Style::Scale::query) {
+      for (T& x : q.data) x *= factor;
+      factor = 1;
+    } else if (style_.scale == Style::Scale::both) {
+      const T root = std::sqrt(std::abs(factor));
+      for (T& x : q.data) x *= std::copysign(root, factor);
+      for (T& x : k.data) x *= root;
+      factor = 1;
+    }
+    q = operands(std::move(q), kQk);
+    k = operands(std::move(k), kQk);
+    const bool sums_bias = style_.sums_bias && cap_ == 0 && factor == 1 && !fused_;
+    Vector q_terms, k_terms;
+    for (Index r = 0; r < group.rows; ++r) {
+      Position position = {
+          .batch = group.b, .head = head(group, r), .query = r % group.queries, .key = 0};
+      const Index first = dense_index(p_.keep_shape(), group.b, position.head, position.query, 0);
+      for (Index j = 0; j < group.keys; ++j) {
+        if (!seen_[at(first + j)]) continue;
+        position.key = j;
+        T bias = 0, alibi = 0;
+        if (p_.bias_shape) {
+          bias = static_cast<T>(in_.bias.data[at(broadcast(*p_.bias_shape, position))]) * unit;
+        }
+        if (p_.slopes_shape) {
+          const T slope =
+              static_cast<T>(in_.slopes.data[at(broadcast(*p_.slopes_shape, position))]);
+          const Index ahead = position.query + group.keys - group.queries - j;
+          alibi = slope * unit * static_cast<T>(ahead < 0 ? -ahead : ahead);
+        }
+        if (sums_bias) {
+          const auto append = [this](Vector& to, const T* from, T bias_factor, T alibi_factor) {
+            to.assign(from, from + p_.head_dim);
+            to.insert(to.end(), {bias_factor, alibi_factor});
+          };
+          append(q_terms, q.row(r), 1, -1);
+          append(k_terms, k.row(j), bias, alibi);
+          group.s.row(r)[j] = dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2);
+          continue;
+        }
+        T x = dot(style_.order, q.row(r), k.row(j), p_.head_dim);
+        if (factor != 1) x *= factor;
+        if (cap_ > 0) {
+          const T t = tanh(style_.folds_cap ? x : x / cap_);
+          group.tanh.row(r)[j] = t;
+          x = t * (cap_ * unit);
+        }
+        if (p_.bias_shape) x += bias;
+        if (p_.slopes_shape) x -= alibi;
+        group.s.row(r)[j] = x;
+      }
+    }
+  }
+
+  struct Partial {
+    T m = -kInfinity, l = 0;
+    Vector o;
+  };
+
+  struct RowView {
+    const T* s;
+    const std::uint8_t* kept;  // null without dropout
+    const Matrix<T>* v;        // transposed
+  };
+
+  // One pass over keys [begin, end); `sink` is that of this pass, or -inf.
+  Partial pass(const RowView& row, Index begin, Index end, T sink) const {
+    Partial state = {.o = Vector(at(p_.value_dim), T(0))};
+    if (style_.sink == Style::Sink::first && sink > -kInfinity) {
+      state.m = sink;
+      state.l = 1;
+    }
+    const Index step = style_.block == 0 ? std::max<Index>(end, 1) : style_.block;
+    Vector w, narrowed;
+    for (Index first = begin; first < end;) {
+      const Index last = std::min(end, (first / step + 1) * step);
+      const T highest = *std::max_element(row.s + first, row.s + last);
+      if (highest > -kInfinity) add_block(row, first, last, highest, w, narrowed, state);
+      first = last;
+    }
+    if (style_.sink != Style::Sink::first && sink > -kInfinity) {
+      const T m = std::max(state.m, sink);
+      const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
+      const T l = state.l * alpha + weight(sink, m);
+      for (T& o : state.o) o = style_.renormalises ? o * (state.l * alpha / l) : o * alpha;
+      state.m = m;
+      state.l = l;
+    }
+    if (state.l > 0 && !style_.renormalises && !style_.normalises_p) {
+      for (T& o : state.o) o /= state.l;
+    }
+    return state;
+  }
+
+  void add_block(const RowView& row, Index first, Index last, T highest, Vector& w,
+                 Vector& narrowed, Partial& state) const {
+    const Index n = last - first;
+    // A maximum that lags behind is as good, as long as no weight overflows.
+    const T lag = static_cast<T>(style_.lag) * (fused_ ? 1 / to_natural_ : unit_);
+    const T m =
+        highest > state.m + lag || state.m == -kInfinity ? std::max(state.m, highest) : state.m;
+    const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
+    w.assign(at(n), T(0));
+    for (Index t = 0; t < n; ++t) {
+      if (row.s[first + t] > -kInfinity) w[at(t)] = weight(row.s[first + t], m);
+    }
+    T added = sum(w.data(), n);
+    if (style_.fault == Style::Fault::sum_in_bf16) {
+      added = static_cast<T>(round_to(DType::bf16, static_cast<double>(added)));
+    }
+    const T l = state.l * alpha + added;
+    narrowed.assign(at(n), T(0));
+    for (Index t = 0; t < n; ++t) {
+      T p = style_.normalises_p ? w[at(t)] / l : w[at(t)];
+      if (row.kept && !row.kept[first + t]) p = 0;
+      if (row.kept && style_.drops_first) p *= kept_share_;
+      narrowed[at(t)] = narrow(p);
+    }
+    round_operands(narrowed.data(), n, kPv);
+    for (Index c = 0; c < p_.value_dim; ++c) {
+      const T products = dot(style_.order, narrowed.data(), row.v->row(c) + first, n);
+      T& o = state.o[at(c)];
+      o = style_.renormalises ? (state.l * alpha * o + products) / l : o * alpha + products;
+    }
+    state.l = l;
+    state.m = m;
+  }
+
+  T sink_of(Index h) const {
+    return p_.sink ? static_cast<T>(in_.sink.data[at(h)]) * (fused_ ? T(1) : unit_) : -kInfinity;
+  }
+
+  // O before it is rounded, and LSE.
+  std::pair<Vector, T> forward_row(const RowView& row, Index keys, Index h) const {
+    const T sink = sink_of(h);
+    const Index splits = std::max<Index>(1, std::min(style_.splits, keys));
+    std::vector<Partial> parts;
+    const bool merges_sink = splits > 1 && style_.sink == Style::Sink::merged;
+    for (Index part = 0; part < splits; ++part) {
+      const bool has_sink = (part == 0 && !merges_sink) || style_.fault == Style::Fault::sink_twice;
+      parts.push_back(pass(row, part * keys / splits, (part + 1) * keys / splits,
+                           has_sink ? sink : -kInfinity));
+      if (!(parts.back().l > 0)) parts.pop_back();
+    }
+    if (merges_sink && sink > -kInfinity) {
+      parts.push_back({.m = sink, .l = 1, .o = Vector(at(p_.value_dim), T(0))});
+    }
+    Vector o(at(p_.value_dim), T(0));
+    if (parts.empty()) return {o, -kInfinity};
+    if (parts.size() == 1) {
+      const T m = fused_ ? parts[0].m * to_natural_ : natural(parts[0].m);
+      return {parts[0].o, m + natural(log_of(parts[0].l))};
+    }
+    Vector lse, weights;
+    for (const Partial& part : parts) lse.push_back(part.m * to_units_ + log_of(part.l));
+    const T top = *std::max_element(lse.begin(), lse.end());
+    T total = 0;
+    for (const T each : lse) {
+      weights.push_back(power(each - top));
+      total += weights.back();
+    }
+    const T whole = top + log_of(total);
+    if (style_.merges_by_lse) {
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        weights[part] = power(lse[part] - whole);
+      }
+    }
+    for (std::size_t c = 0; c < o.size(); ++c) {
+      for (std::size_t part = 0; part < parts.size(); ++part)
+        o[c] += weights[part] * parts[part].o[c];
+      if (!style_.merges_by_lse) o[c] /= total;
+    }
+    return {o, natural(whole)};
+  }
+
+  const std::uint8_t* kept_row(const Group<T>& group, Index r) const {
+    if (p_.dropout.mode == Dropout::Mode::none) return nullptr;
+    return in_.keep.kept.data() +
+           dense_index(in_.keep.shape, group.b, head(group, r), r % group.queries, 0);
+  }
+
+  void forward(Group<T>& group) {
+    score(group);
+    const Matrix<T> v = operands(group.v, kPv).transposed();
+    group.o = Matrix<T>(group.rows, p_.value_dim);
+    group.lse.assign(at(group.rows), -kInfinity);
+    for (Index r = 0; r < group.rows; ++r) {
+      const RowView row = {group.s.row(r), kept_row(group, r), &v};
+      auto [o, lse] = forward_row(row, group.keys, head(group, r));
+      const Place place = p_.query_place(group.b, r % group.queries);
+      const Index h = head(group, r);
+      for (Index c = 0; c < p_.value_dim; ++c) {
+        if (row.kept && !style_.drops_first && style_.fault != Style::Fault::unscaled_dropout) {
+          o[at(c)] *= kept_share_;
+        }
+        o_[at(dense_index(p_.o_shape(), place.batch, h, place.position, c))] = o[at(c)];
+        group.o.row(r)[c] = input(output(o[at(c)], p_.dtype));
+      }
+      group.lse[at(r)] = lse;
+      lse_[at(dense_index(p_.lse_shape(), place.batch, h, place.position, 0))] = lse;
+    }
+  }
+
+  // ---- Backward ----
+
+  struct RowGradients {
+    Vector p, ds;  // P and dS as they enter the products with dO, K and Q
+  };
+
+  // P, and the sink's share.
+  T weigh(const Group<T>& group, Index r, T* p) const {
+    const T* s = group.s.row(r);
+    const T sink = sink_of(head(group, r));
+    const T lse = group.lse[at(r)];
+    for (Index j = 0; j < group.keys; ++j) p[j] = 0;
+    if (lse == -kInfinity) return 0;
+    if (!style_.p_from_sum) {
+      for (Index j = 0; j < group.keys; ++j) {
+        if (s[j] > -kInfinity) p[j] = weight_by_lse(s[j], lse);
+      }
+      return sink > -kInfinity ? weight_by_lse(sink, lse) : T(0);
+    }
+    T m = sink;
+    for (Index j = 0; j < group.keys; ++j) m = std::max(m, s[j]);
+    for (Index j = 0; j < group.keys; ++j) {
+      if (s[j] > -kInfinity) p[j] = weight(s[j], m);
+    }
+    const T own = sink > -kInfinity ? weight(sink, m) : T(0);
+    const T l = sum(p, group.keys) + own;
+    for (Index j = 0; j < group.keys; ++j) p[j] /= l;
+    return own / l;
+  }
+
+  void backward(const Group<T>& group) {
+    const Index rows = group.rows, keys = group.keys;
+    Matrix<T> p(rows, keys), ds(rows, keys);  // as they enter the products
+    const Matrix<T> d_o = operands(group.d_o, kDp), v = operands(group.v, kDp);
+    Vector weight(at(keys)), dp(at(keys));
+    for (Index r = 0; r < rows; ++r) {
+      const T sink_share = weigh(group, r, weight.data());
+      if (group.lse[at(r)] == -kInfinity) continue;
+      backward_row(group, r, d_o, v, sink_share, weight, dp, p.row(r), ds.row(r));
+    }
+
+    const bool scales_operand = style_.scale_ds == Style::ScaleDs::operand;
+    const bool scales_sum = style_.scale_ds == Style::ScaleDs::after;
+    const auto scaled = [&](Matrix<T> operand) {
+      for (T& x : operand.data) x *= scales_operand ? scale_ : T(1);
+      return operand;
+    };
+    Matrix<T> ds_dq = operands(ds, kDq);
+    const Matrix<T> kt = operands(scaled(group.k), kDq).transposed();
+    for (Index r = 0; r < rows; ++r) {
+      const Place place = p_.query_place(group.b, r % group.queries);
+      for (Index c = 0; c < p_.head_dim; ++c) {
+        T value = dot(style_.order, ds_dq.row(r), kt.row(c), keys);
+        if (scales_sum) value *= scale_;
+        dq_[at(dense_index(p_.q_shape(), place.batch, head(group, r), place.position, c))] = value;
+      }
+    }
+    const Matrix<T> pt = operands(p, kDv).transposed(), dst = operands(ds, kDk).transposed();
+    const Matrix<T> d_ot = operands(group.d_o, kDv).transposed();
+    const Matrix<T> qt = operands(scaled(group.q), kDk).transposed();
+    const bool dropped = p_.dropout.mode != Dropout::Mode::none;
+    for (Index j = 0; j < keys; ++j) {
+      const Place place = p_.key_place(group.b, j);
+      for (Index c = 0; c < p_.head_dim; ++c) {
+        T value = dot(style_.order, dst.row(j), qt.row(c), rows);
+        if (scales_sum) value *= scale_;
+        dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] = value;
+      }
+      for (Index c = 0; c < p_.value_dim; ++c) {
+        T value = dot(style_.order, pt.row(j), d_ot.row(c), rows);
+        if (dropped && !style_.drops_first) value *= kept_share_;
+        dv_[at(dense_index(p_.v_shape(), place.batch, group.key_head, place.position, c))] = value;
+      }
+    }
+  }
+
+  // From the weights of a row to its rows of P and dS, and its terms of dBias and dSink.
+  void backward_row(const Group<T>& group, Index r, const Matrix<T>& d_o, const Matrix<T>& v,
+                    T sink_share, const Vector& weight, Vector& dp, T* p_row, T* ds_row) {
+    const Index keys = group.keys;
+    const T* s = group.s.row(r);
+    const std::uint8_t* kept = kept_row(group, r);
+    Position position = {
+        .batch = group.b, .head = head(group, r), .query = r % group.queries, .key = 0};
+    for (Index j = 0; j < keys; ++j) {
+      dp[at(j)] = 0;
+      if (s[j] == -kInfinity || (kept && !kept[j])) continue;
+      dp[at(j)] = dot(style_.order, d_o.row(r), v.row(j), p_.value_dim);
+      if (kept) dp[at(j)] *= kept_share_;
+    }
+    // No kernel sums D = sum dO O on a matrix unit.
+    const Order by_channel = truncates(style_.order) ? Order::sequential : style_.order;
+    const T d = style_.d_by_key ? dot(style_.order, weight.data(), dp.data(), keys)
+                                : dot(by_channel, group.d_o.row(r), group.o.row(r), p_.value_dim);
+    T d_lse = 0;
+    if (p_.d_lse) {
+      const Place place = p_.query_place(group.b, position.query);
+      d_lse = static_cast<T>(in_.d_lse.at(place.batch, position.head, place.position, 0));
+    }
+    if (p_.sink) sink_terms_[at(position.head)].push_back(sink_share * (d_lse - d));
+    for (Index j = 0; j < keys; ++j) {
+      if (s[j] == -kInfinity) continue;
+      position.key = j;
+      const T narrow_p = narrow(weight[at(j)]);
+      T p = weight[at(j)];
+      if (kept && !kept[j]) p = 0;
+      if (kept && style_.drops_first) p *= kept_share_;
+      p_row[j] = narrow(p);
+      T x = style_.folds_d_lse ? dp[at(j)] - (d - d_lse) : dp[at(j)] - d;
+      if (!style_.folds_d_lse && p_.d_lse) x += d_lse;
+      T ds = (style_.ds_from_narrow_p ? narrow_p : weight[at(j)]) * x;
+      if (p_.bias_shape) {
+        bias_terms_[at(broadcast(*p_.bias_shape, position))].push_back(
+            style_.narrows_d_bias ? narrow(ds) : ds);
+      }
+      if (cap_ > 0 && style_.fault != Style::Fault::no_cap_slope) {
+        const T t = group.tanh.row(r)[j];
+        ds *= 1 - t * t;
+      }
+      if (style_.scale_ds == Style::ScaleDs::before) ds *= scale_;
+      ds_row[j] = narrow(ds);
+    }
+  }
+
+  const Problem& p_;
+  const Inputs& in_;
+  const std::vector<std::uint8_t>& seen_;
+  const Style& style_;
+  T scale_, cap_, unit_;
+  bool fused_;                       // scores are multiplied in the exponent:
+  T to_natural_ = 1, to_units_ = 1;  // what they are then multiplied with
+  T smallest_;
+  double exp_error_, tanh_error_;
+  T kept_share_ = 1;
+  Vector ones_;
+  Vector o_, lse_, dq_, dk_, dv_, d_bias_, d_sink_;  // before they are rounded to their formats
+  std::vector<Vector> bias_terms_, sink_terms_;      // by element and head
+};
+
+}  // namespace
+
+Arithmetic declared(const Style& style, DType dtype) {
+  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const double u = unit_roundoff(wide);
+  const double widest = wide == DType::f64 ? 0x1p-64 : 0x1p-53;
+  const auto product = [&](int index) {
+    const bool rounds = style.operand_digits > 0 && (style.rounded_products >> index & 1);
+    return Product{.operand_roundoff = rounds ? std::ldexp(1.0, -style.operand_digits) : 0,
+                   .accumulator_roundoff = style.order == Order::wide ? widest
+                                           : truncates(style.order)   ? 2 * u
+                                                                      : u,
+                   .truncates = truncates(style.order)};
+  };
+  const bool narrows = style.narrows && dtype != wide;
+  const Narrowing narrowing = narrows ? Narrowing{.roundoff = unit_roundoff(dtype),
+                                                  .underflow = half_smallest_subnormal(dtype)}
+                                      : Narrowing{};
+  return {
+      .dtype = dtype,
+      .qk = product(kQk),
+      .pv = product(kPv),
+      .dp = product(kDp),
+      .dv = product(kDv),
+      .dq = product(kDq),
+      .dk = product(kDk),
+      .softmax_roundoff = u,
+      .exp_error = style.exp_ulps * 2 * u,
+      .tanh_error = style.coarse_tanh ? loosest(dtype).tanh_error : 2 * u,
+      .p = narrowing,
+      .p_normalised = style.normalises_p ? Choice::first : Choice::last,
+      .ds = narrowing,
+      .ds_scaled = style.scale_ds == Style::ScaleDs::before ? Choice::first : Choice::last,
+      .ds_from_p = style.ds_from_narrow_p ? Choice::last : Choice::first,
+      .kv_splits = style.splits,
+      .rescales_output = style.renormalises,
+      .key_block = style.block == 0 ? Index(1) << 30 : style.block,  // all of them at once
+      .flushes_inputs = style.flushes_inputs,
+      .flushes_outputs = style.flushes_outputs,
+      .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,
+  };
+}
+
+std::vector<std::uint8_t> visible_elements(const Problem& problem, const Inputs& inputs) {
+  std::vector<std::uint8_t> result(at(element_count(problem.keep_shape())));
+  std::size_t e = 0;
+  for (Index b = 0; b < problem.batch; ++b) {
+    for (Index h = 0; h < problem.query_heads; ++h) {
+      for (Index i = 0; i < problem.query_len; ++i) {
+        for (Index j = 0; j < problem.key_len; ++j, ++e) {
+          const Position position = {.batch = b, .head = h, .query = i, .key = j};
+          result[e] = visible(problem, position);
+          if (result[e] && problem.bias_shape) {
+            const auto pick = [](Index size, Index index) { return size == 1 ? 0 : index; };
+            const Shape& shape = *problem.bias_shape;
+            result[e] = std::isfinite(inputs.bias.at(pick(shape[0], b), pick(shape[1], h),
+                                                     pick(shape[2], i), pick(shape[3], j)));
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+Outputs run_kernel(const Problem& problem, const Inputs& inputs,
+                   const std::vector<std::uint8_t>& visible, const Style& style) {
+  if (problem.dtype == DType::f64) return Kernel<double>(problem, inputs, visible, style).run();
+  return Kernel<float>(problem, inputs, visible, style).run();
+}
+
+}  // namespace attest::bounds

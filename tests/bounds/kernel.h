@@ -1,0 +1,98 @@
+// Correct attention kernels, as different as real ones are, in one small simulation: what varies is
+// its Style. Each declares its arithmetic truthfully; those with a Fault do not.
+//
+// The arithmetic is done in float, or in double for f64, by the processor itself; errors that are
+// allowed to functions (exp within 2 ulp, a coarse tanh) are put in, a hash of the argument
+// deciding how much of what is allowed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spec/arithmetic.h"
+#include "spec/inputs.h"
+#include "spec/problem.h"
+#include "tests/bounds/random.h"
+#include "tests/bounds/sums.h"
+
+namespace attest::bounds {
+
+// The error of a function, as a share of what is declared for it.
+enum class Error {
+  rounded,    // the nearest number
+  scattered,  // anything within
+  high,       // always as large as may be
+  low,
+};
+
+struct Style {
+  std::string name;
+
+  // Products and sums.
+  Order order = Order::sequential;
+  int operand_digits = 0;            // to which operands of products are rounded; 0: not at all
+  unsigned rounded_products = 0x3f;  // which: bits in the order qk, pv, dp, dv, dq, dk
+
+  // Softmax.
+  Index block = 0;             // keys of a step of the online softmax; 0: the whole row at once
+  bool renormalises = false;   // O in every step, as FlashAttention-1
+  double lag = 0;              // O is rescaled only when the maximum has grown by more than this
+  Index splits = 1;            // parts of the keys, merged by their LSE
+  bool merges_by_lse = false;  // parts weigh exp(LSE_part - LSE), rather than a share of their sum
+  bool base_2 = false;         // scores in units of log 2
+  double exp_ulps = 0.5;
+  Error exp_error = Error::rounded;
+  bool narrows = true;        // P and dS to a 16-bit format
+  bool normalises_p = false;  // before it is narrowed
+  // What the scale multiplies; `exponent`: s c - m c in one fma, c the scale times log2(e), where
+  // nothing comes between the product and the softmax, and c = log2(e) otherwise.
+  enum class Scale { product, query, both, exponent } scale = Scale::product;
+  bool sums_bias = false;  // bias and ALiBi as terms of the sum q k, if that is scaled before
+  enum class Sink { first, last, merged } sink = Sink::first;
+  bool folds_cap = false;    // scale / softcap as one factor
+  bool coarse_tanh = false;  // within the cap
+  Error tanh_error = Error::rounded;
+  bool drops_first = true;  // 1 / (1 - p) multiplies P before it is narrowed; else the sum
+
+  // Formats.
+  bool flushes_inputs = false;
+  bool flushes_outputs = false;
+  bool truncates_output = false;
+
+  // Backward.
+  bool d_by_key = false;    // D = sum P dP rather than sum dO O
+  bool p_from_sum = false;  // exp(s - m) / l rather than exp(s - L)
+  enum class ScaleDs { before, after, operand } scale_ds = ScaleDs::after;  // narrowing, or K and Q
+  bool ds_from_narrow_p = false;
+  bool folds_d_lse = false;     // dP - (D - dLSE)
+  bool narrows_d_bias = false;  // the dS that it is the sum of; not if they are scaled before
+  Order outer_order = Order::sequential;  // of dBias and dSink
+
+  // Breaks what is declared.
+  enum class Fault { none, exp_error, sum_in_bf16, unscaled_dropout, sink_twice, no_cap_slope };
+  Fault fault = Fault::none;
+};
+
+// The named ones; those with a fault, which are not correct; and any mixture of what is allowed.
+std::vector<Style> correct_styles();
+std::vector<Style> faulty_styles();
+Style mixed_style(Random& random);
+
+// The choices of a style, for a reader who wants to know what a mixture was.
+std::string describe(const Style& style);
+
+Arithmetic declared(const Style& style, DType dtype);
+
+// Dense, as Expected.
+struct Outputs {
+  std::vector<double> o, lse, dq, dk, dv, d_bias, d_sink;
+};
+
+// Which elements of keep_shape() take part (a bias of -inf hides its key).
+std::vector<std::uint8_t> visible_elements(const Problem& problem, const Inputs& inputs);
+
+Outputs run_kernel(const Problem& problem, const Inputs& inputs,
+                   const std::vector<std::uint8_t>& visible, const Style& style);
+
+}  // namespace attest::bounds

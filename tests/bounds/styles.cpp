@@ -1,0 +1,265 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "tests/bounds/kernel.h"
+
+namespace attest::bounds {
+
+std::vector<Style> correct_styles() {
+  using Scale = Style::Scale;
+  using ScaleDs = Style::ScaleDs;
+  using Sink = Style::Sink;
+  return {
+      {.name = "naive"},
+      {.name = "naive, P normalised, exp(s-m)/l, D by key",
+       .order = Order::pairwise,
+       .normalises_p = true,
+       .d_by_key = true,
+       .p_from_sum = true,
+       .ds_from_narrow_p = true,
+       .narrows_d_bias = true},
+      {.name = "naive, sqrt(scale) on Q and K",
+       .order = Order::reversed,
+       .normalises_p = true,
+       .scale = Scale::both,
+       .sums_bias = true,
+       .scale_ds = ScaleDs::operand,
+       .outer_order = Order::pairwise},
+      {.name = "fa2 1", .order = Order::fused, .block = 1, .scale_ds = ScaleDs::before},
+      {.name = "fa2 16, exp2", .order = Order::lanes, .block = 16, .base_2 = true},
+      {.name = "fa2 64, exp2 2 ulp, scale in Q",
+       .order = Order::reversed,
+       .block = 64,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::scattered,
+       .scale = Scale::query,
+       .coarse_tanh = true,
+       .tanh_error = Error::scattered,
+       .drops_first = false,
+       .scale_ds = ScaleDs::before,
+       .ds_from_narrow_p = true},
+      {.name = "fa2 128, exp 2 ulp high",
+       .order = Order::fused,
+       .block = 128,
+       .exp_ulps = 2,
+       .exp_error = Error::high,
+       .sink = Sink::last,
+       .coarse_tanh = true,
+       .tanh_error = Error::high},
+      {.name = "fa2 16, exp2 2 ulp low",
+       .block = 16,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::low,
+       .folds_cap = true,
+       .coarse_tanh = true,
+       .tanh_error = Error::low,
+       .drops_first = false,
+       .folds_d_lse = true},
+      {
+          .name = "fa2 64, exp2(s c - m c)",
+          .order = Order::fused,
+          .block = 64,
+          .base_2 = true,
+          .scale = Scale::exponent,
+          .sink = Sink::last,
+      },
+      {.name = "fa2 16, lagging maximum",
+       .order = Order::fused,
+       .block = 16,
+       .lag = 5.5,
+       .base_2 = true},
+      {.name = "fa1 16", .block = 16, .renormalises = true, .sink = Sink::last, .d_by_key = true},
+      {.name = "fa1 64",
+       .order = Order::pairwise,
+       .block = 64,
+       .renormalises = true,
+       .drops_first = false,
+       .p_from_sum = true},
+      {.name = "2 splits", .order = Order::fused, .block = 16, .splits = 2, .sink = Sink::last},
+      {.name = "4 splits, exp2",
+       .order = Order::lanes,
+       .block = 16,
+       .splits = 4,
+       .base_2 = true,
+       .drops_first = false},
+      {.name = "16 splits, sink merged",
+       .order = Order::pairwise,
+       .splits = 16,
+       .sink = Sink::merged},
+      {.name = "4 splits, weights exp(LSE_part - LSE)",
+       .order = Order::fused,
+       .block = 16,
+       .splits = 4,
+       .merges_by_lse = true,
+       .sink = Sink::merged},
+      {.name = "matrix unit of 4",
+       .order = Order::truncated_4,
+       .block = 16,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::scattered,
+       .coarse_tanh = true,
+       .tanh_error = Error::scattered},
+      {.name = "matrix unit of 8",
+       .order = Order::truncated_8,
+       .block = 64,
+       .base_2 = true,
+       .scale = Scale::query,
+       .drops_first = false,
+       .d_by_key = true,
+       .scale_ds = ScaleDs::before},
+      {.name = "matrix unit of 16, fa1",
+       .order = Order::truncated_16,
+       .block = 16,
+       .renormalises = true},
+      {.name = "matrix unit of 16, naive", .order = Order::truncated_16, .normalises_p = true},
+      {.name = "accumulated wider", .order = Order::wide, .block = 16},
+      {.name = "P and dS not narrowed", .order = Order::fused, .block = 16, .narrows = false},
+      {.name = "operands of 11 digits", .order = Order::fused, .operand_digits = 11, .block = 16},
+      {.name = "operands of 8 digits",
+       .order = Order::lanes,
+       .operand_digits = 8,
+       .block = 64,
+       .scale = Scale::query,
+       .d_by_key = true},
+      {.name = "operands of 11 digits in QK and dP",
+       .operand_digits = 11,
+       .rounded_products = 0b000101,
+       .normalises_p = true,
+       .p_from_sum = true},
+      {.name = "subnormals flushed",
+       .order = Order::fused,
+       .block = 16,
+       .flushes_inputs = true,
+       .flushes_outputs = true},
+      {.name = "subnormal inputs flushed, P normalised",
+       .order = Order::pairwise,
+       .normalises_p = true,
+       .flushes_inputs = true,
+       .d_by_key = true},
+      {.name = "subnormal outputs flushed, scale in Q",
+       .block = 64,
+       .scale = Scale::query,
+       .flushes_outputs = true,
+       .scale_ds = ScaleDs::before},
+      {.name = "output truncated", .order = Order::lanes, .block = 16, .truncates_output = true},
+  };
+}
+
+std::vector<Style> faulty_styles() {
+  using Fault = Style::Fault;
+  return {
+      {.name = "fault: exp 64 ulp, declared 0.5",
+       .exp_error = Error::high,
+       .fault = Fault::exp_error},
+      {.name = "fault: row sum in bf16", .block = 16, .fault = Fault::sum_in_bf16},
+      {.name = "fault: dropout without 1/(1-p)",
+       .drops_first = false,
+       .fault = Fault::unscaled_dropout},
+      {.name = "fault: the sink in every split", .splits = 4, .fault = Fault::sink_twice},
+      {.name = "fault: no derivative of the softcap", .fault = Fault::no_cap_slope},
+  };
+}
+
+Style mixed_style(Random& random) {
+  const auto coin = [&] { return random.chance(0.5); };
+  constexpr std::array kOrders = {Order::sequential,  Order::fused,        Order::reversed,
+                                  Order::pairwise,    Order::lanes,        Order::truncated_4,
+                                  Order::truncated_8, Order::truncated_16, Order::wide};
+  constexpr std::array kOuterOrders = {Order::sequential, Order::reversed, Order::pairwise,
+                                       Order::lanes};
+  constexpr std::array kErrors = {Error::rounded, Error::scattered, Error::high, Error::low};
+  Style style = {.name = "any mixture"};
+  style.order = random.pick(kOrders);
+  if (random.chance(0.1)) {
+    style.operand_digits = coin() ? 11 : 8;
+    style.rounded_products = static_cast<unsigned>(random.below(64));
+  }
+  style.block = random.pick(std::array<Index, 6>{0, 1, 4, 16, 64, 128});
+  style.renormalises = random.chance(0.25);
+  if (!style.renormalises && style.block > 0 && random.chance(0.2)) style.lag = 5.5;
+  style.splits = random.pick(std::array<Index, 6>{1, 1, 1, 2, 4, 16});
+  style.merges_by_lse = coin();
+  style.base_2 = coin();
+  if (coin()) {
+    style.exp_ulps = 2;
+    style.exp_error = random.pick(kErrors);
+  }
+  style.narrows = random.chance(0.9);
+  style.normalises_p = style.block == 0 && !style.renormalises && coin();
+  style.scale = random.pick(std::array{Style::Scale::product, Style::Scale::query,
+                                       Style::Scale::both, Style::Scale::exponent});
+  // P that is normalised has to know the sink beforehand.
+  style.sink =
+      style.normalises_p
+          ? Style::Sink::first
+          : random.pick(std::array{Style::Sink::first, Style::Sink::last, Style::Sink::merged});
+  style.sums_bias = style.operand_digits == 0 && coin();
+  style.folds_cap = coin();
+  if (coin()) {
+    style.coarse_tanh = true;
+    style.tanh_error = random.pick(kErrors);
+  }
+  style.drops_first = coin();
+  style.flushes_inputs = random.chance(0.2);
+  style.flushes_outputs = random.chance(0.2);
+  style.truncates_output = random.chance(0.1);
+  style.d_by_key = coin();
+  style.p_from_sum = coin();
+  style.scale_ds = random.pick(
+      std::array{Style::ScaleDs::before, Style::ScaleDs::after, Style::ScaleDs::operand});
+  style.ds_from_narrow_p = coin();
+  style.folds_d_lse = coin();
+  style.narrows_d_bias = style.scale_ds != Style::ScaleDs::before && coin();
+  style.outer_order = random.pick(kOuterOrders);
+  return style;
+}
+
+std::string describe(const Style& style) {
+  constexpr std::array kOrders = {"sequential",  "fused",       "reversed",     "pairwise", "lanes",
+                                  "truncated 4", "truncated 8", "truncated 16", "wide"};
+  constexpr std::array kErrors = {"", " scattered", " high", " low"};
+  constexpr std::array kScales = {"", ", scale in Q", ", scale in Q and K",
+                                  ", scale in the exponent"};
+  constexpr std::array kSinks = {"", ", sink last", ", sink merged"};
+  constexpr std::array kScaleDs = {", dS scaled before", "", ", K and Q scaled"};
+  const auto pick = [](const auto& list, auto value) {
+    return list[static_cast<std::size_t>(value)];
+  };
+  std::string text = fmt::format("{}, block {}", pick(kOrders, style.order), style.block);
+  const auto add = [&](bool does, const char* what) {
+    if (does) text += fmt::format(", {}", what);
+  };
+  if (style.operand_digits > 0) {
+    text += fmt::format(", operands of {} digits (products {:#x})", style.operand_digits,
+                        style.rounded_products);
+  }
+  add(style.renormalises, "renormalises");
+  if (style.lag > 0) text += fmt::format(", lag {}", style.lag);
+  if (style.splits > 1) text += fmt::format(", {} splits", style.splits);
+  add(style.splits > 1 && style.merges_by_lse, "merges by LSE");
+  add(style.base_2, "base 2");
+  text += fmt::format(", exp {} ulp{}", style.exp_ulps, pick(kErrors, style.exp_error));
+  add(!style.narrows, "P and dS not narrowed");
+  add(style.normalises_p, "P normalised");
+  text += fmt::format("{}{}", pick(kScales, style.scale), pick(kSinks, style.sink));
+  add(style.sums_bias, "bias in the sum");
+  add(style.folds_cap, "cap folded");
+  if (style.coarse_tanh) text += fmt::format(", coarse tanh{}", pick(kErrors, style.tanh_error));
+  add(!style.drops_first, "dropout scaled last");
+  add(style.flushes_inputs, "flushes inputs");
+  add(style.flushes_outputs, "flushes outputs");
+  add(style.truncates_output, "truncates output");
+  add(style.d_by_key, "D by key");
+  add(style.p_from_sum, "P from sum");
+  text += pick(kScaleDs, style.scale_ds);
+  add(style.ds_from_narrow_p, "dS from narrow P");
+  add(style.folds_d_lse, "dLSE folded");
+  add(style.narrows_d_bias, "dBias from narrow dS");
+  return text + fmt::format(", outer {}", pick(kOrders, style.outer_order));
+}
+
+}  // namespace attest::bounds

@@ -1,0 +1,204 @@
+// Blocks and memory, from a plug-in through attest-worker to the verdict.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "harness/examine.h"
+#include "harness/in_process.h"
+#include "harness/testee.h"
+#include "tests/harness/mock_plugin.h"
+#include "tests/harness/plain_kernel.h"
+
+namespace attest {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Installation kInstallation = {.worker = WORKER, .plugins = {}, .cases = {}};
+
+Case schedule_case() {
+  Case c;
+  c.id = "test/ledger/schedule/dtype=f32/data=normal/s=1";
+  c.clauses = {"SCHED-1", "SCHED-3", "MASK-2"};
+  c.data = "normal";
+  c.problem = {.dtype = DType::f32,
+               .query_heads = 2,
+               .key_heads = 2,
+               .query_len = 75,
+               .key_len = 75,
+               .head_dim = 4,
+               .value_dim = 4,
+               .scale = 0.5,
+               .mask = Mask::causal(Anchor::top_left),
+               .backward = true};
+  c.check = Check::schedule;
+  return c;
+}
+
+Case memory_case() {
+  Case c = schedule_case();
+  c.id = "test/ledger/memory/dtype=f32/data=normal/s=1";
+  c.clauses = {"MEM-1", "MEM-2"};
+  c.problem.query_heads = c.problem.key_heads = 1;
+  c.problem.query_len = c.problem.key_len = 256;
+  c.problem.backward = false;
+  c.check = Check::memory;
+  return c;
+}
+
+Verdict verdict(const std::string& kernel, const Case& test_case, int threads = 1) {
+  const Limits limits;
+  const auto testees = find_testees({std::string(PLUGINS) + "/ledger.so:ledger/" + kernel},
+                                    kInstallation, limits, {});
+  WorkerExecutor executor(worker_options(testees.front(), limits, {}));
+  PreparedCase prepared(test_case, 1);
+  return examine(prepared, testees.front().description, testees.front().kernel, executor, threads)
+      .verdict;
+}
+
+TEST(LedgerTest, RightScheduleIsFollowedFromEveryThread) {
+  const Verdict v = verdict("none", schedule_case(), 4);
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+}
+
+TEST(LedgerTest, BalanceIsJudgedWhereItIsCited) {
+  Case c = schedule_case();
+  c.clauses = {"SCHED-1"};
+  EXPECT_EQ(verdict("imbalanced", c).outcome, Outcome::pass);
+}
+
+struct Breach {
+  const char* kernel;
+  const char* clause;
+  const char* message;
+};
+
+class BlockTest : public testing::TestWithParam<Breach> {};
+
+TEST_P(BlockTest, IsNamed) {
+  const Verdict v = verdict(GetParam().kernel, schedule_case());
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "schedule");
+  EXPECT_EQ(v.clauses.front(), GetParam().clause);
+  EXPECT_THAT(v.message, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AllFaults, BlockTest,
+    testing::Values(
+        Breach{"misses", "SCHED-1",
+               "the visible pair of query 32 and key 16, batch 0, head 1 lies in no block, with 1 "
+               "thread"},
+        Breach{"misses_dq", "SCHED-1", "lies in no block (pass 2 of the backward call)"},
+        Breach{"doubles", "SCHED-1",
+               "lies in 2 blocks: block (worker 0, batch 0, head 1, queries 32..48, keys 16..32)"},
+        Breach{"visits", "SCHED-1", "head 1, queries 32..48, keys 48..64) has no visible pair"},
+        Breach{"lies", "SCHED-2", "keys 16..32) is reported as masked, and none is hidden"},
+        Breach{"imbalanced", "SCHED-3", "2 times the mean, declared 1.4, with 2 threads"}),
+    [](const auto& breach) {
+      std::string name = breach.param.kernel;
+      std::erase(name, '_');
+      return name;
+    });
+
+TEST(LedgerTest, MemoryWithinTheDeclarationPasses) {
+  const Verdict v = verdict("none", memory_case());
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+}
+
+// 24 bytes a pair: below the slack at 512 x 512, beyond it at 1024 x 1024.
+TEST(LedgerTest, SecretMemoryIsFoundThoughItIsFreedBeforeTheCallReturns) {
+  const Verdict v = verdict("hoards", memory_case());
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "memory");
+  EXPECT_EQ(v.clauses.front(), "MEM-1");
+  EXPECT_THAT(v.message, HasSubstr("forward of 1024 queries and 1024 keys: took 2"));
+}
+
+TEST(LedgerTest, GrowthBeyondItsClassIsFound) {
+  const Verdict v = verdict("grows", memory_case());
+  EXPECT_EQ(v.reason, "memory");
+  EXPECT_EQ(v.clauses.front(), "MEM-2");
+  EXPECT_THAT(v.message, HasSubstr("at 4 times the lengths; declared linear"));
+}
+
+// ---- Who promises nothing, and who says too much ----------------------------------------------
+
+class MockedTest : public testing::Test {
+ protected:
+  MockedTest() {
+    description_.features = {"lse", "causal", "backward"};
+    ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& context) {
+      for (Index i = 0; context.trace && i < blocks_; ++i) {
+        attest_block block{};
+        block.struct_size = size_;
+        block.query_end = block.key_end = 75;
+        context.trace(context.trace_context, &block);
+      }
+      return plain::forward(p, in, out, context);
+    });
+    ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  }
+  Verdict verdict(const Case& test_case) {
+    PreparedCase prepared(test_case, 1);
+    return examine(prepared, description_, "mock", executor_, 1).verdict;
+  }
+
+  Index blocks_ = 0;
+  std::size_t size_ = sizeof(attest_block);
+  Description description_;
+  testing::NiceMock<MockPlugin> mock_;
+  InProcessExecutor executor_{mock_.plugin()};
+};
+
+TEST_F(MockedTest, WhatIsNotPromisedIsNotAsked) {
+  EXPECT_CALL(mock_, forward).Times(0);
+  for (const Case& test_case : {schedule_case(), memory_case()}) {
+    const Verdict v = verdict(test_case);
+    EXPECT_EQ(v.outcome, Outcome::unsupported);
+    EXPECT_THAT(v.clauses, IsEmpty());
+  }
+  description_.schedule = ScheduleDeclaration();
+  Case c = schedule_case();
+  c.clauses = {"SCHED-2"};
+  EXPECT_EQ(verdict(c).message, "does not declare schedule/masks_partial_only");
+  c.clauses = {"SCHED-3"};
+  EXPECT_EQ(verdict(c).message, "does not declare schedule/imbalance");
+}
+
+TEST_F(MockedTest, PromiseThatIsNotGivenIsNoLongerCited) {
+  description_.schedule = ScheduleDeclaration();
+  blocks_ = 2;
+  Case c = schedule_case();
+  c.clauses = {"SCHED-1", "SCHED-2", "SCHED-3"};
+  c.problem.query_heads = c.problem.key_heads = 1;
+  c.problem.backward = false;
+  const Verdict v = verdict(c);
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_THAT(v.clauses, ElementsAre("SCHED-1"));
+  EXPECT_THAT(v.message, HasSubstr("lies in 2 blocks"));
+  blocks_ = 1;
+  EXPECT_EQ(verdict(c).outcome, Outcome::pass);
+  size_ = 8;  // a block of a struct that ends before its fields is none
+  EXPECT_THAT(verdict(c).message, HasSubstr("lies in no block"));
+}
+
+TEST_F(MockedTest, MoreBlocksThanAReplyHoldsConcludeNothing) {
+  description_.schedule = ScheduleDeclaration();
+  blocks_ = (1 << 16) + 1;
+  Case c = schedule_case();
+  c.problem.query_heads = c.problem.key_heads = 1;
+  c.problem.backward = false;
+  EXPECT_EQ(verdict(c).outcome, Outcome::inconclusive);
+}
+
+TEST_F(MockedTest, MemoryThatCannotBeMeasuredConcludesNothing) {
+  description_.memory = MemoryDeclaration();
+  EXPECT_EQ(verdict(memory_case()).outcome, Outcome::inconclusive);
+}
+
+}  // namespace
+}  // namespace attest

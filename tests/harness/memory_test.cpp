@@ -1,0 +1,118 @@
+#include "harness/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using Growth = MemoryDeclaration::Growth;
+
+constexpr double kMib = 1 << 20;
+
+// What is broken if a pass takes that many MiB at once, twice and four times the lengths.
+std::string clause_of(MemoryDeclaration declared, std::vector<double> mib, double workspace = 0) {
+  std::vector<MemoryTaken> taken;
+  Index times = 1;
+  for (const double m : mib) {
+    taken.push_back({*lengthened({.query_len = 10, .key_len = 20}, times),
+                     times,
+                     {.workspace_bytes = workspace, .peak_bytes = m * kMib}});
+    times *= 2;
+  }
+  const auto finding = memory_defect(declared, "forward", taken, 2);
+  if (!finding) return "";
+  EXPECT_EQ(finding->reason, "memory");
+  return finding->clause;
+}
+
+MemoryDeclaration roomy(Growth growth) { return {.growth = growth, .own = {.fixed = 1e12}}; }
+
+TEST(MemoryTest, GrowthIsJudgedByItsClass) {
+  EXPECT_EQ(clause_of(roomy(Growth::constant), {50, 51, 50}), "");
+  EXPECT_EQ(clause_of(roomy(Growth::constant), {50, 60, 70}), "MEM-2");
+  EXPECT_EQ(clause_of(roomy(Growth::linear), {50, 100, 200}), "");
+  EXPECT_EQ(clause_of(roomy(Growth::linear), {10, 40, 160}), "MEM-2");
+  EXPECT_EQ(clause_of(roomy(Growth::linear), {50, 50, 110}), "MEM-2");
+  EXPECT_EQ(clause_of(roomy(Growth::quadratic), {10, 40, 160}), "");
+  EXPECT_EQ(clause_of(roomy(Growth::quadratic), {10, 80, 640}), "MEM-2");
+  EXPECT_EQ(clause_of(roomy(Growth::constant), {0, 0, 8}), "");  // slack
+}
+
+TEST(MemoryTest, WorkspaceAndWhatIsTakenBesideItAreBounded) {
+  MemoryDeclaration declared = {.workspace = {.fixed = 100}};
+  EXPECT_EQ(clause_of(declared, {1}, 100), "");
+  EXPECT_EQ(clause_of(declared, {1}, 101), "MEM-1");
+  EXPECT_EQ(clause_of(declared, {9}, 100), "MEM-1");
+  declared.own.fixed = kMib;
+  EXPECT_EQ(clause_of(declared, {9}, 100), "");
+}
+
+TEST(MemoryTest, EveryTermOfADeclarationCounts) {
+  const Problem p = {.batch = 2,
+                     .query_heads = 4,
+                     .key_heads = 2,
+                     .query_len = 5,
+                     .key_len = 7,
+                     .head_dim = 16,
+                     .value_dim = 8};
+  const auto bytes = [&](const ByteCount& count) { return count.bytes(p, 3); };
+  EXPECT_EQ(bytes({.fixed = 9}), 9);
+  EXPECT_EQ(bytes({.per_thread = 1}), 3);
+  EXPECT_EQ(bytes({.per_thread_channel = 1}), 3 * 16);
+  EXPECT_EQ(bytes({.per_query = 1}), 2 * 4 * 5);
+  EXPECT_EQ(bytes({.per_query_channel = 1}), 2 * 4 * 5 * 16);
+  EXPECT_EQ(bytes({.per_key = 1}), 2 * 4 * 7);
+  EXPECT_EQ(bytes({.per_key_channel = 1}), 2 * 4 * 7 * 16);
+  EXPECT_EQ(bytes({.per_pair = 1}), 2 * 4 * 5 * 7);
+}
+
+TEST(MemoryTest, AllThatHasALengthIsLengthened) {
+  Problem p = {.batch = 2, .query_len = 3, .key_len = 5};
+  p.query_lens = {1, 3};
+  p.key_lens = {0, 5};
+  p.bias_shape = Shape{1, 1, 1, 5};
+  p.mask = Mask::causal(Anchor::bottom_right);
+  const auto longer = lengthened(p, 4);
+  ASSERT_TRUE(longer);
+  EXPECT_FALSE(defect_of(*longer));
+  EXPECT_EQ(longer->query_len, 12);
+  EXPECT_EQ(longer->query_lens, (std::vector<Index>{4, 12}));
+  EXPECT_EQ(longer->key_lens, (std::vector<Index>{0, 20}));
+  EXPECT_EQ(*longer->bias_shape, (Shape{1, 1, 1, 20}));
+  p.mask = Mask::all_of({Mask::dense({.shape = {1, 1, 1, 1}, .allowed = {1}})});
+  EXPECT_FALSE(lengthened(p, 2));
+}
+
+TEST(MemoryTest, DeclarationIsReadStrictly) {
+  nlohmann::json text = {{"name", "k"},         {"version", "1"},
+                         {"vendor", "v"},       {"profiles", nlohmann::json::array()},
+                         {"dtypes", {"f32"}},   {"features", nlohmann::json::array()},
+                         {"schedule", nullptr}, {"memory", nullptr}};
+  const auto with = [&](const char* schedule, const char* memory) {
+    text["schedule"] = nlohmann::json::parse(schedule);
+    text["memory"] = nlohmann::json::parse(memory);
+    return parse_description(text);
+  };
+  const Description d = with(R"({"masks_partial_only": true, "imbalance": 1.5})",
+                             R"({"growth": "linear", "own": {"fixed": 1, "per_pair": 2},
+                                 "workspace": {"per_thread_channel": 3}})");
+  EXPECT_TRUE(d.schedule->masks_partial_only);
+  EXPECT_EQ(d.schedule->imbalance, 1.5);
+  EXPECT_EQ(d.memory->growth, Growth::linear);
+  EXPECT_EQ(d.memory->own.fixed, 1);
+  EXPECT_EQ(d.memory->own.per_pair, 2);
+  EXPECT_EQ(d.memory->workspace.per_thread_channel, 3);
+  EXPECT_FALSE(with("{}", R"({"growth": "constant"})").schedule->imbalance);
+  const char* good = R"({"growth": "constant"})";
+  EXPECT_THROW(with(R"({"imbalance": 0.9})", good), std::exception);
+  EXPECT_THROW(with(R"({"imbalanc": 2})", good), std::exception);
+  EXPECT_THROW(with("{}", "{}"), std::exception);
+  EXPECT_THROW(with("{}", R"({"growth": "cubic"})"), std::exception);
+  EXPECT_THROW(with("{}", R"({"growth": "linear", "own": {"fixed": -1}})"), std::exception);
+  EXPECT_THROW(with("{}", R"({"growth": "linear", "own": {"per_page": 1}})"), std::exception);
+}
+
+}  // namespace
+}  // namespace attest

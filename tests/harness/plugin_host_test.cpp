@@ -1,0 +1,174 @@
+#include "harness/plugin_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "harness/in_process.h"
+#include "harness/tensors.h"
+#include "harness/wire.h"
+#include "tests/harness/mock_plugin.h"
+
+namespace attest {
+namespace {
+
+using testing::_;
+using testing::ElementsAre;
+using testing::NiceMock;
+
+// Asks the mock about a problem, and looks at what reaches it.
+class PluginHostTest : public testing::Test {
+ protected:
+  void show(const Problem& problem, const std::function<void(const attest_problem&)>& look) {
+    EXPECT_CALL(mock_, supports(_)).WillOnce([&](const attest_problem& p) {
+      look(p);
+      return "ok";
+    });
+    Exchange exchange(executor_.arena(arena_bytes(problem)), Placement::end_flush, 16);
+    add_problem(exchange, problem);
+    const Reply reply = executor_.execute({{"op", "supports"},
+                                           {"kernel", "mock"},
+                                           {"problem", problem_to_json(problem)},
+                                           {"tensors", exchange.to_json()}});
+    EXPECT_TRUE(reply.ok()) << reply.body;
+  }
+
+  NiceMock<MockPlugin> mock_;
+  InProcessExecutor executor_{mock_.plugin()};
+};
+
+template <class T>
+std::vector<T> elements(const attest_tensor& t) {
+  const auto* data = static_cast<const T*>(t.data);
+  return {data, data + t.capacity_bytes / sizeof(T)};
+}
+
+TEST_F(PluginHostTest, NumbersOfTheProblemArrive) {
+  Problem p = {.scale = 0.1, .softcap = 30};
+  p.backward = p.d_lse = true;
+  p.dropout = {.mode = Dropout::Mode::generated,
+               .probability = 0.1,
+               .seed = 0xffffffffffffffffu,
+               .offset = 0x8000000000000001u};
+  p.bias_shape = Shape{1, 1, 1, 1};
+  show(p, [](const attest_problem& seen) {
+    EXPECT_EQ(seen.struct_size, sizeof(attest_problem));
+    EXPECT_EQ(seen.scale, 0.1);
+    EXPECT_EQ(seen.softcap, 30);
+    EXPECT_EQ(seen.backward, 1);
+    EXPECT_EQ(seen.dropout, ATTEST_DROPOUT_GENERATED);
+    EXPECT_EQ(seen.dropout_probability, 0.1);
+    EXPECT_EQ(seen.dropout_seed, 0xffffffffffffffffu);
+    EXPECT_EQ(seen.dropout_offset, 0x8000000000000001u);
+    EXPECT_EQ(seen.has_bias, 1);
+    EXPECT_EQ(seen.has_alibi, 0);
+    EXPECT_EQ(seen.has_sink, 0);
+    EXPECT_EQ(seen.has_dlse, 1);
+    EXPECT_EQ(seen.page_size, 0);
+    EXPECT_EQ(seen.cu_query_lens.data, nullptr);
+  });
+}
+
+TEST_F(PluginHostTest, OtherFlagsOfTheProblemArriveToo) {
+  Problem p = {.sink = true};
+  p.slopes_shape = Shape{1, 1, 1, 1};
+  p.dropout.mode = Dropout::Mode::given;
+  show(p, [](const attest_problem& seen) {
+    EXPECT_EQ(seen.has_bias, 0);
+    EXPECT_EQ(seen.has_alibi, 1);
+    EXPECT_EQ(seen.has_sink, 1);
+    EXPECT_EQ(seen.has_dlse, 0);
+    EXPECT_EQ(seen.dropout, ATTEST_DROPOUT_GIVEN);
+  });
+}
+
+TEST_F(PluginHostTest, PackedProblemHasSumsOfLengthsInPlaceOfLengths) {
+  Problem p = {.batch = 3, .query_len = 4, .key_len = 5};
+  p.query_lens = {1, 4, 0};
+  p.key_lens = {5, 0, 2};
+  p.packed = true;
+  show(p, [](const attest_problem& seen) {
+    EXPECT_THAT(elements<std::int64_t>(seen.cu_query_lens), ElementsAre(0, 1, 5, 5));
+    EXPECT_THAT(elements<std::int64_t>(seen.cu_key_lens), ElementsAre(0, 5, 5, 7));
+    EXPECT_EQ(seen.cu_key_lens.dtype, ATTEST_I64);
+    EXPECT_EQ(seen.cu_key_lens.shape[0], 4);
+    EXPECT_EQ(seen.query_lens.data, nullptr);
+    EXPECT_EQ(seen.key_lens.data, nullptr);
+  });
+}
+
+TEST_F(PluginHostTest, PagedKeysHaveATableWithoutHolesAndTheirLengths) {
+  Problem p = {.batch = 2, .query_len = 2, .key_len = 5};
+  p.query_lens = {1, 2};
+  p.key_lens = {5, 2};
+  p.packed = true;
+  p.paging = {.page_size = 2, .pages = 9, .table = {{8, 0, 3}, {7}}};
+  show(p, [](const attest_problem& seen) {
+    EXPECT_EQ(seen.page_size, 2);
+    EXPECT_THAT(elements<std::int32_t>(seen.page_table), ElementsAre(8, 0, 3, 7, -1, -1));
+    EXPECT_EQ(seen.page_table.dtype, ATTEST_I32);
+    EXPECT_EQ(seen.page_table.shape[0], 2);
+    EXPECT_EQ(seen.page_table.shape[1], 3);
+    EXPECT_THAT(elements<std::int64_t>(seen.key_lens), ElementsAre(5, 2));
+    EXPECT_THAT(elements<std::int64_t>(seen.cu_query_lens), ElementsAre(0, 1, 3));
+    EXPECT_EQ(seen.cu_key_lens.data, nullptr);
+  });
+}
+
+TEST_F(PluginHostTest, MaskArrivesAsATreeOfPairsWithItsTables) {
+  const Problem p = {
+      .batch = 2,
+      .query_len = 2,
+      .key_len = 3,
+      .mask = Mask::any_of(
+          {Mask::prefix({1, 2}),
+           Mask::documents({.query = {.batches = 2, .length = 2, .number = {0, 1, 2, -3}},
+                            .key = {.batches = 1, .length = 3, .number = {5, 6, 7}}}),
+           Mask::block_sparse(2, 3, {.shape = {1, 1, 1, 1}, .allowed = {1}}),
+           Mask::dilated(4, Anchor::bottom_right, -9)})};
+  show(p, [](const attest_problem& seen) {
+    ASSERT_EQ(seen.mask_count, 7);
+    const attest_mask& prefix = seen.mask[0];
+    EXPECT_EQ(prefix.kind, ATTEST_MASK_PREFIX);
+    EXPECT_THAT(elements<std::int64_t>(prefix.table), ElementsAre(1, 2));
+    const attest_mask& segments = seen.mask[1];
+    EXPECT_EQ(segments.kind, ATTEST_MASK_SEGMENTS);
+    EXPECT_THAT(elements<std::int32_t>(segments.table), ElementsAre(0, 1, 2, -3));
+    EXPECT_THAT(elements<std::int32_t>(segments.table2), ElementsAre(5, 6, 7));
+    EXPECT_EQ(segments.table.shape[0], 2);
+    EXPECT_EQ(segments.table.shape[2], 2);
+    EXPECT_EQ(segments.table2.shape[0], 1);
+    EXPECT_EQ(segments.table2.shape[2], 3);
+    EXPECT_EQ(seen.mask[2].kind, ATTEST_MASK_ANY_OF);
+    const attest_mask& blocks = seen.mask[3];
+    EXPECT_EQ(blocks.kind, ATTEST_MASK_BLOCK_SPARSE);
+    EXPECT_EQ(blocks.block_query, 2);
+    EXPECT_EQ(blocks.block_key, 3);
+    EXPECT_THAT(elements<std::uint8_t>(blocks.table), ElementsAre(1));
+    const attest_mask& dilated = seen.mask[5];
+    EXPECT_EQ(dilated.kind, ATTEST_MASK_DILATED);
+    EXPECT_EQ(dilated.dilation, 4);
+    EXPECT_EQ(dilated.offset, -9);
+    EXPECT_EQ(dilated.anchored_bottom_right, 1);
+    const attest_mask& root = seen.mask[6];
+    EXPECT_EQ(root.kind, ATTEST_MASK_ANY_OF);
+    EXPECT_EQ(root.first, 4);
+    EXPECT_EQ(root.second, 5);
+  });
+}
+
+TEST_F(PluginHostTest, EmptyIntersectionAllowsAllAndEmptyUnionNothing) {
+  show({.mask = Mask::all_of({})}, [](const attest_problem& seen) {
+    ASSERT_EQ(seen.mask_count, 1);
+    EXPECT_EQ(seen.mask[0].kind, ATTEST_MASK_FULL);
+  });
+  show({.mask = Mask::any_of({})}, [](const attest_problem& seen) {
+    ASSERT_EQ(seen.mask_count, 1);
+    EXPECT_EQ(seen.mask[0].kind, ATTEST_MASK_DENSE);
+    EXPECT_THAT(elements<std::uint8_t>(seen.mask[0].table), ElementsAre(0));
+  });
+}
+
+}  // namespace
+}  // namespace attest
