@@ -129,13 +129,35 @@ struct View {
   }
 };
 
+// The values of an input, decoded once: for sums over channels.
+class Loaded {
+ public:
+  explicit Loaded(const attest_tensor& t) : shape_(t.shape, t.shape + 4) {
+    const View view{t};
+    for (Index b = 0; b < shape_[0]; ++b) {
+      for (Index h = 0; h < shape_[1]; ++h) {
+        for (Index s = 0; s < shape_[2]; ++s) {
+          for (Index d = 0; d < shape_[3]; ++d) values_.push_back(view.load(b, h, s, d));
+        }
+      }
+    }
+  }
+  const float* row(Index b, Index h, Index s) const {
+    return values_.data() + ((b * shape_[1] + h) * shape_[2] + s) * shape_[3];
+  }
+
+ private:
+  std::vector<Index> shape_;
+  std::vector<float> values_;
+};
+
 class Mutant {
  public:
   Mutant(std::string_view fault, const attest_problem& p, int threads)
       : fault_(fault), p_(p), threads_(threads) {}
 
   void forward(const attest_inputs& in, const attest_outputs& out) const {
-    const View v{in.v}, o{out.o}, lse{out.lse};
+    const View o{out.o}, lse{out.lse};
     if (has("zeros")) {
       for_each_row([&](Index b, Index h, Index i) {
         const Place row = query_place(b, i);
@@ -145,18 +167,22 @@ class Mutant {
       return;
     }
     if (p_.dropout == ATTEST_DROPOUT_GENERATED) publish_keep(out.keep);
+    const Loaded q(in.q), k(in.k), v(in.v);
     for_each_row([&](Index b, Index h, Index i) {
-      const Row row = softmax_row(in, b, h, i, false);
+      const Row row = softmax_row(in, q, k, b, h, i, false);
       const Place place = query_place(b, i);
+      const bool leaks = has("leaks_hidden") || (has("leaks_masked_nan") && i < query_len(b));
+      std::vector<float> sums(at(p_.value_dim));
+      for (Index n = 0; n < key_len(b); ++n) {
+        const Index j = backwards() ? key_len(b) - 1 - n : n;
+        if (!row.seen[at(j)] && !leaks) continue;
+        const Place key = key_place(b, j);
+        const float weight = row.p[at(j)] * row.z[at(j)];
+        const float* value = v.row(key.batch, key_head(h), key.position);
+        for (Index c = 0; c < p_.value_dim; ++c) sums[at(c)] += weight * value[c];
+      }
       for (Index c = 0; c < p_.value_dim; ++c) {
-        float sum = 0;
-        for (Index n = 0; n < key_len(b); ++n) {
-          const Index j = backwards() ? key_len(b) - 1 - n : n;
-          const bool leaks = has("leaks_hidden") || (has("leaks_masked_nan") && i < query_len(b));
-          if (!row.seen[at(j)] && !leaks) continue;
-          const Place key = key_place(b, j);
-          sum += row.p[at(j)] * row.z[at(j)] * v.load(key.batch, key_head(h), key.position, c);
-        }
+        float sum = sums[at(c)];
         if (has("random") && calls() % 3 == 0) sum = std::nextafter(sum, kInfinity);
         if (has("unwritten_row") && i == p_.query_len - 1) continue;
         if (has("ignores_strides")) {
@@ -175,8 +201,8 @@ class Mutant {
   }
 
   void backward(const attest_inputs& in, const attest_outputs& out) const {
-    const View q{in.q}, k{in.k}, v{in.v}, o{in.o}, d_o{in.d_o}, d_lse{in.d_lse};
-    const View dq{out.dq};
+    const Loaded q(in.q), k(in.k), v(in.v), o(in.o), d_o(in.d_o);
+    const View d_lse{in.d_lse}, dq{out.dq};
     // Of each key head, channels side by side; places as in K and V.
     std::vector<float> sum_dk(at(elements(out.dk))), sum_dv(at(elements(out.dv)));
     const auto key_row = [&](Place key, Index h) {
@@ -185,13 +211,13 @@ class Mutant {
     std::vector<double> sum_bias(p_.has_bias ? at(elements(in.bias)) : 0);
     std::vector<double> sum_sink(at(p_.query_heads));
     for_each_row([&](Index b, Index h, Index i) {
-      const Row row = softmax_row(in, b, h, i, true);
+      const Row row = softmax_row(in, q, k, b, h, i, true);
       const Place place = query_place(b, i);
+      const float* query = q.row(place.batch, h, place.position);
+      const float* upstream = d_o.row(place.batch, h, place.position);
+      const float* output = o.row(place.batch, h, place.position);
       float delta = 0;
-      for (Index c = 0; c < p_.value_dim; ++c) {
-        delta +=
-            d_o.load(place.batch, h, place.position, c) * o.load(place.batch, h, place.position, c);
-      }
+      for (Index c = 0; c < p_.value_dim; ++c) delta += upstream[c] * output[c];
       if (has("d_term_missing")) delta = 0;
       if (p_.has_dlse && !has("dlse_dropped")) {
         delta -= d_lse.load(place.batch, h, place.position, 0);
@@ -202,26 +228,23 @@ class Mutant {
       for (Index j = 0; j < key_len(b); ++j) {
         if (!row.seen[at(j)] || has("zero_gradients")) continue;
         const Place key = key_place(b, j);
+        const float* key_values = k.row(key.batch, key_head(h), key.position);
+        const float* value = v.row(key.batch, key_head(h), key.position);
         float dp = 0;
-        for (Index c = 0; c < p_.value_dim; ++c) {
-          dp += d_o.load(place.batch, h, place.position, c) *
-                v.load(key.batch, key_head(h), key.position, c);
-        }
+        for (Index c = 0; c < p_.value_dim; ++c) dp += upstream[c] * value[c];
         float ds = row.p[at(j)] * (dp * row.z[at(j)] - delta);
         if (p_.has_bias && (!has("dbias_not_summed") || b == p_.batch - 1)) {
           sum_bias[at(bias_index(in.bias, b, h, i, j))] += ds;
         }
         ds *= row.cap_slope[at(j)] * scale();
-        for (Index d = 0; d < p_.head_dim; ++d) {
-          row_dq[at(d)] += ds * k.load(key.batch, key_head(h), key.position, d);
-          if (has("dk_misses_head") && last_of_group) continue;
-          sum_dk[at(key_row(key, h) * p_.head_dim + d)] +=
-              ds * q.load(place.batch, h, place.position, d);
+        for (Index d = 0; d < p_.head_dim; ++d) row_dq[at(d)] += ds * key_values[d];
+        if (!has("dk_misses_head") || !last_of_group) {
+          float* dk = sum_dk.data() + key_row(key, h) * p_.head_dim;
+          for (Index d = 0; d < p_.head_dim; ++d) dk[d] += ds * query[d];
         }
-        for (Index c = 0; c < p_.value_dim; ++c) {
-          sum_dv[at(key_row(key, h) * p_.value_dim + c)] +=
-              row.p[at(j)] * row.z[at(j)] * d_o.load(place.batch, h, place.position, c);
-        }
+        float* dv = sum_dv.data() + key_row(key, h) * p_.value_dim;
+        const float weight = row.p[at(j)] * row.z[at(j)];
+        for (Index c = 0; c < p_.value_dim; ++c) dv[c] += weight * upstream[c];
       }
       for (Index d = 0; d < p_.head_dim; ++d) {
         dq.store(place.batch, h, place.position, d, row_dq[at(d)]);
@@ -545,8 +568,8 @@ class Mutant {
     return sum;
   }
 
-  Row softmax_row(const attest_inputs& in, Index b, Index h, Index i, bool backward) const {
-    const View q{in.q}, k{in.k};
+  Row softmax_row(const attest_inputs& in, const Loaded& q, const Loaded& k, Index b, Index h,
+                  Index i, bool backward) const {
     const Index keys = key_len(b);
     Row row{.seen = std::vector<bool>(at(keys)),
             .p = std::vector<float>(at(keys)),
@@ -561,11 +584,10 @@ class Mutant {
       row.seen[at(j)] = !masked || (has("cap_after_mask") && cap > 0 && i < query_len(b));
       if (!row.seen[at(j)]) continue;
       const Place key = key_place(b, j);
+      const float* query = q.row(place.batch, h, place.position);
+      const float* key_values = k.row(key.batch, key_head(h), key.position);
       float s = 0;
-      for (Index d = 0; d < p_.head_dim; ++d) {
-        s += q.load(place.batch, h, place.position, d) *
-             k.load(key.batch, key_head(h), key.position, d);
-      }
+      for (Index d = 0; d < p_.head_dim; ++d) s += query[d] * key_values[d];
       s = s * scale() + spread(in, b, h, i);
       if (masked) s = -kInfinity;
       if (cap > 0) {
