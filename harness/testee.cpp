@@ -21,7 +21,8 @@ struct Target {
   std::vector<std::string> command;
   std::vector<std::string> files;  // that its worker must be able to read
   std::string library;
-  std::string kernel;  // empty: all
+  std::string kernel;             // empty: all
+  std::string first_choice = {};  // the only one, if there is one of that name
 };
 
 // The words of a shell command that name something in the file system, and the folder that it
@@ -95,6 +96,7 @@ Target parse(const std::string& spec, const Installation& installation) {
                           spec, fmt::join(bundled, ", ")));
     }
     target.base = name;
+    target.first_choice = name;
     target.library = (installation.plugins / (name + ".so")).string();
     if (spec != name) target.kernel = spec;
   }
@@ -165,6 +167,9 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     }
     testees.push_back(std::move(testee));
   }
+  if (target.kernel.empty() && std::count(names.begin(), names.end(), target.first_choice) > 0) {
+    std::erase_if(testees, [&](const Testee& t) { return t.kernel != target.first_choice; });
+  }
   if (testees.empty()) {
     complain(
         fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
@@ -197,6 +202,7 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   std::vector<Target> targets;
   for (const std::string& name : names) {
     targets.push_back(parse(name, installation));
+    if (specs.empty()) targets.back().first_choice.clear();
   }
   std::vector<Testee> testees;
   std::map<std::string, int> uses;

@@ -1,6 +1,7 @@
 // Testees by name: what --testee takes, how each is started, what it says of itself.
 //
-//   fa2, naive            a bundled kernel
+//   fa2, naive            a bundled kernel; without one of that very name, all of its family
+//   naive/textbook        another of its family
 //   ./mine.so             all kernels of a plug-in
 //   ./mine.so:fast        one of them
 //   exec:python3 mine.py  a program that speaks the worker protocol

@@ -35,7 +35,7 @@ struct Mapping {
   std::size_t data_bytes;
 };
 
-constexpr std::size_t kMaxMappings = 64;
+constexpr std::size_t kMaxMappings = 4096;  // a mask may have any number of tables
 std::array<Mapping, kMaxMappings> g_mappings;
 std::size_t g_mapping_count = 0;
 std::array<char, 128> g_nonce{};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "spec/attest_plugin.h"
@@ -45,7 +46,8 @@ struct Call {
   attest_inputs inputs = {};
   attest_outputs outputs = {};
   attest_context context = {};
-  int workers = 1;  // threads that the kernel shall use
+  int workers = 1;               // threads that the kernel shall use
+  std::string_view target = {};  // the instruction set that it shall use; empty: the fastest
 
   // How many query heads read one key head (HEAD-1).
   std::int64_t group_size() const { return problem.query_heads / problem.key_heads; }

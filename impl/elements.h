@@ -21,6 +21,12 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+template <class T>
+inline constexpr attest_dtype kTypeOf = std::is_same_v<T, double>  ? ATTEST_F64
+                                        : std::is_same_v<T, float> ? ATTEST_F32
+                                        : std::is_same_v<T, Half>  ? ATTEST_F16
+                                                                   : ATTEST_BF16;
+
 // The type in which elements of type T are computed.
 template <class T>
 using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -2,15 +2,19 @@
 // and the chain rule backwards through the same three steps. Between them stand, where a problem
 // asks for them, softcap, bias and mask, on S, and dropout, on P.
 //
-// Memory grows with Sq x Sk; all of it is workspace. P is normalised before it meets V, and neither
-// P nor dS is ever rounded to a 16-bit format.
+// Two kernels that differ in who computes the steps only: `naive` has the products and the softmax
+// of the tile engine, and so is a fair baseline for kernels that use it too; `naive/textbook` has
+// plain loops. Memory grows with Sq x Sk; all of it is workspace. P is normalised before it meets
+// V, and neither P nor dS is ever rounded to a 16-bit format.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "impl/bias_gradient.h"
 #include "impl/dropout.h"
 #include "impl/elements.h"
+#include "impl/engine/engine.h"
 #include "impl/mask.h"
 #include "impl/parallel.h"
 #include "impl/plugin.h"
@@ -46,228 +50,433 @@ nlohmann::json arithmetic(const std::string& dtype) {
   };
 }
 
+// ---- Who computes the steps --------------------------------------------------------------------
+
+// The right-hand side of a product, in the form that the steps want.
+template <class R>
+struct Right {
+  R* data;
+  std::int64_t rows;
+  bool finite;
+};
+
+// Loops that anyone would write.
+template <class R>
+class TextbookSteps {
+ public:
+  // How far apart the rows of a result are, and how many columns a right-hand side takes.
+  std::int64_t stride(std::int64_t columns) const { return columns; }
+  std::int64_t width(std::int64_t columns) const { return columns; }
+
+  Right<R> pack(const Tile<R>& matrix, R*) const { return {matrix.data, matrix.rows, false}; }
+
+  Right<R> pack_transposed(const Tile<R>& matrix, R* memory) const {
+    for (std::int64_t c = 0; c < matrix.columns; ++c) {
+      for (std::int64_t i = 0; i < matrix.rows; ++i) {
+        memory[c * matrix.rows + i] = matrix.row(i)[c];
+      }
+    }
+    return {memory, matrix.columns, false};
+  }
+
+  // s = scale q k', for k and what pack_transposed() made of it.
+  void multiply_scores(double scale, const Tile<R>& q, const Tile<R>&, const Right<R>& k_transposed,
+                       const Tile<R>& s) const {
+    impl::multiply_scores({s.rows, s.columns, q.columns}, scale, q.data, k_transposed.data, s.data);
+  }
+  // c = a b.
+  void multiply(const Tile<R>& a, const Right<R>& b, const Tile<R>& c) const {
+    impl::multiply({c.rows, c.columns, a.columns}, a.data, b.data, c.data);
+  }
+  // c += w b and c += w' b; where w is 0, b takes no part unless it is finite.
+  void add_product(const Tile<R>& w, const Right<R>& b, const Tile<R>& c) const {
+    add_weighted({c.rows, c.columns, w.columns}, w.data, b.data, c.data);
+  }
+  void add_transposed_product(const Tile<R>& w, const Right<R>& b, const Tile<R>& c) const {
+    add_weighted_transposed({c.rows, c.columns, w.rows}, w.data, b.data, c.data);
+  }
+
+  // Turns scores into exp(score - max) of their row, where the sink takes part in max and sum.
+  void exponentiate(const Tile<R>& s, R sink, R* max, R* sum) const {
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      R* row = s.row(i);
+      max[i] = sink;
+      for (std::int64_t j = 0; j < s.columns; ++j) max[i] = std::max(max[i], row[j]);
+      // Without this, a row of hidden keys would ask for (-inf) - (-inf).
+      const R base = max[i] == -std::numeric_limits<R>::infinity() ? R(0) : max[i];
+      sum[i] = std::exp(sink - base);
+      for (std::int64_t j = 0; j < s.columns; ++j) {
+        row[j] = std::exp(row[j] - base);
+        sum[i] += row[j];
+      }
+    }
+  }
+};
+
+// The engine's, block by block: what a step reads stays in the caches while it is used. Blocks
+// change the order in which sums are visited, but not the order within a sum.
+template <class R>
+class EngineSteps {
+ public:
+  // An odd number of panels, lest all rows share a few lines of the cache.
+  std::int64_t stride(std::int64_t columns) const {
+    return (engine_.padded(columns) / engine_.panel | 1) * engine_.panel;
+  }
+  std::int64_t width(std::int64_t columns) const { return engine_.padded(columns); }
+
+  Right<R> pack(const Tile<R>& matrix, R* memory) const {
+    return {memory, matrix.rows, engine_.pack(stored(matrix), memory)};
+  }
+  Right<R> pack_transposed(const Tile<R>& matrix, R* memory) const {
+    return {memory, matrix.columns, engine_.pack_transposed(stored(matrix), R(1), memory)};
+  }
+
+  void multiply_scores(double scale, const Tile<R>& q, const Tile<R>& k,
+                       const Right<R>& k_transposed, const Tile<R>& s) const {
+    const R factor = static_cast<R>(scale);
+    if (scale == 0 || std::isnormal(factor)) {
+      multiply_by(factor, q, k_transposed, s);
+    } else {
+      multiply_wider(scale, q, k, s);
+    }
+  }
+  void multiply(const Tile<R>& a, const Right<R>& b, const Tile<R>& c) const {
+    multiply_by(R(1), a, b, c);
+  }
+  void add_product(const Tile<R>& w, const Right<R>& b, const Tile<R>& c) const {
+    for_each_block(c.rows, kRows, [&](std::int64_t row, std::int64_t rows) {
+      for_each_block(w.columns, kColumns, [&](std::int64_t inner, std::int64_t count) {
+        engine_.add_product({w.row(row) + inner, rows, count, w.stride},
+                            panels(b).from_row(inner, engine_.panel), !b.finite,
+                            {c.row(row), rows, c.columns, c.stride});
+      });
+    });
+  }
+  void add_transposed_product(const Tile<R>& w, const Right<R>& b, const Tile<R>& c) const {
+    for_each_block(w.rows, kRows, [&](std::int64_t inner, std::int64_t count) {
+      for_each_block(c.rows, kColumns, [&](std::int64_t row, std::int64_t rows) {
+        engine_.add_transposed_product({w.row(inner) + row, count, rows, w.stride},
+                                       panels(b).from_row(inner, engine_.panel), !b.finite,
+                                       {c.row(row), rows, c.columns, c.stride});
+      });
+    });
+  }
+
+  void exponentiate(const Tile<R>& s, R sink, R* max, R* sum) const {
+    // Each row has seen its sink already.
+    std::fill_n(max, s.rows, sink);
+    std::fill_n(sum, s.rows, sink == -std::numeric_limits<R>::infinity() ? R(0) : R(1));
+    engine_.absorb(s, {max, sum, {nullptr, s.rows, 0, 0}});
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 96, kColumns = 240;  // multiples of a strip
+
+  static Stored stored(const Tile<R>& tile) {
+    constexpr attest_dtype kDType = std::is_same_v<R, double> ? ATTEST_F64 : ATTEST_F32;
+    return {tile.data, kDType, tile.rows, tile.columns, tile.stride, 1};
+  }
+  static Panels<R> panels(const Right<R>& b) { return {b.data, b.rows}; }
+
+  template <class Work>
+  static void for_each_block(std::int64_t size, std::int64_t block, const Work& work) {
+    for (std::int64_t begin = 0; begin < size; begin += block) {
+      work(begin, std::min(block, size - begin));
+    }
+  }
+
+  void multiply_by(R factor, const Tile<R>& a, const Right<R>& b, const Tile<R>& c) const {
+    for_each_block(c.rows, kRows, [&](std::int64_t row, std::int64_t rows) {
+      engine_.multiply({a.row(row), rows, a.columns, a.stride}, panels(b), factor,
+                       {c.row(row), rows, c.columns, c.stride});
+    });
+  }
+
+  // For a scale that R does not hold as it holds others.
+  static void multiply_wider(double scale, const Tile<R>& q, const Tile<R>& k, const Tile<R>& s) {
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      for (std::int64_t j = 0; j < s.columns; ++j) {
+        long double dot = 0;
+        for (std::int64_t c = 0; c < q.columns; ++c) {
+          dot += static_cast<long double>(q.row(i)[c]) * static_cast<long double>(k.row(j)[c]);
+        }
+        s.row(i)[j] = static_cast<R>(scale * dot);
+      }
+    }
+  }
+
+  const Engine<R>& engine_ = engines<R>().front();
+};
+
+// ---- Matrices ----------------------------------------------------------------------------------
+
 // The matrices of one head; those of the second row exist in the backward pass only, and there
 // those of the third only with a softcap and with a bias.
-template <class R>
+template <class R, class Steps>
 struct Matrices {
-  Matrices(const attest_problem& problem, bool backward, Arena arena)
-      : q(arena.take<R>(problem.query_len, problem.head_dim)),
-        k_transposed(arena.take<R>(problem.head_dim, problem.key_len)),
-        v(arena.take<R>(problem.key_len, problem.value_dim)),
-        s(arena.take<R>(problem.query_len, problem.key_len)),
-        p(arena.take<R>(problem.query_len, problem.key_len)),
-        o(arena.take<R>(problem.query_len, problem.value_dim)),
-        visible(arena.take<std::uint8_t>(problem.query_len, problem.key_len)) {
+  Matrices(const attest_problem& problem, bool backward, Arena arena) {
+    const Steps steps;
+    const std::int64_t queries = problem.query_len, keys = problem.key_len;
+    const std::int64_t channels = problem.head_dim, values = problem.value_dim;
+    const auto right = [&](std::int64_t rows, std::int64_t columns) {
+      return arena.take<R>(rows, steps.width(columns));
+    };
+    const auto result = [&](std::int64_t rows, std::int64_t columns) {
+      return arena.take<R>(rows, steps.stride(columns));
+    };
+    q = arena.take<R>(queries, channels);
+    k = arena.take<R>(keys, channels);
+    v = arena.take<R>(keys, values);
+    k_transposed = right(channels, keys);
+    v_packed = right(keys, values);
+    s = result(queries, keys);
+    max = arena.take<R>(queries);
+    sum = arena.take<R>(queries);
+    o = result(queries, values);
+    visible = arena.take<std::uint8_t>(queries, keys);
     if (backward) {
-      k = arena.take<R>(problem.key_len, problem.head_dim);
-      v_transposed = arena.take<R>(problem.value_dim, problem.key_len);
-      d_o = arena.take<R>(problem.query_len, problem.value_dim);
-      ds = arena.take<R>(problem.query_len, problem.key_len);
-      dq = arena.take<R>(problem.query_len, problem.head_dim);
-      dk = arena.take<R>(problem.key_len, problem.head_dim);
-      dv = arena.take<R>(problem.key_len, problem.value_dim);
-      if (problem.softcap != 0) cap_slope = arena.take<R>(problem.query_len, problem.key_len);
+      d_o = arena.take<R>(queries, values);
+      q_packed = right(queries, channels);
+      k_packed = right(keys, channels);
+      v_transposed = right(values, keys);
+      d_o_packed = right(queries, values);
+      ds = result(queries, keys);
+      dq = result(queries, channels);
+      dk = result(keys, channels);
+      dv = result(keys, values);
+      if (problem.softcap != 0) cap_slope = result(queries, keys);
       if (problem.has_bias) {  // at least one, for a bias may have axes of size 1 where we have 0
-        dbias = arena.take<double>(std::max<std::int64_t>(problem.query_len, 1),
-                                   std::max<std::int64_t>(problem.key_len, 1));
+        dbias =
+            arena.take<double>(std::max<std::int64_t>(queries, 1), std::max<std::int64_t>(keys, 1));
       }
     }
     bytes = arena.used();
   }
 
-  R *q, *k_transposed, *v, *s, *p, *o;
+  R *q, *k, *v, *k_transposed, *v_packed, *s, *max, *sum, *o;  // P takes the place of S
   std::uint8_t* visible;
-  R *k = nullptr, *v_transposed = nullptr, *d_o = nullptr, *ds = nullptr, *dq = nullptr,
-    *dk = nullptr, *dv = nullptr;
+  R *d_o = nullptr, *q_packed = nullptr, *k_packed = nullptr, *v_transposed = nullptr,
+    *d_o_packed = nullptr, *ds = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
   R* cap_slope = nullptr;
   double* dbias = nullptr;
   std::uint64_t bytes;
 };
 
+template <template <class> class Steps>
 std::uint64_t workspace(const Call& call, bool backward) {
   return with_element_type(call.problem.dtype, [&](auto element) {
-    return Matrices<Real<decltype(element)>>(call.problem, backward, Arena()).bytes;
+    using R = Real<decltype(element)>;
+    return Matrices<R, Steps<R>>(call.problem, backward, Arena()).bytes;
   });
 }
 
-// What one worker has: the call, its own memory.
-template <class T>
+// What one worker has: the call, its own memory, and of a head the right-hand sides.
+template <class T, template <class> class S>
 struct Worker {
   using R = Real<T>;
+  using Steps = S<R>;
 
   Worker(const Call& the_call, bool backward, int the_number)
       : call(the_call),
         number(the_number),
-        m(call.problem, backward, Arena(workspace_of(call, number, workspace(call, backward)))),
+        m(call.problem, backward, Arena(workspace_of(call, number, workspace<S>(call, backward)))),
         mask(call),
         dropout(call) {}
 
+  // Matrices as they are in memory, and results.
+  static Tile<R> dense(R* data, std::int64_t rows, std::int64_t columns) {
+    return {data, rows, columns, columns};
+  }
+  Tile<R> result(R* data, std::int64_t rows, std::int64_t columns) const {
+    return {data, rows, columns, steps.stride(columns)};
+  }
+  Tile<R> cleared(R* data, std::int64_t rows, std::int64_t columns) const {
+    std::fill_n(data, rows * steps.stride(columns), R(0));
+    return result(data, rows, columns);
+  }
+
   const Call& call;
   int number;
-  Matrices<R> m;
+  Steps steps;
+  Matrices<R, Steps> m;
   BlockMask mask;
   Dropout dropout;
+  Right<R> k_transposed = {}, k = {}, v_transposed = {};
 };
 
-// p = softmax of the visible scores of a row and its sink, 0 elsewhere; returns their LSE. With
-// neither a visible key nor a sink p = 0 and LSE = -inf (EMPTY-1, EMPTY-2).
-template <class R>
-R softmax_row(std::int64_t keys, R sink, const R* s, R* p) {
-  R max = sink;
-  for (std::int64_t j = 0; j < keys; ++j) max = std::max(max, s[j]);
-  // Without this, a row of hidden keys would ask for (-inf) - (-inf).
-  const R base = max == -std::numeric_limits<R>::infinity() ? R(0) : max;
-  R sum = std::exp(sink - base);
-  for (std::int64_t j = 0; j < keys; ++j) {
-    p[j] = std::exp(s[j] - base);
-    sum += p[j];
+// The plane = factor * tile, and 0 in the rows beyond it.
+template <class T, class R = Real<T>>
+void store(const Tile<R>& tile, double factor, std::int64_t stored_rows, const Plane<T>& plane) {
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    store(tile.row(i), factor, i, 1, tile.columns, plane);
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    if (p[j] != 0) p[j] /= sum;  // what is hidden stays 0, even where the sum is NaN (FINITE-1)
-  }
-  return max + std::log(sum);
+  fill(plane, tile.rows, stored_rows, tile.columns, R(0));
 }
 
-// S and P of one query head; lse(row) receives the LSE of each row. K is there already. Answers how
-// much of S is visible.
-template <class T, class Receive>
-Coverage form_probabilities(Worker<T>& w, std::int64_t b, std::int64_t h, const Receive& lse) {
+// ---- Forward -----------------------------------------------------------------------------------
+
+// P = softmax of the visible scores of each row and its sink, 0 elsewhere; max becomes their LSE.
+// With neither a visible key nor a sink P = 0 and LSE = -inf (EMPTY-1, EMPTY-2).
+template <class R, class Steps>
+void softmax(const Steps& steps, const Tile<R>& s, R sink, R* max, R* sum) {
+  steps.exponentiate(s, sink, max, sum);
+  for (std::int64_t i = 0; i < s.rows; ++i) {
+    R* p = s.row(i);
+    const R divisor = sum[i];
+    for (std::int64_t j = 0; j < s.columns; ++j) {
+      // What is hidden stays 0, even where the sum is 0 or NaN (FINITE-1).
+      p[j] = p[j] == 0 ? R(0) : p[j] / divisor;
+    }
+    max[i] += std::log(divisor);
+  }
+}
+
+// Into P and LSE of one query head, in s and max. K is there already. Answers how much of S is
+// visible.
+template <class T, template <class> class S>
+Coverage form_probabilities(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
   using R = Real<T>;
   const Call& call = w.call;
   const attest_problem& p = call.problem;
-  const Lengths& lengths = call.lengths_of(b);
-  const std::int64_t size = lengths.query * lengths.key;
-  load(query_plane<const T>(call, call.inputs.q, b, h), 0, lengths.query, p.head_dim, w.m.q);
-  std::fill_n(w.m.s, size, -std::numeric_limits<R>::infinity());
-  const Block all = {0, lengths.query, 0, lengths.key};
-  const Coverage coverage = size == 0 ? Coverage::empty : w.mask.cover(b, h, all, w.m.visible);
-  if (coverage != Coverage::empty) {
-    multiply_scores({lengths.query, lengths.key, p.head_dim}, p.scale, w.m.q, w.m.k_transposed,
-                    w.m.s);
-    HeadScores<T>(call, b, h).finish(all, lengths.key, w.m.s, w.m.cap_slope);
+  const auto [queries, keys] = call.lengths_of(b);
+  load(query_plane<const T>(call, call.inputs.q, b, h), 0, queries, p.head_dim, w.m.q);
+  const Tile<R> s = w.result(w.m.s, queries, keys);
+  const Block all = {0, queries, 0, keys};
+  const Coverage coverage =
+      queries * keys == 0 ? Coverage::empty : w.mask.cover(b, h, all, w.m.visible);
+  if (coverage == Coverage::empty) {
+    std::fill_n(s.data, queries * s.stride, -std::numeric_limits<R>::infinity());
+  } else {
+    w.steps.multiply_scores(p.scale, w.dense(w.m.q, queries, p.head_dim),
+                            w.dense(w.m.k, keys, p.head_dim), w.k_transposed, s);
+    HeadScores<T>(call, b, h).finish(all, s.stride, s.data, w.m.cap_slope);
   }
-  if (coverage == Coverage::partial) hide(all, w.m.visible, lengths.key, w.m.s);
-  const R sink = sink_of<R>(call, h);
-  for (std::int64_t i = 0; i < lengths.query; ++i) {
-    lse(i, softmax_row(lengths.key, sink, w.m.s + i * lengths.key, w.m.p + i * lengths.key));
-  }
+  if (coverage == Coverage::partial) hide(all, w.m.visible, keys, s.stride, s.data);
+  softmax(w.steps, s, sink_of<R>(call, h), w.m.max, w.m.sum);
   return coverage;
 }
 
-template <class T>
-void report(const Worker<T>& w, std::int64_t b, std::int64_t h, Coverage coverage, bool backward) {
+template <class T, template <class> class S>
+void report(const Worker<T, S>& w, std::int64_t b, std::int64_t h, Coverage coverage,
+            bool backward) {
   if (coverage == Coverage::empty) return;
   const Lengths& lengths = w.call.lengths_of(b);
   w.call.report(w.number, b, h, {0, lengths.query, 0, lengths.key}, coverage == Coverage::partial,
                 backward);
 }
 
-template <class T>
-void forward_head(Worker<T>& w, std::int64_t b, std::int64_t h) {
+template <class T, template <class> class S>
+void forward_head(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
   using R = Real<T>;
   const Call& call = w.call;
   const attest_problem& p = call.problem;
-  const Matrices<R>& m = w.m;
-  const Lengths& lengths = call.lengths_of(b);
+  const auto [queries, keys] = call.lengths_of(b);
   const std::int64_t key_head = h / call.group_size();
-  const auto o = query_plane<T>(call, call.outputs.o, b, h);
-  const auto lse = query_plane<R>(call, call.outputs.lse, b, h);
-  load_keys_transposed<T>(call, call.inputs.k, b, key_head, 0, lengths.key, m.k_transposed);
-  load_keys<T>(call, call.inputs.v, b, key_head, 0, lengths.key, m.v);
-  const Coverage coverage =
-      form_probabilities(w, b, h, [&](std::int64_t row, R value) { lse.at(row, 0) = value; });
-  report(w, b, h, coverage, false);
-  w.dropout.apply(b, h, {0, lengths.query, 0, lengths.key}, static_cast<R>(w.dropout.rescale()),
-                  lengths.key, m.p);
+  load_keys<T>(call, call.inputs.k, b, key_head, 0, keys, w.m.k);
+  load_keys<T>(call, call.inputs.v, b, key_head, 0, keys, w.m.v);
+  w.k_transposed = w.steps.pack_transposed(w.dense(w.m.k, keys, p.head_dim), w.m.k_transposed);
+  const Right<R> v = w.steps.pack(w.dense(w.m.v, keys, p.value_dim), w.m.v_packed);
+  report(w, b, h, form_probabilities(w, b, h), false);
+  const Tile<R> weights = w.result(w.m.s, queries, keys);
+  w.dropout.apply(b, h, {0, queries, 0, keys}, static_cast<R>(w.dropout.rescale()), weights.stride,
+                  weights.data);
   w.dropout.publish(b, h, 0, p.query_len);
-  std::fill_n(m.o, lengths.query * p.value_dim, R(0));
-  add_weighted({lengths.query, p.value_dim, lengths.key}, m.p, m.v, m.o);
-  store(m.o, 1, 0, lengths.query, p.value_dim, o);
-  fill(o, lengths.query, call.stored_queries(b), p.value_dim, R(0));
-  fill(lse, lengths.query, call.stored_queries(b), 1, -std::numeric_limits<R>::infinity());
+  const Tile<R> o = w.cleared(w.m.o, queries, p.value_dim);
+  w.steps.add_product(weights, v, o);
+  store(o, 1, call.stored_queries(b), query_plane<T>(call, call.outputs.o, b, h));
+  const auto lse = query_plane<R>(call, call.outputs.lse, b, h);
+  for (std::int64_t i = 0; i < queries; ++i) lse.at(i, 0) = w.m.max[i];
+  fill(lse, queries, call.stored_queries(b), 1, -std::numeric_limits<R>::infinity());
 }
+
+// ---- Backward ----------------------------------------------------------------------------------
 
 // The derivative of softmax and LSE: dS = P o (dP - D + dLSE), with D the sum of P o dP over the
 // row. Enters with dP in ds. A weight of 0 has no gradient, whatever dP is: a hidden V may hold
 // NaN.
 template <class R>
 void differentiate_softmax_row(std::int64_t keys, const R* p, R d_lse, R* ds) {
-  R sum = 0;
-  for (std::int64_t j = 0; j < keys; ++j) {
-    if (p[j] != 0) sum += p[j] * ds[j];
+  constexpr std::int64_t kSums = 16;  // independent of each other, so that they vectorise
+  R sums[kSums] = {};
+  for (std::int64_t begin = 0; begin < keys; begin += kSums) {
+    const std::int64_t count = std::min(kSums, keys - begin);
+    for (std::int64_t j = 0; j < count; ++j) {
+      sums[j] += p[begin + j] == 0 ? R(0) : p[begin + j] * ds[begin + j];
+    }
   }
+  R sum = 0;
+  for (const R part : sums) sum += part;
   for (std::int64_t j = 0; j < keys; ++j) ds[j] = p[j] == 0 ? R(0) : p[j] * (ds[j] - sum + d_lse);
 }
 
 // K and V of a batch element, for its backward pass.
-template <class T>
-void load_key_head(Worker<T>& w, std::int64_t b, std::int64_t key_head) {
+template <class T, template <class> class S>
+void load_key_head(Worker<T, S>& w, std::int64_t b, std::int64_t key_head) {
+  const attest_problem& p = w.call.problem;
   const std::int64_t keys = w.call.lengths_of(b).key;
   load_keys<T>(w.call, w.call.inputs.k, b, key_head, 0, keys, w.m.k);
-  load_keys_transposed<T>(w.call, w.call.inputs.k, b, key_head, 0, keys, w.m.k_transposed);
-  load_keys_transposed<T>(w.call, w.call.inputs.v, b, key_head, 0, keys, w.m.v_transposed);
+  load_keys<T>(w.call, w.call.inputs.v, b, key_head, 0, keys, w.m.v);
+  const auto k = w.dense(w.m.k, keys, p.head_dim), v = w.dense(w.m.v, keys, p.value_dim);
+  w.k = w.steps.pack(k, w.m.k_packed);
+  w.k_transposed = w.steps.pack_transposed(k, w.m.k_transposed);
+  w.v_transposed = w.steps.pack_transposed(v, w.m.v_transposed);
 }
 
 // P and dS of one query head, dS with respect to the final score; answers as form_probabilities.
-template <class T>
-Coverage form_gradient(Worker<T>& w, std::int64_t b, std::int64_t h) {
+template <class T, template <class> class S>
+Coverage form_gradient(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
   using R = Real<T>;
   const Call& call = w.call;
-  const Matrices<R>& m = w.m;
+  const attest_problem& p = call.problem;
   const auto [queries, keys] = call.lengths_of(b);
-  const Coverage coverage = form_probabilities(w, b, h, [](std::int64_t, R) {});
-  load(query_plane<const T>(call, call.inputs.d_o, b, h), 0, queries, call.problem.value_dim,
-       m.d_o);
-  multiply({queries, keys, call.problem.value_dim}, m.d_o, m.v_transposed, m.ds);
-  w.dropout.apply(b, h, {0, queries, 0, keys}, static_cast<R>(w.dropout.rescale()), keys, m.ds);
+  const Coverage coverage = form_probabilities(w, b, h);
+  load(query_plane<const T>(call, call.inputs.d_o, b, h), 0, queries, p.value_dim, w.m.d_o);
+  const Tile<R> weights = w.result(w.m.s, queries, keys), ds = w.result(w.m.ds, queries, keys);
+  w.steps.multiply(w.dense(w.m.d_o, queries, p.value_dim), w.v_transposed, ds);
+  w.dropout.apply(b, h, {0, queries, 0, keys}, static_cast<R>(w.dropout.rescale()), ds.stride,
+                  ds.data);
   const auto d_lse = query_plane<const R>(call, call.inputs.d_lse, b, h);
   for (std::int64_t i = 0; i < queries; ++i) {
-    differentiate_softmax_row(keys, m.p + i * keys, call.problem.has_dlse ? d_lse.at(i, 0) : R(0),
-                              m.ds + i * keys);
+    differentiate_softmax_row(keys, weights.row(i), p.has_dlse ? d_lse.at(i, 0) : R(0), ds.row(i));
   }
   return coverage;
 }
 
 // One worker computes a whole key head: dK and dV sum over all its query heads (HEAD-2).
-template <class T>
-void backward_head(Worker<T>& w, std::int64_t b, std::int64_t key_head) {
+template <class T, template <class> class S>
+void backward_head(Worker<T, S>& w, std::int64_t b, std::int64_t key_head) {
   using R = Real<T>;
   const Call& call = w.call;
   const attest_problem& p = call.problem;
-  const Matrices<R>& m = w.m;
   const auto [queries, keys] = call.lengths_of(b);
+  const Block all = {0, queries, 0, keys};
   load_key_head(w, b, key_head);
-  std::fill_n(m.dk, keys * p.head_dim, R(0));
-  std::fill_n(m.dv, keys * p.value_dim, R(0));
+  const Tile<R> weights = w.result(w.m.s, queries, keys), ds = w.result(w.m.ds, queries, keys);
+  const Tile<R> dk = w.cleared(w.m.dk, keys, p.head_dim), dv = w.cleared(w.m.dv, keys, p.value_dim);
   for (std::int64_t g = 0; g < call.group_size(); ++g) {
     const std::int64_t h = key_head * call.group_size() + g;
     report(w, b, h, form_gradient(w, b, h), true);
-    w.dropout.apply(b, h, {0, queries, 0, keys}, static_cast<R>(w.dropout.rescale()), keys, m.p);
-    add_weighted_transposed({keys, p.value_dim, queries}, m.p, m.d_o, m.dv);
-    if (m.cap_slope) through_cap({0, queries, 0, keys}, keys, m.cap_slope, m.ds);
-    add_weighted_transposed({keys, p.head_dim, queries}, m.ds, m.q, m.dk);
-    const auto dq = query_plane<T>(call, call.outputs.dq, b, h);
-    if (!dq.data) continue;
-    std::fill_n(m.dq, queries * p.head_dim, R(0));
-    add_weighted({queries, p.head_dim, keys}, m.ds, m.k, m.dq);
-    store(m.dq, p.scale, 0, queries, p.head_dim, dq);
-    fill(dq, queries, call.stored_queries(b), p.head_dim, R(0));
+    const Right<R> q = w.steps.pack(w.dense(w.m.q, queries, p.head_dim), w.m.q_packed);
+    const Right<R> d_o = w.steps.pack(w.dense(w.m.d_o, queries, p.value_dim), w.m.d_o_packed);
+    w.dropout.apply(b, h, all, static_cast<R>(w.dropout.rescale()), weights.stride, weights.data);
+    w.steps.add_transposed_product(weights, d_o, dv);
+    if (w.m.cap_slope) through_cap(all, ds.stride, w.m.cap_slope, ds.data);
+    w.steps.add_transposed_product(ds, q, dk);
+    const auto plane = query_plane<T>(call, call.outputs.dq, b, h);
+    if (!plane.data) continue;
+    const Tile<R> dq = w.cleared(w.m.dq, queries, p.head_dim);
+    w.steps.add_product(ds, w.k, dq);
+    store(dq, p.scale, call.stored_queries(b), plane);
   }
-  const auto dk = key_plane<T>(call, call.outputs.dk, b, key_head);
-  const auto dv = key_plane<T>(call, call.outputs.dv, b, key_head);
-  if (dk.data) {
-    store(m.dk, p.scale, 0, keys, p.head_dim, dk);
-    fill(dk, keys, call.stored_keys(b), p.head_dim, R(0));
-  }
-  if (dv.data) {
-    store(m.dv, 1, 0, keys, p.value_dim, dv);
-    fill(dv, keys, call.stored_keys(b), p.value_dim, R(0));
-  }
+  const auto dk_plane = key_plane<T>(call, call.outputs.dk, b, key_head);
+  const auto dv_plane = key_plane<T>(call, call.outputs.dv, b, key_head);
+  if (dk_plane.data) store(dk, p.scale, call.stored_keys(b), dk_plane);
+  if (dv_plane.data) store(dv, 1, call.stored_keys(b), dv_plane);
 }
 
 // dBias of one plane of it.
-template <class T>
-void bias_gradient(Worker<T>& w, const BiasPart& part) {
+template <class T, template <class> class S>
+void bias_gradient(Worker<T, S>& w, const BiasPart& part) {
   const Call& call = w.call;
   std::fill_n(w.m.dbias, part.rows() * part.columns(), 0.0);
   for (std::int64_t b = part.batch; b < part.batch_end; ++b) {
@@ -275,63 +484,71 @@ void bias_gradient(Worker<T>& w, const BiasPart& part) {
       load_key_head(w, b, h / call.group_size());
       form_gradient(w, b, h);
       const auto [queries, keys] = call.lengths_of(b);
-      add_to_bias(part, {0, queries, 0, keys}, keys, w.m.ds, w.m.dbias);
+      add_to_bias(part, {0, queries, 0, keys}, w.steps.stride(keys), w.m.ds, w.m.dbias);
     }
   }
   store_bias<T>(part, w.m.dbias, call.outputs.dbias);
 }
 
 // Calls work(worker, unit) for all units.
-template <class T, class Work>
+template <class T, template <class> class S, class Work>
 void for_each_unit(const Call& call, bool backward, std::int64_t units, const Work& work) {
   share_out(units, call.workers, [&](int number, std::int64_t begin, std::int64_t end) {
-    Worker<T> worker(call, backward, number);
+    Worker<T, S> worker(call, backward, number);
     for (std::int64_t unit = begin; unit < end; ++unit) work(worker, unit);
   });
 }
 
-template <class T>
+template <class T, template <class> class S>
 void forward_as(const Call& call) {
   const std::int64_t heads = call.problem.query_heads;
-  for_each_unit<T>(call, false, call.problem.batch * heads, [&](Worker<T>& w, std::int64_t unit) {
+  for_each_unit<T, S>(call, false, call.problem.batch * heads, [&](auto& w, std::int64_t unit) {
     forward_head(w, unit / heads, unit % heads);
   });
 }
 
-template <class T>
+template <class T, template <class> class S>
 void backward_as(const Call& call) {
   const attest_problem& p = call.problem;
-  for_each_unit<T>(call, true, p.batch * p.key_heads, [&](Worker<T>& w, std::int64_t unit) {
+  for_each_unit<T, S>(call, true, p.batch * p.key_heads, [&](auto& w, std::int64_t unit) {
     backward_head(w, unit / p.key_heads, unit % p.key_heads);
   });
   if (call.outputs.dbias.data) {
     const BiasParts parts(call, p.query_len, p.key_len);
-    for_each_unit<T>(call, true, parts.count(),
-                     [&](Worker<T>& w, std::int64_t unit) { bias_gradient(w, parts[unit]); });
+    for_each_unit<T, S>(call, true, parts.count(),
+                        [&](auto& w, std::int64_t unit) { bias_gradient(w, parts[unit]); });
   }
   if (call.outputs.dsink.data) {
     for (std::int64_t h = 0; h < p.query_heads; ++h) sink_gradient<T>(call, h);
   }
 }
 
-constexpr KernelCode kNaive = {
-    .name = "naive",
-    .arithmetic = &arithmetic,
-    .workspace = &workspace,
-    .forward =
-        [](const Call& call) {
-          with_element_type(call.problem.dtype, [&](auto e) { forward_as<decltype(e)>(call); });
-        },
-    .backward =
-        [](const Call& call) {
-          with_element_type(call.problem.dtype, [&](auto e) { backward_as<decltype(e)>(call); });
-        },
-};
+template <template <class> class S>
+KernelCode kernel(const char* name) {
+  return {
+      .name = name,
+      .arithmetic = &arithmetic,
+      .workspace = &workspace<S>,
+      .forward =
+          [](const Call& call) {
+            with_element_type(call.problem.dtype,
+                              [&](auto e) { forward_as<decltype(e), S>(call); });
+          },
+      .backward =
+          [](const Call& call) {
+            with_element_type(call.problem.dtype,
+                              [&](auto e) { backward_as<decltype(e), S>(call); });
+          },
+  };
+}
 
 }  // namespace
 }  // namespace attest::impl
 
 extern "C" const attest_plugin* attest_plugin_get(void) {
-  static const attest::impl::Plugin plugin(attest::impl::kNaive);
+  using namespace attest::impl;
+  static const std::vector<KernelCode> kernels = {kernel<EngineSteps>("naive"),
+                                                  kernel<TextbookSteps>("naive/textbook")};
+  static const Plugin plugin(kernels);
   return plugin.table();
 }

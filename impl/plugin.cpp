@@ -386,8 +386,8 @@ void check_tensors(const Call& call, bool backward) {
 
 // ---- The functions of the table ----------------------------------------------------------------
 
-const Plugin& plugin_of(const attest_kernel* kernel) {
-  return *static_cast<const Plugin*>(kernel->self);
+const Kernel& itself(const attest_kernel* kernel) {
+  return *static_cast<const Kernel*>(kernel->self);
 }
 
 // How many threads are worth their start. It depends on nothing but the problem, so that the
@@ -420,9 +420,7 @@ bool guarded(char* message, std::uint64_t bytes, Work work) {
   return false;
 }
 
-const char* describe(const attest_kernel* kernel) {
-  return plugin_of(kernel).description().c_str();
-}
+const char* describe(const attest_kernel* kernel) { return itself(kernel).description.c_str(); }
 
 std::int32_t supports(const attest_kernel*, const attest_problem* problem, char* reason,
                       std::uint64_t reason_bytes) {
@@ -430,10 +428,10 @@ std::int32_t supports(const attest_kernel*, const attest_problem* problem, char*
 }
 
 // Bytes for all workers; throws if they cannot be counted.
-std::uint64_t workspace_for(const Plugin& plugin, const Call& call, bool backward, int workers) {
+std::uint64_t workspace_for(const KernelCode& code, const Call& call, bool backward, int workers) {
   std::uint64_t bytes;
-  if (__builtin_mul_overflow(plugin.code().workspace(call, backward),
-                             static_cast<std::uint64_t>(workers), &bytes)) {
+  if (__builtin_mul_overflow(code.workspace(call, backward), static_cast<std::uint64_t>(workers),
+                             &bytes)) {
     throw std::bad_alloc();
   }
   return bytes;
@@ -443,9 +441,10 @@ std::uint64_t workspace(const attest_kernel* kernel, const attest_problem* probl
                         std::int32_t backward, std::int32_t threads) {
   std::uint64_t bytes = UINT64_MAX;  // for a problem that is refused or beyond all memory
   guarded(nullptr, 0, [&] {
-    const Call call = accept(problem);
-    bytes =
-        workspace_for(plugin_of(kernel), call, backward != 0, workers_for(call.problem, threads));
+    const KernelCode& code = itself(kernel).code;
+    Call call = accept(problem);
+    call.target = code.target;
+    bytes = workspace_for(code, call, backward != 0, workers_for(call.problem, threads));
   });
   return bytes;
 }
@@ -455,19 +454,20 @@ attest_status run(const attest_kernel* kernel, const attest_problem* problem,
                   const attest_context* context, bool backward) {
   if (!context || context->struct_size < kContextSize) return ATTEST_ERROR;  // nobody to tell
   const bool done = guarded(context->message, context->message_bytes, [&] {
-    const Plugin& plugin = plugin_of(kernel);
+    const KernelCode& code = itself(kernel).code;
     Call call = accept(problem);
+    call.target = code.target;
     call.inputs = read(inputs, kInputsSize, "attest_inputs");
     call.outputs = read(outputs, kOutputsSize, "attest_outputs");
     call.context = read(context, kContextSize, "attest_context");
     call.workers = workers_for(call.problem, call.context.threads);
     check_tensors(call, backward);
-    const std::uint64_t needed = workspace_for(plugin, call, backward, call.workers);
+    const std::uint64_t needed = workspace_for(code, call, backward, call.workers);
     if (needed > call.context.workspace_bytes || (needed > 0 && !call.context.workspace)) {
       throw std::runtime_error(fmt::format("the workspace has {} bytes instead of {}",
                                            call.context.workspace_bytes, needed));
     }
-    (backward ? plugin.code().backward : plugin.code().forward)(call);
+    (backward ? code.backward : code.forward)(call);
   });
   return done ? ATTEST_OK : ATTEST_ERROR;
 }
@@ -512,12 +512,22 @@ std::string description_of(const KernelCode& code) {
 
 }  // namespace
 
-Plugin::Plugin(const KernelCode& code)
-    : code_(code),
-      description_(description_of(code)),
-      kernel_{sizeof(attest_kernel), code.name,      this, &describe, &supports, &workspace,
-              &impl::forward,        &impl::backward},
-      kernels_{&kernel_},
-      plugin_{sizeof(attest_plugin), ATTEST_ABI_VERSION, 1, kernels_} {}
+Kernel::Kernel(const KernelCode& the_code)
+    : code(the_code),
+      description(description_of(code)),
+      table{sizeof(attest_kernel),
+            code.name.c_str(),
+            this,
+            &describe,
+            &supports,
+            &workspace,
+            &forward,
+            &backward} {}
+
+Plugin::Plugin(const std::vector<KernelCode>& codes) {
+  for (const KernelCode& code : codes) tables_.push_back(&kernels_.emplace_back(code).table);
+  plugin_ = {sizeof(attest_plugin), ATTEST_ABI_VERSION, static_cast<std::uint32_t>(tables_.size()),
+             tables_.data()};
+}
 
 }  // namespace attest::impl

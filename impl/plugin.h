@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "impl/call.h"
 #include "spec/attest_plugin.h"
@@ -13,31 +16,51 @@ namespace attest::impl {
 
 // What the file of a kernel provides.
 struct KernelCode {
-  const char* name;
+  std::string name;
   // The arithmetic that the kernel declares for a dtype, in the words of spec/arithmetic.h.
   nlohmann::json (*arithmetic)(const std::string& dtype);
   // Bytes of workspace for one worker. Of the call, only the problem is given.
   std::uint64_t (*workspace)(const Call& call, bool backward);
   void (*forward)(const Call& call);
   void (*backward)(const Call& call);
+  std::string target = {};  // what Call::target is to be
 };
 
-// A plug-in with one kernel.
+// The kernel itself and, as NAME/TARGET, the same on each instruction set of the processor that the
+// tile engine is made for.
+template <class EnginesOfProcessor>
+std::vector<KernelCode> for_each_target(const KernelCode& code, const EnginesOfProcessor& engines) {
+  std::vector<KernelCode> codes = {code};
+  for (const auto& engine : engines) {
+    codes.push_back(code);
+    codes.back().target = engine.target;
+    codes.back().name += "/" + codes.back().target;
+  }
+  return codes;
+}
+
+// What the C table of a kernel leads back to.
+struct Kernel {
+  explicit Kernel(const KernelCode& the_code);
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  KernelCode code;
+  std::string description;
+  attest_kernel table;
+};
+
 class Plugin {
  public:
-  explicit Plugin(const KernelCode& code);
+  explicit Plugin(const std::vector<KernelCode>& codes);
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
   const attest_plugin* table() const { return &plugin_; }
-  const KernelCode& code() const { return code_; }
-  const std::string& description() const { return description_; }
 
  private:
-  const KernelCode& code_;
-  std::string description_;
-  attest_kernel kernel_;
-  const attest_kernel* kernels_[1];
+  std::deque<Kernel> kernels_;
+  std::vector<const attest_kernel*> tables_;
   attest_plugin plugin_;
 };
 

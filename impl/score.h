@@ -93,14 +93,15 @@ class HeadScores {
   std::int64_t diagonal_;
 };
 
-// A hidden element has the score -inf, and so the weight 0. `visible` is dense.
+// A hidden element has the score -inf, and so the weight 0.
 template <class R>
-void hide(const Block& block, const std::uint8_t* visible, std::int64_t stride, R* s) {
+void hide(const Block& block, const std::uint8_t* visible, std::int64_t visible_stride,
+          std::int64_t stride, R* s) {
   for (std::int64_t i = 0; i < block.queries(); ++i) {
+    const std::uint8_t* __restrict seen = visible + i * visible_stride;
+    R* __restrict row = s + i * stride;
     for (std::int64_t j = 0; j < block.keys(); ++j) {
-      if (!visible[i * block.keys() + j]) {
-        s[i * stride + j] = -std::numeric_limits<R>::infinity();
-      }
+      row[j] = seen[j] ? row[j] : -std::numeric_limits<R>::infinity();
     }
   }
 }

@@ -1,18 +1,30 @@
-// How close the tile engine comes to the processor's limit, on one thread.
+// How fast the bundled kernels are, called as any host calls a plug-in.
 //
-// Every figure is a median over repetitions, each with its own measurement of what it is compared
-// with: `peak_fraction` is the rate over that of multiply-adds in registers, measured just before
-// and after; `ratio` is the time of the one named over ours, in turn. Causal work counts half.
+//   fwd/fa2/f32/S=2048/D=64/full/threads=1   direction, kernel, dtype, sizes, mask, threads
+//     gflops, peak_fraction (of multiply-adds in f32 registers, by as many threads), peak_memory
+//     (bytes: inputs, outputs and whatever the call touched besides)
+//   ratio/NAME/...                           ratio: the time of NAME over that of fa2
+//
+// One batch element; a head for each thread. Causal work counts half.
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "impl/engine/engine.h"
-#include "tests/bench/fma_peak.h"
+#include "impl/elements.h"
+#include "spec/attest_plugin.h"
+#include "tests/bench/measure.h"
 #include "tests/bench/prototype.h"
 #include "tests/bench/rivals.h"
 
@@ -21,297 +33,354 @@ namespace {
 
 using Index = std::int64_t;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+// ---- Memory ------------------------------------------------------------------------------------
 
-// How often others took the processor from this thread. They leave its caches cold.
-long interruptions() {
-  rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
-// The figures of one benchmark. Interrupted repetitions count only if there are few others.
-class Figures {
+// From the system and back to it at once, so that what is resident is what is in use.
+class Memory {
  public:
-  // Calls measure(), which answers one figure.
-  template <class Measure>
-  void take(const Measure& measure) {
-    const long before = interruptions();
-    const double figure = measure();
-    all_.push_back(figure);
-    if (interruptions() == before) quiet_.push_back(figure);
+  explicit Memory(std::uint64_t bytes) : bytes_(std::max<std::uint64_t>(bytes, 1)) {
+    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
   }
-  double median() const { return attest::median(quiet_.size() >= 5 ? quiet_ : all_); }
+  ~Memory() { munmap(data_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  void* data() const { return data_; }
+  std::uint64_t bytes() const { return bytes_; }
 
  private:
-  std::vector<double> all_, quiet_;
+  std::uint64_t bytes_;
+  void* data_;
 };
 
-template <class Work>
-double seconds_of(const Work& work) {
-  const double begin = thread_seconds();
-  work();
-  return thread_seconds() - begin;
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// Repeats work() of so many operations, beside measurements of the peak.
-template <class Work>
-void against_peak(benchmark::State& state, double operations, const Work& work) {
-  work();  // brings the data into the caches
-  std::vector<double> rates;
-  Figures fractions;
-  for (auto _ : state) {
-    fractions.take([&] {
-      const double before = fma_peak(), seconds = seconds_of(work), after = fma_peak();
-      state.SetIterationTime(seconds);
-      rates.push_back(operations / seconds);
-      return operations / seconds / ((before + after) / 2);
-    });
+// The most that was resident since reset_peak().
+double peak_resident_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    double kilobytes = 0;
+    if (word == "VmHWM:" && file >> kilobytes) return 1024 * kilobytes;
   }
-  state.counters["gflops"] = 1e-9 * median(rates);
-  state.counters["peak_fraction"] = fractions.median();
+  return 0;
 }
 
-// Repeats theirs() and ours() in turn.
-template <class Theirs, class Ours>
-void against_rival(benchmark::State& state, const Theirs& theirs, const Ours& ours) {
-  ours();
-  Figures ratios;
-  for (auto _ : state) {
-    ratios.take([&] {
-      const double their_seconds = seconds_of(theirs), our_seconds = seconds_of(ours);
-      state.SetIterationTime(their_seconds + our_seconds);
-      return their_seconds / our_seconds;
-    });
+bool reset_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  return static_cast<bool>(file);
+}
+
+// ---- Calls -------------------------------------------------------------------------------------
+
+struct Setting {
+  const attest_kernel* kernel;
+  attest_dtype dtype;
+  Index length, dim;
+  bool causal, backward;
+  int threads;
+
+  // Operations of all heads, a multiply-add being two.
+  double operations() const {
+    const double pairs = static_cast<double>(length * length) / (causal ? 2 : 1);
+    return (backward ? 10 : 4) * pairs * static_cast<double>(dim) * threads;
   }
-  state.counters["ratio"] = ratios.median();
-}
-
-Numbers normal(Index count) {
-  static std::mt19937_64 random(1);
-  std::normal_distribution<float> distribution;
-  Numbers numbers(count);
-  for (Index n = 0; n < count; ++n) numbers[n] = distribution(random);
-  return numbers;
-}
-
-// The tensors of one head.
-struct Head {
-  Head(Index length, Index dim)
-      : q(normal(length * dim)),
-        k(normal(length * dim)),
-        v(normal(length * dim)),
-        d_o(normal(length * dim)),
-        o(length * dim),
-        lse(length),
-        dq(length * dim),
-        dk(length * dim),
-        dv(length * dim) {}
-
-  Numbers q, k, v, d_o, o, lse, dq, dk, dv;
 };
 
-// The fastest sizes of blocks, of those that were tried: long rows for the softmax, and scores that
-// stay in the second-level cache.
-Prototype prototype(const impl::Engine<float>& engine, Index length, Index dim, bool causal,
-                    bool backward) {
-  return Prototype(engine, {.length = length,
-                            .dim = dim,
-                            .causal = causal,
-                            .query_block = 96,
-                            .key_block = !backward && dim == 64 ? 512 : 256});
-}
+class HostTensor {
+ public:
+  HostTensor(attest_dtype dtype, Index heads, Index length, Index channels)
+      : memory_(static_cast<std::uint64_t>(heads * length * channels) *
+                impl::with_element_type(dtype, [](auto e) { return sizeof e; })),
+        tensor_{.data = memory_.data(),
+                .dtype = dtype,
+                .reserved = 0,
+                .shape = {1, heads, length, channels},
+                .stride = {heads * length * channels, length * channels, channels, 1},
+                .capacity_bytes = memory_.bytes()} {}
 
-// ---- Steps -------------------------------------------------------------------------------------
+  // Standard normal numbers.
+  void draw(unsigned seed) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<float> distribution;
+    impl::with_element_type(tensor_.dtype, [&](auto element) {
+      using T = decltype(element);
+      T* numbers = static_cast<T*>(tensor_.data);
+      for (std::uint64_t n = 0; n < memory_.bytes() / sizeof(T); ++n) {
+        numbers[n] = impl::narrow<T>(distribution(random));
+      }
+    });
+  }
 
-// The products of one block: 96 queries, 256 keys.
-void products(benchmark::State& state, const impl::Engine<float>& engine, std::string_view step) {
-  const Index rows = 96, keys = 256, dim = state.range(0), stride = keys + 16;
-  Numbers left = normal(rows * stride), right = normal(std::max(rows, keys) * engine.padded(dim));
-  Numbers result(keys * stride);
-  const impl::Tile<float> query = {left, rows, dim, dim}, weights = {left, rows, keys, stride};
-  const double operations = 2.0 * static_cast<double>(rows * keys * dim);
-  const auto repeat = [&](const auto& product) {
-    against_peak(state, 10 * operations, [&] {
-      for (int n = 0; n < 10; ++n) product();
-    });
-  };
-  if (step == "scores") {
-    repeat([&] { engine.multiply(query, {right, dim}, 0.125f, {result, rows, keys, stride}); });
-  } else if (step == "values") {
-    repeat([&] { engine.add_product(weights, {right, keys}, false, {result, rows, dim, dim}); });
-  } else {
-    repeat([&] {
-      engine.add_transposed_product(weights, {right, rows}, false, {result, keys, dim, dim});
-    });
+  const attest_tensor& tensor() const { return tensor_; }
+  float* floats() const { return static_cast<float*>(tensor_.data); }
+
+ private:
+  Memory memory_;
+  attest_tensor tensor_;
+};
+
+// A kernel with everything that its calls need.
+class Call {
+ public:
+  explicit Call(const Setting& setting)
+      : kernel_(*setting.kernel),
+        threads_(setting.threads),
+        q(tensor(setting)),
+        k(tensor(setting)),
+        v(tensor(setting)),
+        o(tensor(setting)),
+        lse_(ATTEST_F32, setting.threads, setting.length, 1) {
+    mask_.struct_size = sizeof mask_;
+    mask_.kind = ATTEST_MASK_BAND;
+    mask_.left = ATTEST_UNBOUNDED;
+    problem_.struct_size = sizeof problem_;
+    problem_.dtype = setting.dtype;
+    problem_.backward = setting.backward;
+    problem_.batch = 1;
+    problem_.query_heads = problem_.key_heads = setting.threads;
+    problem_.query_len = problem_.key_len = setting.length;
+    problem_.head_dim = problem_.value_dim = setting.dim;
+    problem_.scale = 1 / std::sqrt(static_cast<double>(setting.dim));
+    problem_.mask = setting.causal ? &mask_ : nullptr;
+    problem_.mask_count = setting.causal ? 1 : 0;
+    char reason[256] = "";
+    if (!kernel_.supports(&kernel_, &problem_, reason, sizeof reason)) {
+      throw std::runtime_error(reason);
+    }
+    q.draw(1);
+    k.draw(2);
+    v.draw(3);
+    inputs_.struct_size = sizeof inputs_;
+    inputs_.q = q.tensor();
+    inputs_.k = k.tensor();
+    inputs_.v = v.tensor();
+    outputs_.struct_size = sizeof outputs_;
+    outputs_.o = o.tensor();
+    outputs_.lse = lse_.tensor();
+    prepare(false);
+    if (!setting.backward) return;
+    run();
+    for (int n = 0; n < 4; ++n) {
+      gradients_.emplace_back(setting.dtype, setting.threads, setting.length, setting.dim);
+    }
+    gradients_[0].draw(4);
+    inputs_.o = o.tensor();
+    inputs_.lse = lse_.tensor();
+    inputs_.d_o = gradients_[0].tensor();
+    outputs_ = {};
+    outputs_.struct_size = sizeof outputs_;
+    outputs_.dq = gradients_[1].tensor();
+    outputs_.dk = gradients_[2].tensor();
+    outputs_.dv = gradients_[3].tensor();
+    prepare(true);
+  }
+
+  void run() {
+    const auto function = backward_ ? kernel_.backward : kernel_.forward;
+    if (function(&kernel_, &problem_, &inputs_, &outputs_, &context_) != ATTEST_OK) {
+      throw std::runtime_error(message_);
+    }
+  }
+
+ private:
+  static HostTensor tensor(const Setting& setting) {
+    return HostTensor(setting.dtype, setting.threads, setting.length, setting.dim);
+  }
+
+  void prepare(bool backward) {
+    constexpr std::uint64_t kMost = std::uint64_t{2} << 30;
+    const std::uint64_t bytes = kernel_.workspace(&kernel_, &problem_, backward, threads_);
+    if (bytes > kMost) throw std::runtime_error("the workspace is larger than 2 GiB");
+    workspace_ = std::make_unique<Memory>(bytes);
+    backward_ = backward;
+    context_.struct_size = sizeof context_;
+    context_.threads = threads_;
+    context_.workspace = workspace_->data();
+    context_.workspace_bytes = bytes;
+    context_.message = message_;
+    context_.message_bytes = sizeof message_;
+  }
+
+  const attest_kernel& kernel_;
+  int threads_;
+  bool backward_ = false;
+  attest_mask mask_ = {};
+  attest_problem problem_ = {};
+  attest_inputs inputs_ = {};
+  attest_outputs outputs_ = {};
+  attest_context context_ = {};
+  char message_[256] = "";
+  std::unique_ptr<Memory> workspace_;
+
+ public:
+  HostTensor q, k, v, o;
+
+ private:
+  HostTensor lse_;
+  std::deque<HostTensor> gradients_;  // of O, Q, K, V
+};
+
+// Runs measure(); a kernel that cannot do it is skipped with what it says.
+template <class Measure>
+void guarded(benchmark::State& state, const Measure& measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    state.SkipWithError(error.what());
   }
 }
 
-// The softmax of one block of scores. `ns_per_score` is the processor time of each.
-void softmax(benchmark::State& state, const impl::Engine<float>& engine) {
-  const Index rows = 96, keys = 256, stride = keys + 16;
-  const Numbers scores = normal(rows * stride);
-  Numbers tile(rows * stride), max(rows), sum(rows), o(rows * engine.panel);
-  Figures seconds;
-  for (auto _ : state) {
-    std::copy_n(static_cast<const float*>(scores), rows * stride, static_cast<float*>(tile));
-    std::fill_n(static_cast<float*>(max), rows, -std::numeric_limits<float>::infinity());
-    seconds.take([&] {
-      const double elapsed = seconds_of([&] {
-        engine.absorb({tile, rows, keys, stride}, {max, sum, {o, rows, 1, engine.panel}});
-      });
-      state.SetIterationTime(elapsed);
-      return elapsed;
-    });
-  }
-  state.counters["ns_per_score"] = 1e9 * seconds.median() / static_cast<double>(rows * keys);
-}
-
-// Packing of keys, as channels by keys or as keys by channels. `ns_per_element` is the processor
-// time of each.
-void packing(benchmark::State& state, const impl::Engine<float>& engine, attest_dtype dtype,
-             bool transposed) {
-  const Index rows = 1024, columns = 64;
-  Numbers from(rows * columns), panels(engine.padded(rows) * engine.padded(columns));
-  const impl::Stored stored = {from, dtype, rows, columns, columns, 1};
-  Figures seconds;
-  for (auto _ : state) {
-    seconds.take([&] {
-      const double elapsed = seconds_of([&] {
-        if (transposed) {
-          engine.pack_transposed(stored, 1, panels);
-        } else {
-          engine.pack(stored, panels);
-        }
-      });
-      state.SetIterationTime(elapsed);
-      return elapsed;
-    });
-  }
-  state.counters["ns_per_element"] = 1e9 * seconds.median() / static_cast<double>(rows * columns);
-}
-
-// ---- Kernels -----------------------------------------------------------------------------------
-
-void forward(benchmark::State& state, const impl::Engine<float>& engine, bool causal) {
-  const Index length = state.range(0), dim = state.range(1);
-  Head head(length, dim);
-  Prototype kernel = prototype(engine, length, dim, causal, false);
-  const double pairs = static_cast<double>(length * length) / (causal ? 2 : 1);
-  against_peak(state, 4 * pairs * static_cast<double>(dim),
-               [&] { kernel.forward(head.q, head.k, head.v, head.o, head.lse); });
-}
-
-void backward(benchmark::State& state, const impl::Engine<float>& engine, bool causal) {
-  const Index length = state.range(0), dim = state.range(1);
-  Head head(length, dim);
-  Prototype kernel = prototype(engine, length, dim, causal, true);
-  kernel.forward(head.q, head.k, head.v, head.o, head.lse);
-  const double pairs = static_cast<double>(length * length) / (causal ? 2 : 1);
-  against_peak(state, 10 * pairs * static_cast<double>(dim), [&] {
-    kernel.backward(head.q, head.k, head.v, head.o, head.lse, head.d_o, head.dq, head.dk, head.dv);
+void kernel_alone(benchmark::State& state, const Setting& setting) {
+  guarded(state, [&] {
+    const double before = resident_bytes();
+    Call call(setting);
+    const bool measured = reset_peak();
+    call.run();
+    if (measured) state.counters["peak_memory"] = peak_resident_bytes() - before;
+    against_peak(
+        state, setting.operations(), [&] { call.run(); }, setting.threads);
   });
 }
 
 // ---- Comparisons -------------------------------------------------------------------------------
 
-using Rival = void (*)(const RivalCall&);
-
-void forward_of_rival(benchmark::State& state, const impl::Engine<float>& engine, Rival rival) {
-  const Index length = state.range(0), dim = state.range(1);
-  Head head(length, dim);
-  Prototype kernel = prototype(engine, length, dim, false, false);
-  Numbers workspace(rival_workspace(length));
-  against_rival(
-      state,
-      [&] {
-        rival({engine, length, dim, head.q, head.k, head.v, head.o, workspace});
-      },
-      [&] { kernel.forward(head.q, head.k, head.v, head.o, head.lse); });
+void kernels_in_turn(benchmark::State& state, const Setting& theirs, const Setting& ours) {
+  guarded(state, [&] {
+    Call their_call(theirs), our_call(ours);
+    against_rival(
+        state, [&] { their_call.run(); }, [&] { our_call.run(); });
+  });
 }
 
-void full_over_causal(benchmark::State& state, const impl::Engine<float>& engine,
-                      bool of_backward) {
-  const Index length = state.range(0), dim = state.range(1);
-  Head head(length, dim);
-  Prototype full = prototype(engine, length, dim, false, of_backward);
-  Prototype causal = prototype(engine, length, dim, true, of_backward);
-  const auto run = [&](Prototype& kernel) {
-    if (of_backward) {
-      kernel.backward(head.q, head.k, head.v, head.o, head.lse, head.d_o, head.dq, head.dk,
-                      head.dv);
-    } else {
-      kernel.forward(head.q, head.k, head.v, head.o, head.lse);
-    }
-  };
-  causal.forward(head.q, head.k, head.v, head.o, head.lse);
-  against_rival(
-      state, [&] { run(full); }, [&] { run(causal); });
+void rival(benchmark::State& state, const Setting& ours, void (*theirs)(const RivalCall&)) {
+  guarded(state, [&] {
+    Call call(ours);
+    Numbers o(ours.length * ours.dim), workspace(rival_workspace(ours.length));
+    const RivalCall their_call = {impl::engines<float>().front(),
+                                  ours.length,
+                                  ours.dim,
+                                  call.q.floats(),
+                                  call.k.floats(),
+                                  call.v.floats(),
+                                  o,
+                                  workspace};
+    against_rival(
+        state, [&] { theirs(their_call); }, [&] { call.run(); });
+  });
 }
 
 // ---- The list ----------------------------------------------------------------------------------
 
+// All kernels of all plug-ins in the folder.
+std::vector<const attest_kernel*> load_kernels(const std::string& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".so") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<const attest_kernel*> kernels;
+  for (const auto& file : files) {
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw std::runtime_error(dlerror());
+    const auto get =
+        reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
+    if (!get) throw std::runtime_error(dlerror());
+    const attest_plugin* plugin = get();
+    kernels.insert(kernels.end(), plugin->kernels, plugin->kernels + plugin->kernel_count);
+  }
+  return kernels;
+}
+
+std::string sizes_of(const Setting& setting) {
+  return "/S=" + std::to_string(setting.length) + "/D=" + std::to_string(setting.dim);
+}
+
 template <class Function, class... Arguments>
-benchmark::internal::Benchmark* add(const std::string& name, Function function,
-                                    Arguments... arguments) {
-  return benchmark::RegisterBenchmark(
-             name.c_str(), [=](benchmark::State& state) { function(state, arguments...); })
-      ->UseManualTime()
-      ->MinTime(0.25)
-      ->Unit(benchmark::kMicrosecond);
+void add(const std::string& name, Function function, Arguments... arguments) {
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    function(state, arguments...);
+  })->Unit(benchmark::kMillisecond);
 }
 
-void add_engine(const impl::Engine<float>& engine) {
-  const auto ref = std::cref(engine);
-  const std::string target(engine.target);
-  for (const char* step : {"scores", "values", "transposed"}) {
-    add("step/" + std::string(step) + "/" + target, products, ref, std::string_view(step))
-        ->ArgName("D")
-        ->Arg(64)
-        ->Arg(128);
-  }
-  add("step/softmax/" + target, softmax, ref);
+void add_kernel(const attest_kernel* kernel) {
   const std::pair<const char*, attest_dtype> formats[] = {
-      {"f32", ATTEST_F32}, {"f16", ATTEST_F16}, {"bf16", ATTEST_BF16}};
-  for (const auto& [name, dtype] : formats) {
-    add("step/pack/" + target + "/" + name, packing, ref, dtype, false);
-    add("step/pack_transposed/" + target + "/" + name, packing, ref, dtype, true);
-  }
-  for (const bool causal : {false, true}) {
-    const std::string mask = causal ? "/causal" : "/full";
-    add("fwd/prototype/" + target + "/f32" + mask, forward, ref, causal)
-        ->ArgNames({"S", "D"})
-        ->ArgsProduct({{512, 1024, 2048, 4096}, {64, 128}});
-    add("bwd/prototype/" + target + "/f32" + mask, backward, ref, causal)
-        ->ArgNames({"S", "D"})
-        ->ArgsProduct({{512, 1024, 2048, 4096}, {64, 128}});
+      {"f32", ATTEST_F32}, {"bf16", ATTEST_BF16}, {"f16", ATTEST_F16}};
+  const int all_threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (const bool backward : {false, true}) {
+    if (backward && !kernel->backward) continue;
+    for (const auto& [format, dtype] : formats) {
+      for (const Index length : {512, 1024, 2048, 4096, 8192, 16384}) {
+        for (const Index dim : {64, 128, 256}) {
+          for (const bool causal : {false, true}) {
+            for (int threads = 1; threads <= all_threads; threads += std::max(all_threads - 1, 1)) {
+              const Setting setting = {kernel, dtype, length, dim, causal, backward, threads};
+              add((backward ? "bwd/" : "fwd/") + std::string(kernel->name) + "/" + format +
+                      sizes_of(setting) + (causal ? "/causal" : "/full") +
+                      "/threads=" + std::to_string(threads),
+                  kernel_alone, setting);
+            }
+          }
+        }
+      }
+    }
   }
 }
 
-void add_comparisons(const impl::Engine<float>& engine) {
-  const auto ref = std::cref(engine);
-  const auto sizes = [](benchmark::internal::Benchmark* benchmark, std::vector<Index> lengths) {
-    benchmark->ArgNames({"S", "D"})->ArgsProduct({std::move(lengths), {64, 128}});
+void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
+  const auto find = [&](std::string_view name) {
+    const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto* kernel) {
+      return std::string_view(kernel->name) == name;
+    });
+    return found == kernels.end() ? nullptr : *found;
   };
-  sizes(add("ratio/textbook", forward_of_rival, ref, &textbook_forward), {1024, 2048});
+  const attest_kernel *fa2 = find("fa2"), *naive = find("naive");
+  if (!fa2) return;
+  const auto over = [&](std::initializer_list<Index> lengths, const auto& add_one) {
+    for (const Index length : lengths) {
+      for (const Index dim : {64, 128}) {
+        add_one(Setting{fa2, ATTEST_F32, length, dim, false, false, 1});
+      }
+    }
+  };
+  over({1024, 2048}, [](const Setting& ours) {
+    add("ratio/textbook" + sizes_of(ours), rival, ours, &textbook_forward);
+  });
 #ifdef ATTEST_BENCH_BLAS
   // The scores as one matrix, and in pieces that stay in the cache.
-  sizes(add("ratio/blas", forward_of_rival, ref, &blas_forward<kLongestRival>), {2048, 4096});
-  sizes(add("ratio/blas_in_blocks", forward_of_rival, ref, &blas_forward<256>), {2048, 4096});
+  over({2048, 4096}, [](const Setting& ours) {
+    add("ratio/blas" + sizes_of(ours), rival, ours, &blas_forward<kLongestRival>);
+    add("ratio/blas_in_blocks" + sizes_of(ours), rival, ours, &blas_forward<256>);
+  });
 #endif
-  sizes(add("ratio/causal/fwd", full_over_causal, ref, false), {2048, 4096});
-  sizes(add("ratio/causal/bwd", full_over_causal, ref, true), {2048, 4096});
+  over({2048, 4096}, [&](const Setting& ours) {
+    for (const bool backward : {false, true}) {
+      const std::string direction = backward ? "/bwd" : "/fwd";
+      Setting full = ours, causal = ours;
+      full.backward = causal.backward = backward;
+      causal.causal = true;
+      add("ratio/causal" + direction + sizes_of(ours), kernels_in_turn, full, causal);
+      if (!naive) continue;
+      for (const Setting& mine : {full, causal}) {
+        Setting theirs = mine;
+        theirs.kernel = naive;
+        add("ratio/naive" + direction + sizes_of(ours) + (mine.causal ? "/causal" : "/full"),
+            kernels_in_turn, theirs, mine);
+      }
+    }
+  });
 }
 
 [[maybe_unused]] const bool registered = [] {
-  for (const impl::Engine<float>& engine : impl::engines<float>()) {
-    if (engine.target != "scalar") add_engine(engine);
-  }
-  add_comparisons(impl::engines<float>().front());
+  const auto kernels = load_kernels(ATTEST_PLUGINS);
+  for (const attest_kernel* kernel : kernels) add_kernel(kernel);
+  add_comparisons(kernels);
   return true;
 }();
 

@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 
 const Installation kInstallation = {.worker = WORKER, .plugins = BUNDLED, .cases = {}};
 
@@ -29,10 +30,22 @@ std::string complaint(const std::string& spec) {
 
 TEST(TesteeTest, BundledKernelsAreTheDefault) {
   const auto testees = find({});
-  ASSERT_GE(testees.size(), 2u);
-  EXPECT_EQ(testees[0].name, "fa2");
-  EXPECT_EQ(testees[0].spec, "fa2");
-  EXPECT_EQ(testees[1].name, "naive");
+  std::vector<std::string> names;
+  for (const auto& testee : testees) names.push_back(testee.name);
+  EXPECT_THAT(names, IsSupersetOf({"causal_balanced", "fa2", "fa2/scalar", "naive"}));
+  EXPECT_EQ(testees.back().spec, "naive/textbook");
+}
+
+TEST(TesteeTest, BundledKernelIsNamedApartFromTheOthersOfItsFamily) {
+  for (const char* name : {"naive", "naive/textbook"}) {
+    const auto testees = find({name});
+    ASSERT_EQ(testees.size(), 1u);
+    EXPECT_EQ(testees[0].name, name);
+    EXPECT_EQ(testees[0].spec, name);
+  }
+  const auto all = find({});
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(),
+                          [](const Testee& t) { return t.name == "naive/textbook"; }));
 }
 
 TEST(TesteeTest, PluginOfManyKernelsIsTakenWholeOrByOne) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,17 +23,25 @@
 
 namespace attest {
 
-inline const attest_kernel& load_kernel(const std::string& path) {
+inline const attest_plugin& load_plugin(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw std::runtime_error(dlerror());
   const auto get =
       reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
   if (!get) throw std::runtime_error(dlerror());
   const attest_plugin* plugin = get();
-  if (!plugin || plugin->abi_version != ATTEST_ABI_VERSION || plugin->kernel_count != 1) {
-    throw std::runtime_error(path + " is not a plug-in with one kernel");
+  if (!plugin || plugin->abi_version != ATTEST_ABI_VERSION) {
+    throw std::runtime_error(path + " is not a plug-in of this version");
   }
-  return *plugin->kernels[0];
+  return *plugin;
+}
+
+inline const attest_kernel& load_kernel(const std::string& path, const std::string& name) {
+  const attest_plugin& plugin = load_plugin(path);
+  for (const attest_kernel* kernel : std::span(plugin.kernels, plugin.kernel_count)) {
+    if (kernel->name == name) return *kernel;
+  }
+  throw std::runtime_error(path + " has no kernel " + name);
 }
 
 // A tensor and its memory.

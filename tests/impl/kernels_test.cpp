@@ -1,11 +1,13 @@
-// The bundled kernels, as a host meets them: both of them, through their shared libraries.
+// The bundled kernels, as a host meets them: all of them, through their shared libraries.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "spec/profile.h"
@@ -17,17 +19,28 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 const attest_kernel& naive() {
-  static const attest_kernel& kernel = load_kernel(ATTEST_NAIVE);
+  static const attest_kernel& kernel = load_kernel(ATTEST_NAIVE, "naive");
+  return kernel;
+}
+
+const attest_kernel& textbook() {
+  static const attest_kernel& kernel = load_kernel(ATTEST_NAIVE, "naive/textbook");
   return kernel;
 }
 
 const attest_kernel& fa2() {
-  static const attest_kernel& kernel = load_kernel(ATTEST_FA2);
+  static const attest_kernel& kernel = load_kernel(ATTEST_FA2, "fa2");
+  return kernel;
+}
+
+const attest_kernel& causal_balanced() {
+  static const attest_kernel& kernel = load_kernel(ATTEST_CAUSAL_BALANCED, "causal_balanced");
   return kernel;
 }
 
@@ -326,8 +339,14 @@ class KernelsTest : public ::testing::TestWithParam<const attest_kernel* (*)()> 
 };
 
 INSTANTIATE_TEST_SUITE_P(Bundled, KernelsTest,
-                         ::testing::Values([]() { return &naive(); }, []() { return &fa2(); }),
-                         [](const auto& which) { return which.index == 0 ? "naive" : "fa2"; });
+                         ::testing::Values([]() { return &naive(); }, []() { return &textbook(); },
+                                           []() { return &fa2(); },
+                                           []() { return &causal_balanced(); }),
+                         [](const auto& which) {
+                           std::string name = which.param()->name;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
 
 TEST_P(KernelsTest, RandomProblemsAreComputedWithinTolerance) {
   EXPECT_TRUE(rc::check([this] {
@@ -376,6 +395,8 @@ Problem rich_problem(DType dtype) {
 TEST_P(KernelsTest, AnyNumberOfThreadsGivesTheSameBits) {
   for (const DType dtype : kDTypes) {
     Problem p = rich_problem(dtype);
+    p.backward = p.backward && &kernel() != &causal_balanced();
+    if (!p.backward) p.d_lse = false;
     for (const Shape& bias : {Shape{1, 1, 130, 150}, Shape{1, 2, 1, 150}}) {
       p.bias_shape = bias;
       const Inputs in = sixteenths(p, 1);
@@ -549,6 +570,31 @@ TEST_P(KernelsTest, ScoresThatAreFiniteAfterTheScaleDoNotOverflowBeforeIt) {
   EXPECT_EQ(difference(kernel(), p, in), "");
 }
 
+// Such a scale has few bits in f32.
+TEST(NaiveTest, AScaleThatIsSubnormalInTheFormatIsTakenAsItIs) {
+  const Problem p{.query_len = 2, .key_len = 3, .head_dim = 2, .value_dim = 1, .scale = 1e-43};
+  const double big = 0x1p70;
+  const Inputs in{.q = {p.q_shape(), {big, big, big, -big}},
+                  .k = {p.k_shape(), {big, big, big, -big, 0, big}},
+                  .v = {p.v_shape(), {1, 2, 3}}};
+  EXPECT_EQ(difference(naive(), p, in), "");
+  EXPECT_EQ(difference(textbook(), p, in), "");
+}
+
+TEST_P(KernelsTest, SequencesOfManyBlocksAreComputedWithinTolerance) {
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Problem p{.dtype = dtype,
+                    .query_len = 310,
+                    .key_len = 530,
+                    .head_dim = 3,
+                    .value_dim = 2,
+                    .scale = 0.5,
+                    .mask = Mask::causal(Anchor::bottom_right, 40),
+                    .backward = true};
+    EXPECT_EQ(difference(kernel(), p, sixteenths(p, 5)), "");
+  }
+}
+
 TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
   const Description description =
       parse_description(nlohmann::json::parse(kernel().describe(&kernel())));
@@ -559,8 +605,9 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
   for (const auto& [dtype, arithmetic] : description.arithmetic) {
     EXPECT_TRUE(arithmetic.deterministic);
     EXPECT_EQ(arithmetic.kv_splits, 1);
-    EXPECT_TRUE(arithmetic.thread_invariant);
-    EXPECT_TRUE(arithmetic.batch_invariant);
+    // Evenly dealt sums have an order for each number of workers.
+    EXPECT_EQ(arithmetic.thread_invariant, &kernel() != &causal_balanced());
+    EXPECT_EQ(arithmetic.batch_invariant, &kernel() != &causal_balanced());
     EXPECT_LT(arithmetic.exp_error, loosest(dtype).exp_error);
     EXPECT_LT(arithmetic.tanh_error, loosest(dtype).tanh_error);
   }
@@ -756,11 +803,32 @@ TEST_P(KernelsTest, AWorkspaceBeyondAllMemoryIsSaidToBeSo) {
   EXPECT_EQ(kernel().workspace(&kernel(), HostProblem(p).get(), 1, 1), UINT64_MAX);
 }
 
-TEST(Fa2Test, EachNeededBlockIsVisitedOnceAndNoOther) {
-  EXPECT_TRUE(rc::check([] {
+// Several blocks of queries and of keys, which several workers share.
+TEST(CausalBalancedTest, ManyWorkersStayWithinToleranceAndRepeatTheirBits) {
+  Problem p = rich_problem(DType::f32);
+  p.batch = 1;
+  p.query_len = 200;
+  p.key_len = 520;
+  p.bias_shape = Shape{1, 1, 200, 520};
+  for (const Mask& mask :
+       {Mask(), Mask::causal(Anchor::bottom_right), Mask::causal(Anchor::top_left)}) {
+    p.mask = mask;
+    const Inputs in = sixteenths(p, 1);
+    for (const int threads : {2, 64}) {
+      EXPECT_EQ(difference(causal_balanced(), p, in, {.threads = threads}), "");
+      EXPECT_TRUE(same_bits(run(causal_balanced(), p, in, {.threads = threads}),
+                            run(causal_balanced(), p, in, {.threads = threads})));
+    }
+  }
+}
+
+TEST_P(KernelsTest, EachNeededBlockIsVisitedOnceAndNoOther) {
+  if (&kernel() == &naive() || &kernel() == &textbook())
+    return;  // their only block is the whole matrix
+  EXPECT_TRUE(rc::check([this] {
     const Problem p = any_problem();
     std::vector<attest_block> blocks;
-    run(fa2(), p, sixteenths(p, 1), {.blocks = &blocks});
+    run(kernel(), p, sixteenths(p, 1), {.blocks = &blocks});
     // How often each element was computed, and whether that was needed.
     const Shape shape{p.batch, p.query_heads, p.query_len, p.key_len};
     for (const int backward : {0, 1}) {
@@ -789,14 +857,34 @@ TEST(Fa2Test, EachNeededBlockIsVisitedOnceAndNoOther) {
   }));
 }
 
-TEST(Fa2Test, WorkspaceDoesNotGrowWithTheKeysAndOnlyInTheBackwardPassWithTheQueries) {
+TEST(Fa2Test, WorkspaceGrowsWithTheKeysInTheForwardPassAndWithTheQueriesInTheBackwardPass) {
   const auto bytes = [](Index queries, Index keys, bool backward) {
     const Problem p{.query_len = queries, .key_len = keys, .head_dim = 64, .value_dim = 64};
     return fa2().workspace(&fa2(), HostProblem(p).get(), backward, 1);
   };
-  EXPECT_EQ(bytes(1024, 1024, false), bytes(65536, 65536, false));
+  EXPECT_EQ(bytes(1024, 2048, false) - bytes(1024, 1024, false), 1024 * (64 + 64) * 4);
+  EXPECT_EQ(bytes(1024, 1024, false), bytes(65536, 1024, false));
   EXPECT_EQ(bytes(1024, 1024, true), bytes(1024, 65536, true));
-  EXPECT_EQ(bytes(2048, 64, true) - bytes(1024, 64, true), 1024 * (64 + 1) * 4);
+  EXPECT_EQ(bytes(2048, 1024, true) - bytes(1024, 1024, true), 1024 * (64 + 2) * 4);
+}
+
+TEST(Fa2Test, EachInstructionSetHasItsKernelWhichIsWithinTolerance) {
+  const attest_plugin& plugin = load_plugin(ATTEST_FA2);
+  ASSERT_GE(plugin.kernel_count, 2u);
+  EXPECT_STREQ(plugin.kernels[0]->name, "fa2");
+  std::vector<std::string> names;
+  for (std::uint32_t n = 1; n < plugin.kernel_count; ++n) names.push_back(plugin.kernels[n]->name);
+  EXPECT_THAT(names, Each(StartsWith("fa2/")));
+  EXPECT_EQ(names.back(), "fa2/scalar");
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  EXPECT_TRUE(rc::check([&] {
+    const Problem p = any_problem();
+    const Inputs in = sixteenths(p, *rc::gen::arbitrary<unsigned>());
+    for (std::uint32_t n = 1; n < plugin.kernel_count; ++n) {
+      const std::string found = difference(*plugin.kernels[n], p, in);
+      if (!found.empty()) RC_FAIL(plugin.kernels[n]->name + (": " + found));
+    }
+  }));
 }
 
 // Scores that rise from block to block, so that each has to rescale what came before.

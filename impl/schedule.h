@@ -1,0 +1,69 @@
+// Schedules: who computes which blocks of the score matrix. Pure functions of sizes, so that what
+// they promise can be tried for all sizes: every block that is needed is computed exactly once,
+// none that a band hides wholly is computed, and no worker has much more to do than the others.
+//
+// The score matrix is cut into blocks; a "row" here is a row of blocks. Under a causal mask the
+// rows grow longer downwards, and that is what the schedules differ in:
+//
+//   contiguous   neighbouring rows: with two workers the second has three times as much to do
+//   low/high     rows in pairs, a short one with a long one; each row stays with one worker
+//   even         the blocks themselves: equal to one block, but a row may lie with two workers, who
+//                must merge what they have of it
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace attest::impl {
+
+// Numbers from begin to end - 1.
+struct Range {
+  std::int64_t begin, end;
+
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+// The blocks of one row that are needed, of the keys' blocks.
+struct BlockRow {
+  std::int64_t row;
+  Range keys;
+
+  bool operator==(const BlockRow&) const = default;
+};
+
+// Which scores are visible: query i sees key j if -left <= j - (i + shift) <= right. Causal: right
+// is 0 and left at least as large as all lengths together.
+struct BandOfScores {
+  std::int64_t queries, keys;
+  std::int64_t left, right;  // not negative
+  std::int64_t shift;
+};
+
+// All rows that need a block, with the blocks that they need.
+std::vector<BlockRow> needed_blocks(const BandOfScores& band, std::int64_t query_block,
+                                    std::int64_t key_block);
+
+// Of `units` in a row, the share of a worker.
+inline Range contiguous_share(std::int64_t units, std::int64_t workers, std::int64_t worker) {
+  return {units * worker / workers, units * (worker + 1) / workers};
+}
+
+// Of rows whose work does not decrease: the first with the last, the second with the last but one
+// and so on, a pair to each worker in turn. Where rows are too few for pairs, long ones stay alone.
+std::vector<std::int64_t> low_high_share(std::int64_t rows, std::int64_t workers,
+                                         std::int64_t worker);
+
+// Of all blocks of the rows, as many for each worker, but for one more or less. Rows stay in order
+// and blocks together.
+std::vector<BlockRow> even_share(std::span<const BlockRow> rows, std::int64_t workers,
+                                 std::int64_t worker);
+
+// Into how many parts the keys are split where `units` (batch elements times heads) alone would
+// leave workers idle. Units times splits run in waves of one for each worker, and the last wave may
+// be short: as the first code of FlashAttention did, this takes the fewest splits, of at most
+// `most`, that keep the workers busy for 95% of the time that they can be at best.
+std::int64_t split_count(std::int64_t units, std::int64_t workers, std::int64_t most);
+
+}  // namespace attest::impl
