@@ -173,11 +173,14 @@ class Mutant {
       const Place place = query_place(b, i);
       const bool leaks = has("leaks_hidden") || (has("leaks_masked_nan") && i < query_len(b));
       std::vector<float> sums(at(p_.value_dim));
-      for (Index n = 0; n < key_len(b); ++n) {
+      const bool padded = !p_.cu_key_lens.data && p_.page_size == 0;
+      const Index visited = has("leaks_hidden") && padded ? p_.key_len : key_len(b);
+      for (Index n = 0; n < visited; ++n) {
         const Index j = backwards() ? key_len(b) - 1 - n : n;
-        if (!row.seen[at(j)] && !leaks) continue;
+        const bool exists = j < key_len(b);
+        if (!(exists && row.seen[at(j)]) && !leaks) continue;
         const Place key = key_place(b, j);
-        const float weight = row.p[at(j)] * row.z[at(j)];
+        const float weight = exists ? row.p[at(j)] * row.z[at(j)] : 0;
         const float* value = v.row(key.batch, key_head(h), key.position);
         for (Index c = 0; c < p_.value_dim; ++c) sums[at(c)] += weight * value[c];
       }
