@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include "spec/json_reader.h"
@@ -124,12 +125,32 @@ std::vector<Point> listed(const nlohmann::json& list, const std::string& pointer
 
 }  // namespace
 
+bool is_name(const std::string& text) {
+  return !text.empty() &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == text.npos;
+}
+
 std::vector<Point> expand_axes(const nlohmann::json* axes, const std::string& pointer) {
   if (!axes) return {Point{}};
-  if ((axes->is_object() || axes->is_array()) && !axes->empty()) {
-    return axes->is_object() ? product(*axes, pointer) : listed(*axes, pointer);
+  if ((!axes->is_object() && !axes->is_array()) || axes->empty()) {
+    throw InputError(pointer, "\"for\" takes axes with lists of values, or a list of objects");
   }
-  throw InputError(pointer, "\"for\" takes axes with lists of values, or a list of objects");
+  std::vector<Point> points = axes->is_object() ? product(*axes, pointer) : listed(*axes, pointer);
+  std::set<std::string_view> labels;
+  for (const Point& point : points) {
+    for (const Setting& setting : point.settings) {
+      if (!is_name(setting.axis)) {
+        throw InputError(setting.pointer,
+                         fmt::format("\"{}\" is no name of an axis: lower-case letters, digits "
+                                     "and _ only",
+                                     setting.axis));
+      }
+    }
+    if (!labels.insert(point.label).second) {
+      throw InputError(pointer, fmt::format("\"for\": {} stands twice", point.label));
+    }
+  }
+  return points;
 }
 
 }  // namespace attest

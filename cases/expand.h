@@ -26,8 +26,12 @@ struct Point {
   std::vector<Setting> settings;
 };
 
+// Whether a text may stand in an id as the name of an entry or an axis.
+bool is_name(const std::string& text);
+
 // All points of `axes` ("for"; null: a single point without settings). Throws InputError for an
-// empty list and for a list of objects with unlike keys. `axes` must outlive the points.
+// empty list, for a list of objects with unlike keys, and for a point that stands twice. `axes`
+// must outlive the points.
 std::vector<Point> expand_axes(const nlohmann::json* axes, const std::string& pointer);
 
 }  // namespace attest

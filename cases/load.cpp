@@ -62,7 +62,8 @@ const std::vector<std::string> kTierNames = {"smoke", "standard", "full"};
 const std::vector<std::string> kHiddenNames = {"plain",    "huge",       "nan",
                                                "nan_rows", "nan_masked", "nan_query",
                                                "nan_key",  "nan_value",  "nan_gradient"};
-const std::vector<std::string> kCheckNames = {"none", "threads", "neighbours", "schedule", "memory"};
+const std::vector<std::string> kCheckNames = {"none", "threads", "neighbours", "schedule",
+                                              "memory"};
 
 std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -209,6 +210,8 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
       {"FINITE-2"});
   imply_if(test_case.check == Check::threads, {"DET-3"});
   imply_if(test_case.check == Check::neighbours, {"DET-2"});
+  imply_if(test_case.check == Check::schedule, {"SCHED-1", "SCHED-2"});
+  imply_if(test_case.check == Check::memory, {"MEM-1", "MEM-2"});
   return implied;
 }
 
@@ -253,12 +256,7 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
   }
 }
 
-bool is_name(const std::string& text) {
-  return !text.empty() &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == text.npos;
-}
-
-struct Source {
+struct FileRead {
   std::string stem;  // path below the root, without .json
   std::string file;
   const LocatedJson& json;
@@ -266,7 +264,7 @@ struct Source {
 };
 
 void read_entry(const nlohmann::json& entry, const std::string& pointer,
-                const nlohmann::json& fields, const Settings& defaults, const Source& source,
+                const nlohmann::json& fields, const Settings& defaults, const FileRead& source,
                 std::set<std::string>& names, std::vector<Case>& cases) {
   ObjectReader reader(entry, pointer);
   const auto name = reader.get<std::string>("name");
@@ -334,7 +332,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
   }
 }
 
-void read_file(const nlohmann::json& root, const Source& source, std::vector<Case>& cases) {
+void read_file(const nlohmann::json& root, const FileRead& source, std::vector<Case>& cases) {
   ObjectReader reader(root, "");
   reader.get<std::string>("about");
   nlohmann::json fields = nlohmann::json::object();

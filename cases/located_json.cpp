@@ -37,6 +37,9 @@ class CountingIterator {
   const char** reached_;
 };
 
+// Whatever walks over a document calls itself for each level; no case needs nearly as many.
+constexpr std::size_t kDeepest = 256;
+
 // Builds the document, and notes for each value the line on which its key stands (or, in an array,
 // the line on which it starts).
 class Builder : public nlohmann::json_sax<nlohmann::json> {
@@ -119,6 +122,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(nlohmann::json empty) {
+    if (levels_.size() == kDeepest) {
+      throw InputError("", fmt::format("{}:{}: lists and objects nest deeper than {}", file_,
+                                       line(0), kDeepest));
+    }
     std::string pointer;
     nlohmann::json* value = place(std::move(empty), 0, pointer);
     levels_.push_back({.value = value, .own_pointer = pointer});

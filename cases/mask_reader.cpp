@@ -30,8 +30,8 @@ bool read_reach(std::string_view text, Index& left, Index& right) {
   if (dots == text.npos) return false;
   const std::string_view back = text.substr(0, dots), ahead = text.substr(dots + 2);
   const auto first = integer(back), last = integer(ahead);
-  if (back != "*" && (!first || *first > 0)) return false;
-  if (ahead != "*" && (!last || *last < 0)) return false;
+  if (back != "*" && (!first || *first > 0 || *first <= -kUnbounded)) return false;
+  if (ahead != "*" && (!last || *last < 0 || *last >= kUnbounded)) return false;
   left = first ? -*first : kUnbounded;
   right = last ? *last : kUnbounded;
   return true;
@@ -89,6 +89,28 @@ const Pattern& pattern_named(const std::string& name, const std::string& pointer
                                         fmt::join(nearest_names(name, names), ", ")));
 }
 
+// Numbers of which sums are made; larger ones help nobody.
+constexpr Index kLargest = Index(1) << 32;
+
+// A count of at least 1.
+Index read_count(ObjectReader& reader, const char* key) {
+  const auto count = reader.get<Index>(key);
+  if (count < 1 || count > kLargest) {
+    throw InputError(reader.pointer(key),
+                     fmt::format("\"{}\" must be at least 1 and at most 2^32", key));
+  }
+  return count;
+}
+
+// Throws for a table that nothing could hold.
+void check_size(const Shape& shape, const std::string& pointer) {
+  double elements = 1;
+  for (const Index size : shape) elements *= static_cast<double>(size);
+  if (elements > double(1 << 28)) {
+    throw InputError(pointer, fmt::format("a table of [{}] is too large", fmt::join(shape, ",")));
+  }
+}
+
 DenseMask read_rows(const nlohmann::json& rows, const std::string& pointer) {
   if (!rows.is_array() || rows.empty()) {
     throw InputError(pointer, "\"rows\" takes a list of strings");
@@ -114,12 +136,12 @@ DenseMask read_rows(const nlohmann::json& rows, const std::string& pointer) {
 DenseMask read_pattern(ObjectReader& reader, const Shape& shape, std::string_view seed) {
   const Pattern& pattern =
       pattern_named(reader.get<std::string>("pattern"), reader.pointer("pattern"));
-  const Index tile = pattern.takes_tile ? reader.get<Index>("tile") : 1;
+  const Index tile = pattern.takes_tile ? read_count(reader, "tile") : 1;
   const Index percent = pattern.takes_percent ? reader.get<Index>("percent") : 0;
-  if (tile < 1) throw InputError(reader.pointer("tile"), "\"tile\" must be at least 1");
   if (percent < 0 || percent > 100) {
     throw InputError(reader.pointer("percent"), "\"percent\" must be within 0..100");
   }
+  check_size(shape, reader.pointer("pattern"));
   DenseMask table{.shape = shape, .allowed = {}};
   const auto key = philox_key(seed);
   for (Index i = 0; i < element_count(shape); ++i) {
@@ -154,8 +176,10 @@ Mask read_block_sparse(const nlohmann::json& value, const std::string& pointer,
                        const Problem& sizes, std::string_view seed) {
   ObjectReader reader(value, pointer);
   const auto block = read_integers(reader.at("block"), reader.pointer("block"));
-  if (block.size() != 2 || block[0] < 1 || block[1] < 1) {
-    throw InputError(reader.pointer("block"), "\"block\" takes two sizes of at least 1");
+  const auto fits = [](Index size) { return size >= 1 && size <= kLargest; };
+  if (block.size() != 2 || !fits(block[0]) || !fits(block[1])) {
+    throw InputError(reader.pointer("block"),
+                     "\"block\" takes two sizes of at least 1 and at most 2^32");
   }
   const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
   const Shape whole = {sizes.batch, sizes.query_heads, blocks(sizes.query_len, block[0]),
@@ -243,9 +267,10 @@ Mask read_segments(const nlohmann::json& value, const std::string& pointer, cons
     }
     const SegmentPattern& pattern =
         segment_pattern_named(name->get<std::string>(), reader.pointer("pattern"));
-    const auto length = reader.get<Index>("length");
-    if (length < 1) throw InputError(reader.pointer("length"), "\"length\" must be at least 1");
+    const Index length = read_count(reader, "length");
     const Shape shape = read_axes(reader, "b", {sizes.batch, 1, 1, 1});
+    check_size({shape[0], 1, sizes.query_len, 1}, reader.pointer("pattern"));
+    check_size({shape[0], 1, sizes.key_len, 1}, reader.pointer("pattern"));
     const auto numbered = [&](Index whole) {
       SegmentNumbers numbers{.batches = shape[0], .length = whole};
       for (Index b = 0; b < shape[0]; ++b) {
@@ -304,7 +329,12 @@ Mask parse_mask(std::string_view text) {
   } else if (word != "causal") {
     throw wrong("it starts with full, causal, window, prefix or dilated");
   }
+  bool anchored = false, moved = false;
   while (words >> word) {
+    bool& given = word.starts_with("offset=") ? moved : anchored;
+    if (std::exchange(given, true)) {
+      throw wrong(fmt::format("\"{}\" is one anchor or one offset too many", word));
+    }
     if (word == "bottom_right") {
       mask.anchor = Anchor::bottom_right;
     } else if (word == "top_left") {
@@ -341,12 +371,16 @@ DenseMask read_table(const nlohmann::json& value, const std::string& pointer, co
 Shape read_axes(ObjectReader& reader, std::string_view all, const Shape& whole) {
   constexpr std::string_view kLetters = "bhqk";
   Shape shape = {1, 1, 1, 1};
-  for (const char letter : reader.get_or<std::string>("axes", std::string(all))) {
-    if (all.find(letter) == all.npos) {
-      throw InputError(reader.pointer("axes"), fmt::format("'{}' is no axis here; axes are {}",
-                                                           letter, fmt::join(all, ", ")));
+  const auto axes = reader.get_or<std::string>("axes", std::string(all));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto wrong = [&](std::string_view what) {
+      return InputError(reader.pointer("axes"), fmt::format("\"axes\": '{}' {}", axes[i], what));
+    };
+    if (all.find(axes[i]) == all.npos) {
+      throw wrong(fmt::format("is no axis here; axes are {}", fmt::join(all, ", ")));
     }
-    const auto axis = kLetters.find(letter);
+    if (axes.find(axes[i]) < i) throw wrong("stands twice");
+    const auto axis = kLetters.find(axes[i]);
     shape[axis] = whole[axis];
   }
   return shape;

@@ -25,6 +25,10 @@ bool is_field(std::string_view name) {
   return std::find(kFields.begin(), kFields.end(), name) != kFields.end();
 }
 
+// More of anything could not be judged; and sums and products of sizes stay within their type.
+constexpr Index kMostOfASize = Index(1) << 32;
+constexpr Index kMostPages = Index(1) << 20;
+
 double read_scale(ObjectReader& reader, Index head_dim) {
   const nlohmann::json* value = reader.find("scale");
   if (value && *value != "1/sqrt(d)") {
@@ -39,6 +43,9 @@ std::vector<Index> read_lengths(ObjectReader& reader, const std::string& key) {
   if (!value) return {};
   const auto lengths = read_integers(*value, reader.pointer(key));
   if (lengths.empty()) throw InputError(reader.pointer(key), fmt::format("\"{}\" is empty", key));
+  if (*std::max_element(lengths.begin(), lengths.end()) > kMostOfASize) {
+    throw InputError(reader.pointer(key), fmt::format("\"{}\" has a length beyond 2^32", key));
+  }
   return lengths;
 }
 
@@ -86,6 +93,10 @@ void read_alibi(ObjectReader& fields, Problem& problem, Extras& extras) {
   if (!slopes.is_array()) throw wrong();
   for (const nlohmann::json& slope : slopes) {
     if (!slope.is_number()) throw wrong();
+    if (!std::isfinite(round_to(DType::f32, slope.get<double>()))) {
+      throw InputError(reader.pointer("slopes"),
+                       fmt::format("\"slopes\": {} is beyond f32", slope.dump()));
+    }
     extras.slopes.push_back(slope.get<double>());
   }
   if (static_cast<Index>(extras.slopes.size()) != element_count(*problem.slopes_shape)) {
@@ -132,9 +143,15 @@ Paging read_paging(ObjectReader& fields, const Problem& problem, std::string_vie
                                     {"unused", unused},
                                     {"spare_entries", spare}}) {
     if (number < 0) throw InputError(reader.pointer(key), fmt::format("\"{}\" is too small", key));
+    if (number > kMostPages) {
+      throw InputError(reader.pointer(key), fmt::format("\"{}\" is beyond 2^20", key));
+    }
   }
   if (problem.key_lens.empty()) {
     throw InputError(fields.pointer("paging"), "paged keys need \"key_lens\"");
+  }
+  if (problem.key_len / paging.page_size > kMostPages) {
+    throw InputError(fields.pointer("paging"), "there are more than 2^20 pages");
   }
   for (const Index keys : problem.key_lens) {
     const Index used = (std::max<Index>(keys, 0) + paging.page_size - 1) / paging.page_size;
@@ -177,14 +194,21 @@ Layout read_layout(const nlohmann::json& value, const std::string& pointer) {
   }
 }
 
-Layouts read_layouts(ObjectReader& reader, bool has_bias) {
+Layouts read_layouts(ObjectReader& reader, const Problem& problem) {
   Layouts layouts;
   const nlohmann::json* value = reader.find("layouts");
   if (!value) return layouts;
   std::vector<std::pair<const char*, Layout*>> tensors = {
-      {"q", &layouts.q},     {"k", &layouts.k},   {"v", &layouts.v},   {"o", &layouts.o},
-      {"d_o", &layouts.d_o}, {"dq", &layouts.dq}, {"dk", &layouts.dk}, {"dv", &layouts.dv}};
-  if (has_bias) tensors.emplace_back("bias", &layouts.bias);
+      {"q", &layouts.q}, {"k", &layouts.k}, {"v", &layouts.v}, {"o", &layouts.o}};
+  if (problem.backward) {
+    for (const auto& gradient : {std::pair{"d_o", &layouts.d_o},
+                                 {"dq", &layouts.dq},
+                                 {"dk", &layouts.dk},
+                                 {"dv", &layouts.dv}}) {
+      tensors.push_back(gradient);
+    }
+  }
+  if (problem.bias_shape) tensors.emplace_back("bias", &layouts.bias);
   if (value->is_string()) {
     for (const auto& [name, layout] : tensors) *layout = read_layout(*value, "/layouts");
     return layouts;
@@ -215,7 +239,8 @@ void fill_in(nlohmann::json& value, const std::map<std::string, nlohmann::json>&
       }
       const std::string plain =
           replacement.is_string() ? replacement.get<std::string>() : replacement.dump();
-      for (auto place = text.find(braced); place != text.npos; place = text.find(braced)) {
+      for (auto place = text.find(braced); place != text.npos;
+           place = text.find(braced, place + plain.size())) {
         text.replace(place, braced.size(), plain);
         used.insert(name);
       }
@@ -273,17 +298,23 @@ Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
     if (problem.packed || fields.contains("paging")) {
       derive("key_len", problem.key_lens, problem.key_len);
     }
+    const auto read_size = [&](const char* field, Index fallback) {
+      const auto size = reader.get_or<Index>(field, fallback);
+      if (size < 0 || size > kMostOfASize) {
+        throw InputError(reader.pointer(field),
+                         fmt::format("\"{}\" is {}", field, size < 0 ? "negative" : "beyond 2^32"));
+      }
+      return size;
+    };
     for (const auto& [field, size] : {std::pair{"batch", &problem.batch},
                                       {"query_heads", &problem.query_heads},
                                       {"key_heads", &problem.key_heads},
                                       {"query_len", &problem.query_len},
                                       {"key_len", &problem.key_len},
                                       {"head_dim", &problem.head_dim}}) {
-      *size = reader.get_or<Index>(field, *size);
-      if (*size < 0)
-        throw InputError(reader.pointer(field), fmt::format("\"{}\" is negative", field));
+      *size = read_size(field, *size);
     }
-    problem.value_dim = reader.get_or<Index>("value_dim", problem.head_dim);
+    problem.value_dim = read_size("value_dim", problem.head_dim);
     problem.scale = read_scale(reader, problem.head_dim);
     problem.softcap = reader.get_or<double>("softcap", 0);
     read_bias(reader, problem, extras, seed);
@@ -293,7 +324,7 @@ Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
     problem.paging = read_paging(reader, problem, seed);
     problem.backward = reader.get_or("backward", false);
     problem.d_lse = reader.get_or("d_lse", false);
-    problem.layouts = read_layouts(reader, problem.bias_shape.has_value());
+    problem.layouts = read_layouts(reader, problem);
     if (const nlohmann::json* mask = reader.find("mask")) {
       problem.mask = read_mask(*mask, "/mask", problem, seed);
     }

@@ -11,6 +11,7 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 # Plug-ins lie in a folder of their own: `attest run --testee NAME` looks beside the command.
 set(ATTEST_PLUGIN_DIRECTORY ${CMAKE_BINARY_DIR}/lib/attest)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -30,11 +31,20 @@ if(ATTEST_SANITIZE)
   target_link_options(attest_options INTERFACE -fsanitize=${ATTEST_SANITIZE})
 endif()
 
-# attest_layer(NAME SOURCES ... [HEADERS ...] [DEPS ...]): the static library attest_NAME.
+# For what computes. All else is compiled in less time without it.
+add_library(attest_fast INTERFACE)
+target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>)
+
+# attest_layer(NAME SOURCES ... [HEADERS ...] [DEPS ...] [APART] [FAST]): the library attest_NAME.
+# With ATTEST_UNITY its files are built together, unless they are to be kept APART.
 function(attest_layer name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "APART;FAST" "" "HEADERS;SOURCES;DEPS" ${ARGN})
   add_library(attest_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
-  target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS})
+  if(ATTEST_UNITY AND NOT ARG_APART)
+    set_target_properties(attest_${name} PROPERTIES UNITY_BUILD ON)
+  endif()
+  target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS}
+    PRIVATE $<$<BOOL:${ARG_FAST}>:attest_fast>)
 endfunction()
 
 add_custom_target(plugins)  # all bundled kernels
@@ -50,7 +60,7 @@ function(attest_plugin name)
   if(ARG_DIRECTORY STREQUAL ATTEST_PLUGIN_DIRECTORY)
     add_dependencies(plugins plugin_${name})
   endif()
-  target_link_libraries(plugin_${name} PRIVATE attest_options ${ARG_DEPS})
+  target_link_libraries(plugin_${name} PRIVATE attest_options attest_fast ${ARG_DEPS})
   set_target_properties(plugin_${name} PROPERTIES
     PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ARG_DIRECTORY})
 endfunction()
@@ -61,6 +71,23 @@ macro(attest_test_name name)
   set(path ${folder}/${name})
   string(REPLACE "/" "_" target ${path})
 endmacro()
+
+# Lets the compiler read once what nearly every test includes.
+function(attest_precompile_test_headers target)
+  if(NOT TARGET test_headers)
+    set(source ${CMAKE_BINARY_DIR}/test_headers.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
+    add_executable(test_headers EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(test_headers PRIVATE
+      attest_options GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+    target_compile_options(test_headers PRIVATE -O1)
+    target_precompile_headers(test_headers PRIVATE
+      ${CMAKE_SOURCE_DIR}/cmake/test_headers.h)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM test_headers)
+endfunction()
+
+add_custom_target(unit_tests)  # all that ctest -L unit needs
 
 # attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s]): NAME_test.cpp, run by ctest
 # as folder/NAME_test.
@@ -73,6 +100,12 @@ function(attest_test name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   # What is tested is optimised; the tests themselves only cost time to compile.
   target_compile_options(${target} PRIVATE -O1)
+  if(NOT ARG_SOURCES MATCHES "\\.c$")  # CMake wants them in each language
+    attest_precompile_test_headers(${target})
+  endif()
+  if(unit IN_LIST ARG_LABELS)
+    add_dependencies(unit_tests ${target})
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()

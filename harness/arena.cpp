@@ -57,6 +57,33 @@ std::uint64_t get(const std::byte* address, std::size_t bytes) {
   return bits;
 }
 
+// In units of `unit` elements, of which each row but the innermost axis begins a new one.
+Strides table_strides(const Shape& shape, Index unit, Spacing spacing) {
+  constexpr Index kSenseless = Index(1) << 40;  // far beyond any mapping: using it faults
+  const bool roomy = spacing == Spacing::roomy;
+  Strides strides = {0, 0, 0, 1};
+  Index stride = (std::max<Index>(shape[3], 1) + unit - 1) / unit * unit;
+  for (std::size_t axis = 3; axis-- > 0;) {
+    if (roomy) stride += unit;
+    strides[axis] = stride;
+    stride *= std::max<Index>(shape[axis], 1);
+  }
+  // The innermost axis of bits is always said to have the stride 1.
+  for (std::size_t axis = 0; roomy && axis < (unit == 1 ? 4u : 3u); ++axis) {
+    if (shape[axis] == 1) strides[axis] = kSenseless;
+  }
+  return strides;
+}
+
+Index span_of(const Shape& shape, const Strides& strides) {
+  if (element_count(shape) == 0) return 0;
+  Index last = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (shape[axis] > 1) last += (shape[axis] - 1) * strides[axis];
+  }
+  return last + 1;
+}
+
 }  // namespace
 
 Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
@@ -93,11 +120,22 @@ ElementType element_type(DType dtype) {
   return {std::string(name(dtype)), static_cast<std::size_t>(format_of(dtype).bytes)};
 }
 
-Exchange::Exchange(Arena& arena, Placement placement, Index alignment)
-    : arena_(arena), placement_(placement), alignment_(static_cast<std::size_t>(alignment)) {}
+Exchange::Exchange(Arena& arena, Placement placement, Index alignment, Spacing spacing)
+    : arena_(arena),
+      placement_(placement),
+      alignment_(static_cast<std::size_t>(alignment)),
+      spacing_(spacing) {}
 
 std::size_t Exchange::bytes_needed(std::size_t data_bytes, std::size_t tensors) {
   return data_bytes + tensors * (kMargin + 2 * kPage);
+}
+
+Index Exchange::roomy_span(const Shape& shape) {
+  return span_of(shape, table_strides(shape, 1, Spacing::roomy));
+}
+
+Index Exchange::roomy_keep_bytes(const Shape& shape) {
+  return (span_of(shape, table_strides(shape, 8, Spacing::roomy)) + 7) / 8;
 }
 
 std::byte* Exchange::memory(const Tensor& tensor) const {
@@ -132,81 +170,76 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
   return at->second;
 }
 
-Exchange::Tensor& Exchange::place(const std::string& name, bool output, DType dtype,
-                                  const Shape& shape, const Layout& layout) {
-  const ElementType type = element_type(dtype);
-  return place(name, output, type, shape, layout.strides(shape),
-               static_cast<std::size_t>(layout.span(shape)) * type.bytes);
+Exchange::Tensor& Exchange::place(const std::string& name, bool output, const ElementType& type,
+                                  const Shape& shape, const std::optional<Layout>& layout) {
+  const bool bits = type.bytes == 0;
+  const Strides strides =
+      layout ? layout->strides(shape) : table_strides(shape, bits ? 8 : 1, spacing_);
+  const auto span = static_cast<std::size_t>(span_of(shape, strides));
+  return place(name, output, type, shape, strides, bits ? (span + 7) / 8 : span * type.bytes);
 }
 
-Exchange::Tensor& Exchange::place_keep(const std::string& name, bool output, const Shape& shape) {
-  const Index row = (shape[3] + 7) / 8 * 8;
-  const Strides strides = {shape[1] * shape[2] * row, shape[2] * row, row, 1};
-  return place(name, output, kBits, shape, strides,
-               static_cast<std::size_t>(shape[0] * strides[0] / 8));
-}
-
-void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
-                         const Layout& layout) {
-  std::vector<std::uint64_t> bits(values.data.size());
-  std::transform(values.data.begin(), values.data.end(), bits.begin(),
-                 [dtype](double value) { return encode(dtype, value); });
-  add_input_bits(name, dtype, values.shape, bits, layout);
-}
-
-void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
-                              const std::vector<std::uint64_t>& bits, const Layout& layout) {
-  const Tensor& tensor = place(name, false, dtype, shape, layout);
+template <class BitsOf>
+void Exchange::copy_in(const std::string& name, const ElementType& type, const Shape& shape,
+                       const std::optional<Layout>& layout, const BitsOf& bits_of) {
+  const Tensor& tensor = place(name, false, type, shape, layout);
   std::byte* data = memory(tensor) + tensor.data_begin;
-  const std::size_t bytes = tensor.type.bytes;
   for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
-    put(data + place * bytes, bits[dense], bytes);
+    put(data + place * type.bytes, bits_of(dense), type.bytes);
   });
 }
 
-// A list or table in dense order.
-void Exchange::copy_in(const std::string& name, const ElementType& type, const Shape& shape,
-                       const void* dense) {
-  const Tensor& tensor = place(name, false, type, shape, Layout().strides(shape),
-                               static_cast<std::size_t>(element_count(shape)) * type.bytes);
-  if (tensor.data_bytes > 0) {
-    std::memcpy(memory(tensor) + tensor.data_begin, dense, tensor.data_bytes);
-  }
+void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
+                         const std::optional<Layout>& layout) {
+  copy_in(name, element_type(dtype), values.shape, layout,
+          [&](std::size_t n) { return encode(dtype, values.data[n]); });
+}
+
+void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
+                              const std::vector<std::uint64_t>& bits,
+                              const std::optional<Layout>& layout) {
+  copy_in(name, element_type(dtype), shape, layout, [&](std::size_t n) { return bits[n]; });
 }
 
 void Exchange::add_input(const std::string& name, const std::vector<Index>& list) {
-  copy_in(name, kI64, {static_cast<Index>(list.size()), 1, 1, 1}, list.data());
+  copy_in(name, kI64, {static_cast<Index>(list.size()), 1, 1, 1}, {},
+          [&](std::size_t n) { return static_cast<std::uint64_t>(list[n]); });
 }
 
 void Exchange::add_input(const std::string& name, const Shape& shape,
                          const std::vector<std::int32_t>& numbers) {
-  copy_in(name, kI32, shape, numbers.data());
+  copy_in(name, kI32, shape, {},
+          [&](std::size_t n) { return static_cast<std::uint32_t>(numbers[n]); });
 }
 
 void Exchange::add_input(const std::string& name, const Shape& shape,
                          const std::vector<std::uint8_t>& flags) {
-  copy_in(name, kU8, shape, flags.data());
+  copy_in(name, kU8, shape, {}, [&](std::size_t n) { return std::uint64_t(flags[n]); });
 }
 
 void Exchange::add_input(const std::string& name, const Keep& keep) {
-  const Tensor& tensor = place_keep(name, false, keep.shape);
+  const Tensor& tensor = place(name, false, kBits, keep.shape, {});
   std::byte* data = memory(tensor) + tensor.data_begin;
-  std::memset(data, 0, tensor.data_bytes);
   for_each_element(keep.shape, tensor.strides, [&](std::size_t dense, std::size_t bit) {
+    if (bit % 8 == 0) data[bit / 8] = std::byte(0);
     if (keep.kept[dense] != 0) data[bit / 8] |= std::byte(1u << (bit % 8));
   });
 }
 
-void Exchange::add_keep_output(const std::string& name, const Shape& shape) {
-  const Tensor& tensor = place_keep(name, true, shape);
+std::byte Exchange::keep_pattern() const {
   unsigned pattern = 0;
   for (Index bit = 0; bit < 8; ++bit) pattern |= unsigned(keep_poison(placement_, bit)) << bit;
-  std::memset(memory(tensor) + tensor.data_begin, static_cast<int>(pattern), tensor.data_bytes);
+  return std::byte(pattern);
+}
+
+void Exchange::add_keep_output(const std::string& name, const Shape& shape) {
+  const Tensor& tensor = place(name, true, kBits, shape, {});
+  std::fill_n(memory(tensor) + tensor.data_begin, tensor.data_bytes, keep_pattern());
 }
 
 void Exchange::add_output(const std::string& name, DType dtype, const Shape& shape,
-                          const Layout& layout) {
-  const Tensor& tensor = place(name, true, dtype, shape, layout);
+                          const std::optional<Layout>& layout) {
+  const Tensor& tensor = place(name, true, element_type(dtype), shape, layout);
   const std::uint64_t bits = poison(dtype);
   for (std::size_t at = 0; at < tensor.data_bytes; at += tensor.type.bytes) {
     put(memory(tensor) + tensor.data_begin + at, bits, tensor.type.bytes);
@@ -274,21 +307,24 @@ std::optional<Damage> Exchange::damage() const {
       return Damage{"guard", fmt::format("wrote {} bytes behind the end of {}",
                                          after - (base + data_end) + 1, name)};
     }
-    if (!tensor.dtype) continue;  // what pads the rows of bits belongs to their bytes
     if (tensor.data_bytes ==
         static_cast<std::size_t>(element_count(tensor.shape)) * tensor.type.bytes) {
       continue;  // no gaps
     }
-    std::vector<bool> element(tensor.data_bytes / tensor.type.bytes);
+    // What pads the rows of bits belongs to their bytes, so there it is bytes that count.
+    const bool bits = !tensor.dtype;
+    const std::size_t unit = bits ? 1 : tensor.type.bytes;
+    const std::uint64_t untouched =
+        bits ? std::to_integer<std::uint64_t>(keep_pattern()) : poison(*tensor.dtype);
+    std::vector<bool> element(tensor.data_bytes / unit);
     for_each_element(tensor.shape, tensor.strides,
-                     [&](std::size_t, std::size_t at) { element[at] = true; });
+                     [&](std::size_t, std::size_t at) { element[bits ? at / 8 : at] = true; });
     for (std::size_t at = 0; at < element.size(); ++at) {
-      const std::byte* address = base + tensor.data_begin + at * tensor.type.bytes;
-      if (!element[at] && get(address, tensor.type.bytes) != poison(*tensor.dtype)) {
+      const std::byte* address = base + tensor.data_begin + at * unit;
+      if (!element[at] && get(address, unit) != untouched) {
         return Damage{"guard",
-                      fmt::format("wrote into the gap between rows of {}, {} elements from "
-                                  "its start",
-                                  name, at)};
+                      fmt::format("wrote into the gap between rows of {}, {} {} from its start",
+                                  name, at, bits ? "bytes" : "elements")};
       }
     }
   }

@@ -12,6 +12,9 @@
 // call the canaries, gaps and inputs must be as they were (SAFE-1, SAFE-2), and no element may
 // still hold the poison (SAFE-3). Slack around inputs is NaN in one placement and huge in the
 // other.
+//
+// Where a problem gives a tensor no layout (lengths, tables, slopes, sinks, keep-masks and so on),
+// the exchange may put slack between its rows too (LAYOUT-1).
 #pragma once
 
 #include <cstddef>
@@ -55,6 +58,10 @@ class Arena {
 
 enum class Placement { end_flush, start_flush };
 
+// How tensors without a layout of their own lie: dense, or with slack between all rows and a
+// senseless stride for each axis of size 1.
+enum class Spacing { dense, roomy };
+
 // The element types that cross: the formats, integers for lengths and tables, and the bits of a
 // keep-mask.
 struct ElementType {
@@ -75,16 +82,20 @@ struct Damage {
 
 class Exchange {
  public:
-  Exchange(Arena& arena, Placement placement, Index alignment);
+  Exchange(Arena& arena, Placement placement, Index alignment, Spacing spacing = Spacing::dense);
 
   // How many bytes of either memory the tensors of a call need, with room to spare.
   static std::size_t bytes_needed(std::size_t data_bytes, std::size_t tensors);
+  // How many elements a tensor without a layout spans at most; of bits, how many bytes.
+  static Index roomy_span(const Shape& shape);
+  static Index roomy_keep_bytes(const Shape& shape);
 
   // `values` in dense order.
-  void add_input(const std::string& name, DType dtype, const Values& values, const Layout& layout);
+  void add_input(const std::string& name, DType dtype, const Values& values,
+                 const std::optional<Layout>& layout = {});
   // Bit patterns in dense order, as read() returns them.
   void add_input_bits(const std::string& name, DType dtype, const Shape& shape,
-                      const std::vector<std::uint64_t>& bits, const Layout& layout);
+                      const std::vector<std::uint64_t>& bits, const std::optional<Layout>& layout);
   void add_input(const std::string& name, const std::vector<Index>& list);  // i64 [n,1,1,1]
   void add_input(const std::string& name, const Shape& shape,
                  const std::vector<std::int32_t>& numbers);
@@ -92,7 +103,8 @@ class Exchange {
                  const std::vector<std::uint8_t>& flags);
   // One bit an element, the lowest of a byte first; rows begin with a byte (DROP-1).
   void add_input(const std::string& name, const Keep& keep);
-  void add_output(const std::string& name, DType dtype, const Shape& shape, const Layout& layout);
+  void add_output(const std::string& name, DType dtype, const Shape& shape,
+                  const std::optional<Layout>& layout);
   void add_keep_output(const std::string& name, const Shape& shape);
 
   // Where everything is, for a request.
@@ -130,16 +142,19 @@ class Exchange {
   std::byte* memory(const Tensor& tensor) const;
   Tensor& place(const std::string& name, bool output, const ElementType& type, const Shape& shape,
                 const Strides& strides, std::size_t data_bytes);
-  Tensor& place(const std::string& name, bool output, DType dtype, const Shape& shape,
-                const Layout& layout);
-  Tensor& place_keep(const std::string& name, bool output, const Shape& shape);
+  Tensor& place(const std::string& name, bool output, const ElementType& type, const Shape& shape,
+                const std::optional<Layout>& layout);
+  // Element number n of the dense order has the bits bits_of(n).
+  template <class BitsOf>
   void copy_in(const std::string& name, const ElementType& type, const Shape& shape,
-               const void* dense);
+               const std::optional<Layout>& layout, const BitsOf& bits_of);
+  std::byte keep_pattern() const;
   std::uint64_t input_checksum() const;
 
   Arena& arena_;
   Placement placement_;
   std::size_t alignment_;
+  Spacing spacing_;
   std::size_t input_end_ = 0, output_end_ = 0;
   std::map<std::string, Tensor> tensors_;
   std::uint64_t checksum_ = 0;

@@ -11,6 +11,7 @@
 
 #include "cases/generate.h"
 #include "harness/alone.h"
+#include "harness/drawn.h"
 #include "harness/exemptions.h"
 #include "harness/judge.h"
 #include "harness/memory.h"
@@ -62,60 +63,6 @@ std::optional<std::string> difference(const Trial& first, const Trial& second,
   return std::nullopt;
 }
 
-// What is wrong with the keep-masks that two equal calls returned (DROP-3).
-std::optional<Finding> keep_defect(const Dropout& dropout, double quantum, const Keep& first,
-                                   const Keep& second) {
-  // Bits are written by the byte: a byte whose bits are the poison in both was not.
-  constexpr std::size_t kByte = 8;
-  const auto row = static_cast<std::size_t>(first.shape[3]);
-  std::optional<std::size_t> poisoned;
-  for (std::size_t begin = 0; begin < first.kept.size(); begin += row) {
-    for (std::size_t byte = 0; byte < row; byte += kByte) {
-      bool same = true, poison = true;
-      for (std::size_t j = byte; j < std::min(byte + kByte, row); ++j) {
-        const bool a = first.kept[begin + j] != 0, b = second.kept[begin + j] != 0;
-        const auto key = static_cast<Index>(j);
-        same = same && a == b;
-        poison = poison && a == Exchange::keep_poison(Placement::end_flush, key) &&
-                 b == Exchange::keep_poison(Placement::start_flush, key);
-      }
-      if (same) continue;
-      if (!poison) {
-        return failure("nondeterministic",
-                       fmt::format("equal calls drew different keep-masks, first at {}",
-                                   at(first.shape, begin + byte)),
-                       "DROP-3");
-      }
-      if (!poisoned) poisoned = begin + byte;
-    }
-  }
-  if (poisoned) {
-    return failure("unwritten",
-                   fmt::format("keep{} was never written", at(first.shape, *poisoned)));
-  }
-  // The rate is anywhere within the quantum of 1-p; six deviations happen to nobody.
-  constexpr double kDeviations = 6;
-  const auto count = static_cast<double>(first.kept.size());
-  const double kept = static_cast<double>(std::count(first.kept.begin(), first.kept.end(), 1));
-  const double p = dropout.probability;
-  const double variance = p * (1 - p) + quantum;  // of one element, at most
-  const double allowed = count * quantum + kDeviations * std::sqrt(count * variance);
-  if (std::abs(kept - count * (1 - p)) > allowed) {
-    return failure("statistical",
-                   fmt::format("kept {} of {} elements, where dropout of {} keeps {:.1f}, give or "
-                               "take {:.1f}",
-                               kept, count, p, count * (1 - p), allowed),
-                   "DROP-3");
-  }
-  return std::nullopt;
-}
-
-// Whether two masks, each drawn for itself, would hardly ever be the same.
-bool coincide_by_no_chance(const Dropout& dropout, const Keep& keep) {
-  const double p = dropout.probability;
-  return std::pow(p * p + (1 - p) * (1 - p), static_cast<double>(keep.kept.size())) < 1e-12;
-}
-
 bool is_recommended(const std::string& clause) {
   const Clause* known = find_clause(clause);
   return known && known->level == Level::recommended;
@@ -162,28 +109,32 @@ class Examiner {
  private:
   const Problem& problem() const { return prepared_.problem(); }
   Verdict& verdict() { return result_.verdict; }
-  Trial try_out(Placement placement) {
-    return attest::try_out(calling_, problem(), prepared_.inputs(), placement);
+  Trial try_out(Placement placement, bool trace = false) {
+    Calling calling = calling_;
+    calling.trace = trace;
+    return attest::try_out(calling, problem(), prepared_.inputs(), placement);
   }
 
   std::optional<Finding> find() {
     if (auto finding = undeclared_promise()) return finding;
     if (auto finding = refusal(problem())) return finding;
     // Twice: with the tensors flush against a guard at their end, then at their start.
-    result_.trial = try_out(Placement::end_flush);
+    const bool traced = prepared_.test_case().check == Check::schedule;
+    result_.trial = try_out(Placement::end_flush, traced);
     const Trial& first = result_.trial;
     if (first.stopped) return first.stopped;
     const Trial second = try_out(Placement::start_flush);
     if (second.stopped) return second.stopped;
     if (auto finding = unwritten(first, second, exemptions_)) return finding;
     if (first.keep) {
-      if (auto finding =
-              keep_defect(problem().dropout, testee_.keep_quantum, *first.keep, *second.keep))
+      if (auto finding = keep_defect(problem(), prepared_.inputs(), testee_.keep_quantum,
+                                     *first.keep, *second.keep)) {
         return finding;
+      }
     }
     auto finding = judge(first, second);
     if (finding && finding->outcome == Outcome::fail) return lenient(*finding);
-    if (first.keep && coincide_by_no_chance(problem().dropout, *first.keep)) {
+    if (first.keep && tells_seeds(problem(), prepared_.inputs(), testee_.keep_quantum)) {
       if (auto broken = other_seed(*first.keep)) return broken;
     }
     if (auto broken = check(first)) return broken;
@@ -348,7 +299,7 @@ class Examiner {
     p.backward = p.d_lse = false;
     const Trial other = attest::try_out(calling_, p, prepared_.inputs(), Placement::end_flush);
     if (other.stopped) return other.stopped;
-    if (other.keep->kept == keep.kept) {
+    if (same_bits(problem(), prepared_.inputs(), *other.keep, keep)) {
       return failure("property:seed", "another seed drew the same keep-mask", "DROP-3");
     }
     return std::nullopt;
@@ -363,7 +314,7 @@ class Examiner {
       case Check::neighbours:
         return check_neighbours(first);
       case Check::schedule:
-        return check_schedule();
+        return check_schedule(first);
       case Check::memory:
         return check_memory();
     }
@@ -412,38 +363,50 @@ class Examiner {
     return std::nullopt;
   }
 
-  std::optional<Finding> check_schedule() {
+  std::optional<Finding> check_schedule(const Trial& first) {
     ScheduleDeclaration declared = *testee_.schedule;
     const std::vector<std::string>& cited = verdict().clauses;
     if (std::find(cited.begin(), cited.end(), "SCHED-3") == cited.end()) {
       declared.imbalance.reset();  // a case with few blocks has no fair balance
     }
-    for (const int threads : std::set<int>{calling_.threads, 1, 2}) {
+    if (auto finding = schedule_finding(declared, first, calling_.threads)) return finding;
+    for (const int threads : {1, 2, 3}) {
+      if (threads == calling_.threads) continue;
       Calling calling = calling_;
       calling.threads = threads;
       calling.trace = true;
-      const Trial trial =
+      const Trial other =
           attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
-      if (trial.stopped) return trial.stopped;
-      if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
-        return Finding{
-            .outcome = Outcome::inconclusive,
-            .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
-      }
-      const auto defect = [&](const CallFacts& facts, bool backward) {
-        return schedule_defect(problem(), prepared_.inputs(), declared, facts.blocks, backward,
-                               threads);
-      };
-      auto finding = defect(trial.forward, false);
-      if (!finding && problem().backward) finding = defect(trial.backward, true);
-      if (!finding) continue;
-      finding->message += fmt::format(", with {} thread{}", threads, threads == 1 ? "" : "s");
-      return finding;
+      if (other.stopped) return other.stopped;
+      if (auto finding = schedule_finding(declared, other, threads)) return finding;
     }
     return std::nullopt;
   }
 
+  std::optional<Finding> schedule_finding(ScheduleDeclaration declared, const Trial& trial,
+                                          int threads) {
+    if (threads > 3) declared.imbalance.reset();  // a worker has few blocks in any case
+    if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
+      return Finding{
+          .outcome = Outcome::inconclusive,
+          .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
+    }
+    const auto defect = [&](const CallFacts& facts, bool backward) {
+      return schedule_defect(problem(), prepared_.inputs(), declared, facts.blocks, backward,
+                             threads);
+    };
+    auto finding = defect(trial.forward, false);
+    if (!finding && problem().backward) finding = defect(trial.backward, true);
+    if (finding) {
+      finding->message += fmt::format(", with {} thread{}", threads, threads == 1 ? "" : "s");
+    }
+    return finding;
+  }
+
   std::optional<Finding> check_memory() {
+    // Always two, so that what each worker takes is told from what the call takes, and that the
+    // stacks of many threads need not be forgiven.
+    constexpr int kThreads = 2;
     std::vector<MemoryTaken> forward, backward;
     for (const Index times : {1, 2, 4}) {
       Case longer = prepared_.test_case();
@@ -457,6 +420,7 @@ class Examiner {
       calling_.executor.renew();
       if (auto finding = refusal(longer.problem)) return finding;
       Calling calling = calling_;
+      calling.threads = kThreads;
       calling.measure = true;
       const Trial trial =
           attest::try_out(calling, longer.problem, generate(longer), Placement::end_flush);
@@ -469,7 +433,7 @@ class Examiner {
       backward.push_back({longer.problem, times, trial.backward});
     }
     const auto defect = [&](const char* pass, const std::vector<MemoryTaken>& taken) {
-      return memory_defect(*testee_.memory, pass, taken, calling_.threads);
+      return memory_defect(*testee_.memory, pass, taken, kThreads);
     };
     auto finding = defect("forward", forward);
     return !finding && problem().backward ? defect("backward", backward) : finding;

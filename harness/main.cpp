@@ -259,8 +259,8 @@ int repro(const Options& options) {
     PreparedCase prepared(test_case, options.jobs);
     std::unique_ptr<Executor> executor;
     if (options.in_process) {
-      if (testee.library.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
-      executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.library));
+      if (testee.plugin.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
+      executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.plugin));
     } else {
       executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, {}));
     }

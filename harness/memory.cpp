@@ -7,8 +7,6 @@
 namespace attest {
 namespace {
 
-using Growth = MemoryDeclaration::Growth;
-
 constexpr double kMib = 1 << 20;
 
 const char* name_of(Growth growth) {

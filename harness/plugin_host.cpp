@@ -377,7 +377,13 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
       }
       kernels.push_back({{"name", kernel->name}, {"description", description}});
     }
-    return {{"status", "ok"}, {"kernels", kernels}};
+    json absent = json::array();
+    const bool lists = ATTEST_HAS(&plugin, absent_kernel_count);
+    for (std::uint32_t i = 0; lists && i < plugin.absent_kernel_count; ++i) {
+      const attest_absent_kernel& kernel = *plugin.absent_kernels[i];
+      absent.push_back({{"name", kernel.name}, {"why", kernel.why}});
+    }
+    return {{"status", "ok"}, {"kernels", kernels}, {"absent_kernels", absent}};
   }
   const auto wanted = request.at("kernel").get<std::string>();
   for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {

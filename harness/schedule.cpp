@@ -47,18 +47,12 @@ class Grid {
 class Plane {
  public:
   Plane(const Problem& p, const Inputs& in, Index b, Index h)
-      : problem_(p),
-        inputs_(in),
-        batch_(b),
-        head_(h),
-        allowed_(p.query_len, p.key_len),
-        seen_(p.query_len, p.key_len) {
+      : problem_(p), inputs_(in), batch_(b), head_(h), allowed_(p.query_len, p.key_len) {
     for (Index i = 0; i < p.query_len; ++i) {
       for (Index j = 0; j < p.key_len; ++j) {
-        const Position position = {.batch = b, .head = h, .query = i, .key = j};
-        const bool allowed = visible(p, position);
-        add(allowed_, i, j, allowed);
-        add(seen_, i, j, allowed && !bias_hides(p, in, position));
+        allowed_.at(i + 1, j + 1) = allowed_.at(i, j + 1) + allowed_.at(i + 1, j) -
+                                    allowed_.at(i, j) +
+                                    visible(p, {.batch = b, .head = h, .query = i, .key = j});
       }
     }
   }
@@ -67,12 +61,13 @@ class Plane {
   std::optional<Finding> defect(const std::vector<const Block*>& blocks, bool masks_partial_only) {
     Grid steps(problem_.query_len, problem_.key_len);
     for (const Block* block : blocks) {
-      if (seen_.sum(*block) == 0) {
-        return broken("SCHED-1", fmt::format("{} has no visible pair", describe(*block)));
-      }
       const Index pairs =
           (block->query_end - block->query_begin) * (block->key_end - block->key_begin);
-      const bool partial = allowed_.sum(*block) < pairs;
+      const Index allowed = allowed_.sum(*block);
+      if (allowed == 0) {
+        return broken("SCHED-1", fmt::format("{} has no visible pair", describe(*block)));
+      }
+      const bool partial = allowed < pairs;
       if (masks_partial_only && block->masked != partial) {
         return broken("SCHED-2",
                       fmt::format("{} is reported as {}, and {}", describe(*block),
@@ -88,10 +83,6 @@ class Plane {
   }
 
  private:
-  static void add(Grid& sums, Index i, Index j, bool one) {
-    sums.at(i + 1, j + 1) = sums.at(i, j + 1) + sums.at(i + 1, j) - sums.at(i, j) + one;
-  }
-
   // Turns steps into counts, and looks for a visible pair that lies in no block or in several.
   std::optional<Finding> miscounted(Grid& counts, const std::vector<const Block*>& blocks) {
     for (Index i = 0; i < problem_.query_len; ++i) {
@@ -124,7 +115,7 @@ class Plane {
   const Problem& problem_;
   const Inputs& inputs_;
   Index batch_, head_;
-  Grid allowed_, seen_;  // sums of pairs: by mask and lengths, and by the bias too
+  Grid allowed_;  // sums of the pairs that mask and lengths allow
 };
 
 std::optional<Finding> misplaced(const Problem& p, const Block& b, bool backward, int threads) {

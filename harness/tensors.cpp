@@ -39,11 +39,16 @@ void add_page_table(Exchange& exchange, const Problem& p) {
 
 // Bytes of the tables of a mask, and how many tables there are.
 void count_tables(const Mask& mask, std::size_t& bytes, std::size_t& tables) {
-  if (mask.table) bytes += mask.table->allowed.size(), ++tables;
-  if (!mask.prefix_lens.empty()) bytes += 8 * mask.prefix_lens.size(), ++tables;
+  const auto add = [&](std::size_t element, const Shape& shape) {
+    bytes += element * static_cast<std::size_t>(Exchange::roomy_span(shape));
+    ++tables;
+  };
+  if (mask.table) add(1, mask.table->shape);
+  if (!mask.prefix_lens.empty()) add(8, {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1});
   if (mask.segments) {
-    bytes += 4 * (mask.segments->query.number.size() + mask.segments->key.number.size());
-    tables += 2;
+    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
+      add(4, {numbers->batches, 1, numbers->length, 1});
+    }
   }
   for (const Mask& part : mask.parts) count_tables(part, bytes, tables);
 }
@@ -69,18 +74,21 @@ void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool bac
   exchange.add_input("k", p.dtype, in.k, p.layouts.k);
   exchange.add_input("v", p.dtype, in.v, p.layouts.v);
   if (p.bias_shape) exchange.add_input("bias", p.dtype, in.bias, p.layouts.bias);
-  if (p.slopes_shape) exchange.add_input("slopes", DType::f32, in.slopes, Layout());
-  if (p.sink) exchange.add_input("sink", DType::f32, in.sink, Layout());
+  if (p.slopes_shape) exchange.add_input("slopes", DType::f32, in.slopes);
+  if (p.sink) exchange.add_input("sink", DType::f32, in.sink);
   if (p.dropout.mode == Dropout::Mode::given) exchange.add_input("keep", in.keep);
   if (!backward) return;
   exchange.add_input("d_o", p.dtype, in.d_o, p.layouts.d_o);
-  if (p.d_lse) exchange.add_input("d_lse", p.lse_dtype(), in.d_lse, Layout());
+  if (p.d_lse) exchange.add_input("d_lse", p.lse_dtype(), in.d_lse);
 }
 
 std::vector<OutputTensor> outputs_of(const Problem& p, bool backward, bool with_lse) {
   if (!backward) {
     std::vector<OutputTensor> outputs = {{"O", "o", p.dtype, p.o_shape(), p.layouts.o}};
-    if (with_lse) outputs.push_back({"LSE", "lse", p.lse_dtype(), p.lse_shape()});
+    if (with_lse) {
+      outputs.push_back(
+          {"LSE", "lse", p.lse_dtype(), p.lse_shape(), Layout()});  // dense (LAYOUT-1)
+    }
     return outputs;
   }
   std::vector<OutputTensor> outputs = {{"dQ", "dq", p.dtype, p.q_shape(), p.layouts.dq},
@@ -96,18 +104,17 @@ std::size_t arena_bytes(const Problem& p) {
   const Shape none = {0, 0, 0, 0};
   const Shape bias = p.bias_shape.value_or(none), slopes = p.slopes_shape.value_or(none);
   // Elements of at most 8 bytes: O and dO as inputs and outputs, LSE and dLSE likewise.
-  const Index elements = 2 * l.o.span(p.o_shape()) + l.d_o.span(p.o_shape()) +
-                         l.q.span(p.q_shape()) + l.k.span(p.k_shape()) + l.v.span(p.v_shape()) +
-                         l.dq.span(p.q_shape()) + l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) +
-                         3 * element_count(p.lse_shape()) + l.bias.span(bias) +
-                         element_count(bias) + element_count(slopes) +
-                         2 * element_count(p.sink_shape()) + 4 * (p.batch + 1);
+  const Index elements =
+      2 * l.o.span(p.o_shape()) + l.d_o.span(p.o_shape()) + l.q.span(p.q_shape()) +
+      l.k.span(p.k_shape()) + l.v.span(p.v_shape()) + l.dq.span(p.q_shape()) +
+      l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) + 3 * Exchange::roomy_span(p.lse_shape()) +
+      l.bias.span(bias) + Exchange::roomy_span(bias) + Exchange::roomy_span(slopes) +
+      2 * Exchange::roomy_span(p.sink_shape()) + 4 * Exchange::roomy_span({p.batch + 1, 1, 1, 1});
   std::size_t bytes = 8 * static_cast<std::size_t>(elements);
   if (p.dropout.mode != Dropout::Mode::none) {
-    const Shape keep = p.keep_shape();
-    bytes += static_cast<std::size_t>(keep[0] * keep[1] * keep[2] * ((keep[3] + 7) / 8));
+    bytes += static_cast<std::size_t>(Exchange::roomy_keep_bytes(p.keep_shape()));
   }
-  bytes += 4 * static_cast<std::size_t>(p.batch * p.paging.entries());
+  bytes += 4 * static_cast<std::size_t>(Exchange::roomy_span({p.batch, p.paging.entries(), 1, 1}));
   std::size_t tensors = 24;
   count_tables(p.mask, bytes, tensors);
   return Exchange::bytes_needed(bytes, tensors);

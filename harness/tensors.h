@@ -1,6 +1,7 @@
 // Which tensors cross for a problem, and under which names (SPEC.md, chapter "Worker").
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct OutputTensor {
   std::string wire_name;
   DType dtype;
   Shape shape;
-  Layout layout = {};
+  std::optional<Layout> layout = {};  // none: as the exchange lays out tables
 };
 std::vector<OutputTensor> outputs_of(const Problem& problem, bool backward, bool with_lse);
 

@@ -20,7 +20,7 @@ struct Target {
   std::string base;  // the spec without a kernel's name
   std::vector<std::string> command;
   std::vector<std::string> files;  // that its worker must be able to read
-  std::string library;
+  std::string plugin;
   std::string kernel;             // empty: all
   std::string first_choice = {};  // the only one, if there is one of that name
 };
@@ -60,8 +60,7 @@ std::vector<std::string> bundled_names(const Installation& installation) {
 }
 
 Target parse(const std::string& spec, const Installation& installation) {
-  Target target{
-      .spec = spec, .base = spec, .command = {}, .files = {}, .library = {}, .kernel = {}};
+  Target target{.spec = spec, .base = spec, .command = {}, .files = {}, .plugin = {}, .kernel = {}};
   if (spec.starts_with("exec:")) {
     if (spec.size() == 5) throw InputError("", "--testee exec: needs a command behind the colon");
     target.command = {"/bin/sh", "-c", "exec " + spec.substr(5)};
@@ -70,9 +69,9 @@ Target parse(const std::string& spec, const Installation& installation) {
   }
   const auto suffix = spec.rfind(".so");
   if (suffix != std::string::npos) {
-    target.library = spec.substr(0, suffix + 3);
+    target.plugin = spec.substr(0, suffix + 3);
     // Absolute, so that a repro line works from anywhere.
-    target.base = fs::absolute(target.library).lexically_normal().string();
+    target.base = fs::absolute(target.plugin).lexically_normal().string();
     const std::string rest = spec.substr(suffix + 3);
     if (!rest.empty()) {
       if (rest[0] != ':' || rest.size() == 1) {
@@ -82,9 +81,8 @@ Target parse(const std::string& spec, const Installation& installation) {
       }
       target.kernel = rest.substr(1);
     }
-    if (!fs::exists(target.library)) {
-      throw InputError("",
-                       fmt::format("--testee {}: there is no library {}", spec, target.library));
+    if (!fs::exists(target.plugin)) {
+      throw InputError("", fmt::format("--testee {}: there is no library {}", spec, target.plugin));
     }
   } else {
     const std::string name = spec.substr(0, spec.find('/'));
@@ -97,10 +95,10 @@ Target parse(const std::string& spec, const Installation& installation) {
     }
     target.base = name;
     target.first_choice = name;
-    target.library = (installation.plugins / (name + ".so")).string();
+    target.plugin = (installation.plugins / (name + ".so")).string();
     if (spec != name) target.kernel = spec;
   }
-  target.command = {installation.worker.string(), fs::absolute(target.library).string()};
+  target.command = {installation.worker.string(), fs::absolute(target.plugin).string()};
   target.files = target.command;
   return target;
 }
@@ -115,6 +113,19 @@ void check_name(const std::string& name) {
         "/name",
         fmt::format("a kernel's name has 1 to {} printable characters, no space", kLongest));
   }
+}
+
+// What a kernel lacks that its plug-in would have elsewhere; empty if that isn't said.
+std::string why_absent(const nlohmann::json& description, const std::string& kernel) {
+  const auto absent = description.find("absent_kernels");
+  if (absent == description.end() || !absent->is_array()) return "";
+  for (const nlohmann::json& each : *absent) {
+    if (each.is_object() && each.value("name", nlohmann::json()) == kernel) {
+      const nlohmann::json why = each.value("why", nlohmann::json());
+      return why.is_string() ? why.get<std::string>() : "";
+    }
+  }
+  return "";
 }
 
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
@@ -156,9 +167,9 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     }
     testee.name = testee.kernel;
     testee.command = target.command;
-    testee.library = target.library;
+    testee.plugin = target.plugin;
     testee.isolation = isolation;
-    if (target.library.empty() || kernels.size() == 1) {
+    if (target.plugin.empty() || kernels.size() == 1) {
       testee.spec = target.base;
     } else if (target.base.ends_with(".so")) {
       testee.spec = target.base + ":" + testee.kernel;
@@ -171,6 +182,8 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     std::erase_if(testees, [&](const Testee& t) { return t.kernel != target.first_choice; });
   }
   if (testees.empty()) {
+    const std::string why = why_absent(reply.body, target.kernel);
+    if (!why.empty()) complain(fmt::format("this kernel is absent here: {}", why));
     complain(
         fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
   }

@@ -22,7 +22,7 @@ struct Testee {
   std::string spec;                  // the --testee that names it alone
   std::string kernel;                // in its plug-in
   std::vector<std::string> command;  // of its worker
-  std::string library = {};          // empty for exec:
+  std::string plugin = {};           // its path; empty for exec:
   Isolation isolation = Isolation::none;
   std::string unisolated = {};  // why there is none, if so
   Description description;

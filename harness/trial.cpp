@@ -25,7 +25,10 @@ CallFacts facts_of(const Reply& reply, bool traced) {
 // One call; what it returned is added to the trial.
 void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
           bool backward, Trial& trial) {
-  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment);
+  // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
+  const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
+  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
+                    roomy ? Spacing::roomy : Spacing::dense);
   add_problem(exchange, p);
   add_inputs(exchange, p, in, backward);
   const bool draws = p.dropout.mode == Dropout::Mode::generated && !backward;

@@ -31,6 +31,11 @@ inline constexpr int kOutputFd = 6;  // the memory of outputs
 
 inline constexpr std::size_t kMaxFrameBytes = std::size_t(16) << 20;
 
+// How deep the JSON of a frame nests at most. In a request each combination of masks is an object
+// and a list, within the problem within the request, and the innermost mask an object.
+inline constexpr int kMaxFrameLevels = 160;
+static_assert(2 + 2 * kDeepestMask + 1 <= kMaxFrameLevels);
+
 // Of the blocks that a reply holds: as many as a frame has room for, each of that many numbers.
 inline constexpr std::size_t kMostBlocks = std::size_t(1) << 16;
 inline constexpr std::size_t kBlockNumbers = 9;

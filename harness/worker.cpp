@@ -230,8 +230,16 @@ std::size_t status_bytes(pid_t pid, const std::string& wanted) {
   return 0;
 }
 
-// Lets VmHWM begin anew from what is resident now.
+// What a sanitizer takes for itself, many times that of the kernel, cannot be told from it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Lets VmHWM begin anew from what is resident now; false where memory cannot be measured.
 bool forget_peak(pid_t pid) {
+  if (kSanitized) return false;
   std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
   file << "5" << std::flush;
   return bool(file);
@@ -310,7 +318,6 @@ std::string how_it_ended(int status, Isolation isolation) {
 // Whether JSON nests deeper than anything that the protocol has. Parsers survive that; what walks
 // over their result does not.
 bool nests_too_deep(const std::string& text) {
-  constexpr int kDeepest = 32;
   int depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -321,7 +328,7 @@ bool nests_too_deep(const std::string& text) {
     } else if (c == '"') {
       quoted = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kDeepest) return true;
+      if (++depth > kMaxFrameLevels) return true;
     } else if (c == ']' || c == '}') {
       --depth;
     }

@@ -35,28 +35,24 @@ struct Mapping {
   std::size_t data_bytes;
 };
 
-constexpr std::size_t kMaxMappings = 4096;  // a mask may have any number of tables
-std::array<Mapping, kMaxMappings> g_mappings;
-std::size_t g_mapping_count = 0;
+std::vector<Mapping> g_mappings;  // as many as a mask has tables, and a few more
 std::array<char, 128> g_nonce{};
 
 class Mappings {
  public:
   ~Mappings() {
-    for (std::size_t i = 0; i < g_mapping_count; ++i) {
-      munmap(g_mappings[i].reserved, g_mappings[i].reserved_bytes);
-    }
-    g_mapping_count = 0;
+    for (const Mapping& mapping : g_mappings) munmap(mapping.reserved, mapping.reserved_bytes);
+    g_mappings.clear();
   }
 
   void* add(const std::string& name, const json& tensor) {
-    if (g_mapping_count == kMaxMappings || name.size() >= g_mappings[0].name.size()) {
-      throw attest::InputError("", "too many tensors, or too long a name");
+    Mapping mapping{};
+    if (name.size() >= mapping.name.size()) {
+      throw attest::InputError("", "too long a name of a tensor: " + name);
     }
     const bool output = tensor.at("memory") == "output";
     const auto offset = tensor.at("region_offset").get<std::size_t>();
     const auto bytes = tensor.at("region_bytes").get<std::size_t>();
-    Mapping mapping{};
     std::memcpy(mapping.name.data(), name.c_str(), name.size());
     mapping.output = output;
     mapping.reserved_bytes = bytes + 2 * kGuard;
@@ -70,7 +66,7 @@ class Mappings {
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
     mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
     mapping.data_bytes = tensor.at("bytes").get<std::size_t>();
-    g_mappings[g_mapping_count++] = mapping;
+    g_mappings.push_back(mapping);
     return mapping.data;
   }
 };
@@ -104,8 +100,7 @@ const char* access_of([[maybe_unused]] void* context) {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const auto* address = static_cast<std::byte*>(info->si_addr);
-  for (std::size_t i = 0; i < g_mapping_count; ++i) {
-    const Mapping& m = g_mappings[i];
+  for (const Mapping& m : g_mappings) {
     if (address < m.reserved || address >= m.reserved + m.reserved_bytes) continue;
     const char* access = access_of(context);
     Text text;

@@ -11,6 +11,8 @@
 
 namespace attest::impl {
 
+class WholeMask;
+
 // How many queries and keys of a batch element are real (MASK-5, MASK-6).
 struct Lengths {
   std::int64_t query;
@@ -37,6 +39,9 @@ struct UsedStrides {
   std::int64_t axes[4];
 };
 
+// The passes over the scores that kernels report: dBias, where it is wanted, has one of its own.
+enum Pass { kForwardPass = 0, kGradientPass = 1, kBiasPass = 2 };
+
 struct Call {
   attest_problem problem = {};
   std::vector<attest_mask> mask = {};  // the nodes, children first; none: full
@@ -48,6 +53,8 @@ struct Call {
   attest_context context = {};
   int workers = 1;               // threads that the kernel shall use
   std::string_view target = {};  // the instruction set that it shall use; empty: the fastest
+  // The mask element by element, where a kernel made it beforehand; null: by blocks, on demand.
+  const WholeMask* whole_mask = nullptr;
 
   // How many query heads read one key head (HEAD-1).
   std::int64_t group_size() const { return problem.query_heads / problem.key_heads; }
@@ -65,13 +72,14 @@ struct Call {
     return lengths[static_cast<std::size_t>(batch)];
   }
 
-  // Tells the host, if it wants to know, that a worker computes a block.
+  // Tells the host, if it wants to know, that a worker computes a block: in the n-th pass of a
+  // backward call, or, as pass 0, in a forward call.
   void report(std::int64_t worker, std::int64_t batch, std::int64_t head, const Block& block,
-              bool masked, bool backward) const {
+              bool masked, int pass) const {
     if (!context.trace) return;
     const attest_block seen = {
         sizeof(attest_block), worker,          batch,         head,   block.query_begin,
-        block.query_end,      block.key_begin, block.key_end, masked, backward};
+        block.query_end,      block.key_begin, block.key_end, masked, pass};
     context.trace(context.trace_context, &seen);
   }
 };

@@ -51,27 +51,50 @@ inline std::int64_t forward_key_block(const attest_problem& p) {
 // What a kernel declares. Balanced, the order of the backward sums depends on the number of
 // workers, and that on how much there is to do.
 inline nlohmann::json flash_arithmetic(const std::string& dtype, bool invariant) {
-  const std::string wide = dtype == "f64" ? "f64" : "f32";
-  return {
-      {"products", {{"default", {{"accumulator", wide}, {"truncates", false}}}}},
-      {"softmax", wide},
-      {"exp_ulp", 1},
-      {"tanh_ulp", 2},
-      {"p", wide},
-      {"p_normalised", "last"},
-      {"ds", wide},
-      {"ds_scaled", "after_rounding"},
-      {"ds_from", "p"},
-      {"kv_splits", 1},
-      {"rescales_output", false},
-      {"key_block", kKeyBlock},
-      {"subnormal_inputs", "kept"},
-      {"subnormal_outputs", "kept"},
-      {"output_rounding", "nearest"},
-      {"deterministic", true},
-      {"thread_invariant", invariant},
-      {"batch_invariant", invariant},
+  nlohmann::json declared = unrounded_arithmetic(dtype);
+  declared["p_normalised"] = "last";
+  declared["key_block"] = kKeyBlock;
+  declared["thread_invariant"] = declared["batch_invariant"] = invariant;
+  return declared;
+}
+
+// Blocks are reported as they are computed, those that a mask cuts in pieces.
+//
+// Balanced, the busiest of T <= 3 workers has no more than 1.15 times the mean, if the mask is full
+// or causal and S = Sq = Sk >= 2048. Forward, n = S/96 rows are dealt in pairs that have equally
+// much to do. Where they make no whole rounds, a worker may have one row more than the mean, and
+// equal rows (full) are then 1 + T/n = 1.14 times the mean; of a triangle it is the shortest rows
+// that lack a partner. Backward, every worker has equally many blocks but for one. Those on the
+// diagonal of a triangle have half as much to do, and a worker at its long side has fewer of them:
+// of the 35 blocks that each of three has at S = 2048, 7 where the mean is 10.
+inline nlohmann::json flash_schedule(Dealing dealing) {
+  nlohmann::json declared = {{"masks_partial_only", true}};
+  if (dealing == Dealing::balanced) declared["imbalance"] = 1.15;
+  return declared;
+}
+
+// The workspace, as ForwardTiles and BackwardTiles below lay it out for each worker: the larger of
+// the two in each term, for the widest computing type (f64) and panels (four vectors of 64 bytes).
+inline nlohmann::json flash_memory(Dealing dealing) {
+  constexpr std::int64_t kWide = 8, kPanel = 256, kLine = 64;
+  const bool balanced = dealing == Dealing::balanced;
+  const auto scores = [](std::int64_t keys) {
+    return kQueryBlock * (keys * kWide + kPanel + 2 * kLine);
   };
+  const std::int64_t forward =
+      scores(kLongKeyBlock) + kQueryBlock * (kPanel + 2 * kWide + kLongKeyBlock) + 9 * kLine;
+  const std::int64_t backward = 3 * scores(kKeyBlock) + kQueryBlock * kKeyBlock * (kWide + 1) +
+                                (2 * kQueryBlock + 3 * kKeyBlock) * kPanel + 18 * kLine;
+  const std::int64_t forward_rows = kLongKeyBlock + 2 * kQueryBlock;
+  const std::int64_t backward_rows = 5 * kKeyBlock + 5 * kQueryBlock;
+  return {{"growth", "linear"},
+          {"workspace",
+           {{"per_thread", std::max(forward, backward)},
+            {"per_thread_channel", std::max(forward_rows, backward_rows) * kWide + 2 * kPanel},
+            {"per_thread_query", kPanel + 2 * kWide},
+            {"per_thread_query_channel", kWide},
+            {"per_thread_key", balanced ? 2 * kPanel : kPanel},
+            {"per_thread_key_channel", 2 * kWide}}}};
 }
 
 // The engine that the kernel is named after.
@@ -253,10 +276,10 @@ void for_each_piece(const Block& block, Coverage coverage, const std::uint8_t* v
     std::int64_t begin = keys, end = 0;
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::uint8_t* const seen = slice + i * keys;
-      begin = std::find(seen, seen + begin, 1) - seen;
-      std::int64_t last = keys;
-      while (last > end && !seen[last - 1]) --last;
-      end = last;
+      const void* const first = std::memchr(seen, 1, static_cast<std::size_t>(begin));
+      if (first) begin = static_cast<const std::uint8_t*>(first) - seen;
+      const void* const last = memrchr(seen + end, 1, static_cast<std::size_t>(keys - end));
+      if (last) end = static_cast<const std::uint8_t*>(last) + 1 - seen;
     }
     if (begin >= end) continue;
     begin = begin / panel * panel;
@@ -383,7 +406,7 @@ void forward_block(ForwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h, st
     const Coverage coverage = w.mask.cover(b, h, block, tile.visible);
     if (coverage == Coverage::empty) continue;
     for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
-      call.report(w.number, b, h, piece.block, piece.visible, false);
+      call.report(w.number, b, h, piece.block, piece.visible, kForwardPass);
       absorb_piece<T>(w, b, h, block, piece);  // lines 8 to 10
     });
   }
@@ -573,7 +596,7 @@ void add_blocks(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyB
     const QueryBlock<R> query =
         load_query_block<T>(w, b, h, begin, block.queries(), tile.lse + row, tile.delta + row);
     for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
-      call.report(w.number, b, h, piece.block, piece.visible, true);
+      call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
       const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
       w.dropout.apply(b, h, piece.block, R(1), tile.stride, gradient.p.data);
       if (tile.cap_slope) {
@@ -737,6 +760,7 @@ void bias_gradient(BackwardWorker<Real<T>>& w, const BiasPart& part) {
           const QueryBlock<R> query =
               load_query_block<T>(w, b, h, begin, block.queries(), tile.lse, tile.delta);
           for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
+            call.report(w.number, b, h, piece.block, piece.visible, kBiasPass);
             const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
             add_to_bias(part, piece.block, tile.stride, gradient.ds.data, tile.dbias);
           });
@@ -803,6 +827,8 @@ KernelCode flash_kernel(const char* name) {
             with_element_type(call.problem.dtype,
                               [&](auto e) { backward_as<decltype(e)>(call, kDealing); });
           },
+      .schedule = [] { return flash_schedule(kDealing); },
+      .memory = [] { return flash_memory(kDealing); },
   };
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <type_traits>
+
+#include "impl/whole_mask.h"
 
 namespace attest::impl {
 namespace {
@@ -14,15 +17,25 @@ class Table {
   explicit Table(const attest_tensor& tensor)
       : data_(static_cast<const T*>(tensor.data)), stride_(tensor) {}
 
-  T at(std::int64_t b, std::int64_t h = 0, std::int64_t i = 0, std::int64_t j = 0) const {
+  const T& at(std::int64_t b, std::int64_t h = 0, std::int64_t i = 0, std::int64_t j = 0) const {
     const std::int64_t* stride = stride_.axes;
     return data_[b * stride[0] + h * stride[1] + i * stride[2] + j * stride[3]];
   }
+
+  // How far apart positions are, and keys.
+  std::int64_t stride() const { return stride_.axes[2]; }
+  std::int64_t key_stride() const { return stride_.axes[3]; }
 
  private:
   const T* data_;
   UsedStrides stride_;
 };
+
+// Calls loop(step). The usual step, 1, is a constant for it, so that it vectorises.
+template <class Loop>
+auto with_step(std::int64_t step, const Loop& loop) {
+  return step == 1 ? loop(std::integral_constant<std::int64_t, 1>()) : loop(step);
+}
 
 std::int64_t shift_of(const attest_mask& node, const Lengths& lengths) {
   return node.offset + (node.anchored_bottom_right ? lengths.key - lengths.query : 0);
@@ -51,9 +64,10 @@ void fill_band(const attest_mask& node, std::int64_t diagonal, const Block& bloc
 void fill_dense(const attest_tensor& table, std::int64_t batch, std::int64_t head,
                 std::int64_t query, const Block& block, std::uint8_t* row) {
   const Table<std::uint8_t> allowed(table);
-  for (std::int64_t key = 0; key < block.keys(); ++key) {
-    row[key] = allowed.at(batch, head, query, block.key_begin + key) != 0;
-  }
+  const std::uint8_t* const first = &allowed.at(batch, head, query, block.key_begin);
+  with_step(allowed.key_stride(), [&](auto step) {
+    for (std::int64_t key = 0; key < block.keys(); ++key) row[key] = first[key * step] != 0;
+  });
 }
 
 std::int64_t prefix_of(const attest_mask& node, std::int64_t batch) {
@@ -66,43 +80,55 @@ Coverage cover_prefix(std::int64_t length, const Block& block) {
 }
 
 void fill_prefix(std::int64_t length, const Block& block, std::uint8_t* row) {
-  for (std::int64_t key = 0; key < block.keys(); ++key) row[key] = block.key_begin + key < length;
+  const std::int64_t seen = std::clamp<std::int64_t>(length - block.key_begin, 0, block.keys());
+  std::memset(row, 0, static_cast<std::size_t>(block.keys()));
+  std::memset(row, 1, static_cast<std::size_t>(seen));
 }
 
-// The least and the greatest number among some positions.
+// What numbers some positions have. Negative ones do not count, for nobody sees them.
 struct Numbers {
-  std::int32_t least = std::numeric_limits<std::int32_t>::max();
-  std::int32_t most = std::numeric_limits<std::int32_t>::min();
+  std::uint32_t least = std::numeric_limits<std::uint32_t>::max();  // that counts
+  std::int32_t most = std::numeric_limits<std::int32_t>::min();     // negative if none counts
+  std::int32_t lowest = std::numeric_limits<std::int32_t>::max();   // whether it counts or not
 };
 
 Numbers numbers_of(const attest_tensor& table, std::int64_t batch, std::int64_t begin,
                    std::int64_t end) {
   const Table<std::int32_t> numbers(table);
-  Numbers found;
-  for (std::int64_t position = begin; position < end; ++position) {
-    found.least = std::min(found.least, numbers.at(batch, 0, position));
-    found.most = std::max(found.most, numbers.at(batch, 0, position));
-  }
-  return found;
+  const std::int32_t* const first = &numbers.at(batch, 0, begin);
+  return with_step(numbers.stride(), [&](auto step) {
+    Numbers found;
+    for (std::int64_t n = 0; n < end - begin; ++n) {
+      const std::int32_t number = first[n * step];
+      found.least = std::min(found.least, static_cast<std::uint32_t>(number));
+      found.most = std::max(found.most, number);
+      found.lowest = std::min(found.lowest, number);
+    }
+    return found;
+  });
 }
 
 Coverage cover_segments(const attest_mask& node, std::int64_t batch, const Block& block) {
   const Numbers queries = numbers_of(node.table, batch, block.query_begin, block.query_end);
   const Numbers keys = numbers_of(node.table2, batch, block.key_begin, block.key_end);
-  if (queries.most < 0 || queries.most < keys.least || keys.most < queries.least) {
+  const std::int32_t most = std::min(queries.most, keys.most);
+  if (most < 0 || std::max(queries.least, keys.least) > static_cast<std::uint32_t>(most)) {
     return Coverage::empty;
   }
-  const bool one = queries.least == queries.most && keys.least == keys.most;
-  return one && queries.least == keys.least ? Coverage::full : Coverage::partial;
+  const bool one = std::min(queries.lowest, keys.lowest) == std::max(queries.most, keys.most);
+  return one ? Coverage::full : Coverage::partial;
 }
 
 void fill_segments(const attest_mask& node, std::int64_t batch, std::int64_t query,
                    const Block& block, std::uint8_t* row) {
   const std::int32_t number = Table<std::int32_t>(node.table).at(batch, 0, query);
   const Table<std::int32_t> keys(node.table2);
-  for (std::int64_t key = 0; key < block.keys(); ++key) {
-    row[key] = number >= 0 && keys.at(batch, 0, block.key_begin + key) == number;
-  }
+  const std::int32_t* const first = &keys.at(batch, 0, block.key_begin);
+  with_step(keys.stride(), [&](auto step) {
+    for (std::int64_t key = 0; key < block.keys(); ++key) {
+      row[key] = number >= 0 && first[key * step] == number;
+    }
+  });
 }
 
 Coverage cover_block_sparse(const attest_mask& node, std::int64_t batch, std::int64_t head,
@@ -124,10 +150,19 @@ Coverage cover_block_sparse(const attest_mask& node, std::int64_t batch, std::in
 void fill_block_sparse(const attest_mask& node, std::int64_t batch, std::int64_t head,
                        std::int64_t query, const Block& block, std::uint8_t* row) {
   const Table<std::uint8_t> allowed(node.table);
-  for (std::int64_t key = 0; key < block.keys(); ++key) {
-    row[key] = allowed.at(batch, head, query / node.block_query,
-                          (block.key_begin + key) / node.block_key) != 0;
+  for (std::int64_t key = block.key_begin; key < block.key_end;) {
+    const std::int64_t column = key / node.block_key;
+    const std::int64_t run = std::min(node.block_key - key % node.block_key, block.key_end - key);
+    std::memset(row + (key - block.key_begin),
+                allowed.at(batch, head, query / node.block_query, column) != 0,
+                static_cast<std::size_t>(run));
+    key += run;
   }
+}
+
+// How far x lies beyond a multiple of n; a remainder has the sign of what was divided.
+std::int64_t beyond_multiple(std::int64_t x, std::int64_t n) {
+  return x % n < 0 ? x % n + n : x % n;
 }
 
 // The distance from the diagonal takes every value from `least` to `most` in a block: one of them
@@ -136,36 +171,45 @@ Coverage cover_dilated(std::int64_t n, std::int64_t shift, const Block& block) {
   const std::int64_t least = block.key_begin - (block.query_end - 1) - shift;
   const std::int64_t most = block.key_end - 1 - block.query_begin - shift;
   if (n == 1) return Coverage::full;
-  // How far `least` lies beyond a multiple; a remainder has the sign of what was divided.
-  const std::int64_t past = least % n < 0 ? least % n + n : least % n;
+  const std::int64_t past = beyond_multiple(least, n);
   if (past != 0 && most - least < n - past) return Coverage::empty;
   return least == most ? Coverage::full : Coverage::partial;
 }
 
 void fill_dilated(std::int64_t n, std::int64_t diagonal, const Block& block, std::uint8_t* row) {
-  for (std::int64_t key = 0; key < block.keys(); ++key) {
-    row[key] = (block.key_begin + key - diagonal) % n == 0;
-  }
+  const std::int64_t past = beyond_multiple(block.key_begin - diagonal, n);
+  std::memset(row, 0, static_cast<std::size_t>(block.keys()));
+  // A step beyond the block's end ends there, lest sums overflow.
+  const std::int64_t step = std::min(n, block.keys());
+  for (std::int64_t key = past == 0 ? 0 : n - past; key < block.keys(); key += step) row[key] = 1;
 }
 
 }  // namespace
 
+void add_row(const std::uint8_t* visible, std::int64_t keys, bool first, Coverage& block) {
+  if (!first && block == Coverage::partial) return;
+  const auto bytes = static_cast<std::size_t>(keys);
+  const Coverage row = !std::memchr(visible, 0, bytes)   ? Coverage::full
+                       : !std::memchr(visible, 1, bytes) ? Coverage::empty
+                                                         : Coverage::partial;
+  block = first || block == row ? row : Coverage::partial;
+}
+
 Coverage BlockMask::cover(std::int64_t batch, std::int64_t head, const Block& block,
                           std::uint8_t* visible) {
-  const Coverage estimated = estimate(batch, head, block);
-  if (estimated != Coverage::partial) return estimated;
-  std::int64_t seen = 0;
+  if (call_.whole_mask) return call_.whole_mask->cover(batch, head, block, visible);
+  const Coverage classified = classify(batch, head, block);
+  if (classified != Coverage::partial) return classified;
+  Coverage coverage = Coverage::partial;
   for (std::int64_t query = block.query_begin; query < block.query_end; ++query) {
     std::uint8_t* row = visible + (query - block.query_begin) * block.keys();
     fill_row(batch, head, query, block, row);
-    seen += std::count(row, row + block.keys(), 1);
+    add_row(row, block.keys(), query == block.query_begin, coverage);
   }
-  if (seen == 0) return Coverage::empty;
-  return seen == block.queries() * block.keys() ? Coverage::full : Coverage::partial;
+  return coverage;
 }
 
-// Partial here means: not known without looking at the elements.
-Coverage BlockMask::estimate(std::int64_t batch, std::int64_t head, const Block& block) {
+Coverage BlockMask::classify(std::int64_t batch, std::int64_t head, const Block& block) {
   if (call_.mask.empty()) return Coverage::full;
   const Lengths& lengths = call_.lengths[static_cast<std::size_t>(batch)];
   for (std::size_t n = 0; n < call_.mask.size(); ++n) {
@@ -201,7 +245,6 @@ Coverage BlockMask::estimate(std::int64_t batch, std::int64_t head, const Block&
         const Coverage neutral = all_of ? Coverage::full : Coverage::empty;
         coverage_[n] = a == deciding || b == deciding ? deciding
                        : a == neutral                 ? b
-                       : b == neutral                 ? a
                                                       : Coverage::partial;
       }
     }
@@ -213,6 +256,7 @@ void BlockMask::fill_row(std::int64_t batch, std::int64_t head, std::int64_t que
                          const Block& block, std::uint8_t* visible) {
   const auto keys = static_cast<std::size_t>(block.keys());
   const Lengths& lengths = call_.lengths[static_cast<std::size_t>(batch)];
+  if (call_.mask.empty()) std::memset(visible, 1, keys);
   rows_.resize(std::max(rows_.size(), call_.mask.size() * keys));
   for (std::size_t n = 0; n < call_.mask.size(); ++n) {
     const attest_mask& node = call_.mask[n];

@@ -28,26 +28,28 @@ namespace attest::impl {
 namespace {
 
 nlohmann::json arithmetic(const std::string& dtype) {
-  const std::string wide = dtype == "f64" ? "f64" : "f32";
-  return {
-      {"products", {{"default", {{"accumulator", wide}, {"truncates", false}}}}},
-      {"softmax", wide},
-      {"exp_ulp", 1},
-      {"tanh_ulp", 2},
-      {"p", wide},
-      {"p_normalised", "first"},
-      {"ds", wide},
-      {"ds_scaled", "after_rounding"},
-      {"ds_from", "p"},
-      {"kv_splits", 1},
-      {"rescales_output", false},
-      {"subnormal_inputs", "kept"},
-      {"subnormal_outputs", "kept"},
-      {"output_rounding", "nearest"},
-      {"deterministic", true},
-      {"thread_invariant", true},
-      {"batch_invariant", true},
-  };
+  nlohmann::json declared = unrounded_arithmetic(dtype);
+  declared["p_normalised"] = "first";
+  declared["thread_invariant"] = declared["batch_invariant"] = true;
+  return declared;
+}
+
+// Reported are whole heads.
+nlohmann::json schedule() { return {{"masks_partial_only", true}}; }
+
+// The workspace, as Matrices below lay it out for each worker, for the widest computing type (f64)
+// and panels (four vectors of 64 bytes, of which a row of a result may have two to fill up).
+nlohmann::json memory() {
+  constexpr int kWide = 8, kPanel = 256, kLine = 64;
+  return {{"growth", "quadratic"},
+          {"workspace",
+           {{"per_thread", 21 * kLine},
+            {"per_thread_channel", 2 * kPanel},
+            {"per_thread_query", 2 * kWide + 5 * 2 * kPanel + 2 * kPanel},
+            {"per_thread_query_channel", 6 * kWide},
+            {"per_thread_key", kWide + 2 * kPanel + 2 * 2 * kPanel},
+            {"per_thread_key_channel", 8 * kWide},
+            {"per_thread_pair", 4 * kWide + 1}}}};  // S, dS, the slope of a cap, dBias; visible
 }
 
 // ---- Who computes the steps --------------------------------------------------------------------
@@ -357,12 +359,11 @@ Coverage form_probabilities(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
 }
 
 template <class T, template <class> class S>
-void report(const Worker<T, S>& w, std::int64_t b, std::int64_t h, Coverage coverage,
-            bool backward) {
+void report(const Worker<T, S>& w, std::int64_t b, std::int64_t h, Coverage coverage, int pass) {
   if (coverage == Coverage::empty) return;
   const Lengths& lengths = w.call.lengths_of(b);
   w.call.report(w.number, b, h, {0, lengths.query, 0, lengths.key}, coverage == Coverage::partial,
-                backward);
+                pass);
 }
 
 template <class T, template <class> class S>
@@ -376,7 +377,7 @@ void forward_head(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
   load_keys<T>(call, call.inputs.v, b, key_head, 0, keys, w.m.v);
   w.k_transposed = w.steps.pack_transposed(w.dense(w.m.k, keys, p.head_dim), w.m.k_transposed);
   const Right<R> v = w.steps.pack(w.dense(w.m.v, keys, p.value_dim), w.m.v_packed);
-  report(w, b, h, form_probabilities(w, b, h), false);
+  report(w, b, h, form_probabilities(w, b, h), kForwardPass);
   const Tile<R> weights = w.result(w.m.s, queries, keys);
   w.dropout.apply(b, h, {0, queries, 0, keys}, static_cast<R>(w.dropout.rescale()), weights.stride,
                   weights.data);
@@ -455,7 +456,7 @@ void backward_head(Worker<T, S>& w, std::int64_t b, std::int64_t key_head) {
   const Tile<R> dk = w.cleared(w.m.dk, keys, p.head_dim), dv = w.cleared(w.m.dv, keys, p.value_dim);
   for (std::int64_t g = 0; g < call.group_size(); ++g) {
     const std::int64_t h = key_head * call.group_size() + g;
-    report(w, b, h, form_gradient(w, b, h), true);
+    report(w, b, h, form_gradient(w, b, h), kGradientPass);
     const Right<R> q = w.steps.pack(w.dense(w.m.q, queries, p.head_dim), w.m.q_packed);
     const Right<R> d_o = w.steps.pack(w.dense(w.m.d_o, queries, p.value_dim), w.m.d_o_packed);
     w.dropout.apply(b, h, all, static_cast<R>(w.dropout.rescale()), weights.stride, weights.data);
@@ -482,7 +483,7 @@ void bias_gradient(Worker<T, S>& w, const BiasPart& part) {
   for (std::int64_t b = part.batch; b < part.batch_end; ++b) {
     for (std::int64_t h = part.head; h < part.head_end; ++h) {
       load_key_head(w, b, h / call.group_size());
-      form_gradient(w, b, h);
+      report(w, b, h, form_gradient(w, b, h), kBiasPass);
       const auto [queries, keys] = call.lengths_of(b);
       add_to_bias(part, {0, queries, 0, keys}, w.steps.stride(keys), w.m.ds, w.m.dbias);
     }
@@ -539,6 +540,8 @@ KernelCode kernel(const char* name) {
             with_element_type(call.problem.dtype,
                               [&](auto e) { backward_as<decltype(e), S>(call); });
           },
+      .schedule = &schedule,
+      .memory = &memory,
   };
 }
 

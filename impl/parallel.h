@@ -7,12 +7,13 @@
 #include <thread>
 #include <vector>
 
+#include "impl/schedule.h"
+
 namespace attest::impl {
 
 // Calls work(worker, begin, end) for each worker, with its share of the units.
 template <class Work>
 void share_out(std::int64_t units, int workers, const Work& work) {
-  const auto begin_of = [&](int worker) { return units * worker / workers; };
   if (workers == 1) {
     work(0, std::int64_t{0}, units);
     return;
@@ -21,7 +22,8 @@ void share_out(std::int64_t units, int workers, const Work& work) {
   std::vector<std::thread> threads;
   const auto guarded = [&](int worker) {
     try {
-      work(worker, begin_of(worker), begin_of(worker + 1));
+      const Range share = contiguous_share(units, workers, worker);
+      work(worker, share.begin, share.end);
     } catch (...) {
       failures[static_cast<std::size_t>(worker)] = std::current_exception();
     }

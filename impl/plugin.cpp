@@ -1,6 +1,7 @@
 #include "impl/plugin.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
@@ -287,15 +288,25 @@ void check_page_table(const Call& call, std::int64_t pages) {
   }
 }
 
-// The problem with its mask, lengths and tables, read and found to be one that the kernels can run;
+void check_dtype(const KernelCode& code, attest_dtype dtype) {
+  constexpr const char* kNames[] = {"f64", "f32", "f16", "bf16"};
+  const char* name = kNames[dtype - ATTEST_F64];
+  if (std::count(code.dtypes.begin(), code.dtypes.end(), name) == 0) {
+    throw std::runtime_error(fmt::format("the dtype is {}, and this kernel has only {}", name,
+                                         fmt::join(code.dtypes, ", ")));
+  }
+}
+
+// The problem with its mask, lengths and tables, read and found to be one that the kernel can run;
 // throws the reason otherwise.
-Call accept(const attest_problem* problem) {
+Call accept(const KernelCode& code, const attest_problem* problem) {
   Call call;
   call.problem = read(problem, kProblemSize, "attest_problem");
   const attest_problem& p = call.problem;
   for (const Refusal& refused : kRefusals) {
     if (refused.applies(p)) throw std::runtime_error(refused.reason);
   }
+  check_dtype(code, p.dtype);
   call.mask = read_mask(p);
   for (std::size_t n = 0; n < call.mask.size(); ++n) {
     const char* reason = refusal(call.mask[n], static_cast<std::int64_t>(n));
@@ -422,16 +433,18 @@ bool guarded(char* message, std::uint64_t bytes, Work work) {
 
 const char* describe(const attest_kernel* kernel) { return itself(kernel).description.c_str(); }
 
-std::int32_t supports(const attest_kernel*, const attest_problem* problem, char* reason,
+std::int32_t supports(const attest_kernel* kernel, const attest_problem* problem, char* reason,
                       std::uint64_t reason_bytes) {
-  return guarded(reason, reason_bytes, [&] { accept(problem); });
+  return guarded(reason, reason_bytes, [&] { accept(itself(kernel).code, problem); });
 }
 
 // Bytes for all workers; throws if they cannot be counted.
-std::uint64_t workspace_for(const KernelCode& code, const Call& call, bool backward, int workers) {
+std::uint64_t workspace_for(const KernelCode& code, const Call& call, bool backward) {
+  const std::uint64_t shared = code.shared_workspace ? code.shared_workspace(call, backward) : 0;
   std::uint64_t bytes;
-  if (__builtin_mul_overflow(code.workspace(call, backward), static_cast<std::uint64_t>(workers),
-                             &bytes)) {
+  if (__builtin_mul_overflow(code.workspace(call, backward),
+                             static_cast<std::uint64_t>(call.workers), &bytes) ||
+      __builtin_add_overflow(bytes, shared, &bytes)) {
     throw std::bad_alloc();
   }
   return bytes;
@@ -442,9 +455,11 @@ std::uint64_t workspace(const attest_kernel* kernel, const attest_problem* probl
   std::uint64_t bytes = UINT64_MAX;  // for a problem that is refused or beyond all memory
   guarded(nullptr, 0, [&] {
     const KernelCode& code = itself(kernel).code;
-    Call call = accept(problem);
+    Call call = accept(code, problem);
     call.target = code.target;
-    bytes = workspace_for(code, call, backward != 0, workers_for(call.problem, threads));
+    call.context.threads = threads;
+    call.workers = workers_for(call.problem, threads);
+    bytes = workspace_for(code, call, backward != 0);
   });
   return bytes;
 }
@@ -455,14 +470,14 @@ attest_status run(const attest_kernel* kernel, const attest_problem* problem,
   if (!context || context->struct_size < kContextSize) return ATTEST_ERROR;  // nobody to tell
   const bool done = guarded(context->message, context->message_bytes, [&] {
     const KernelCode& code = itself(kernel).code;
-    Call call = accept(problem);
+    Call call = accept(code, problem);
     call.target = code.target;
     call.inputs = read(inputs, kInputsSize, "attest_inputs");
     call.outputs = read(outputs, kOutputsSize, "attest_outputs");
     call.context = read(context, kContextSize, "attest_context");
     call.workers = workers_for(call.problem, call.context.threads);
     check_tensors(call, backward);
-    const std::uint64_t needed = workspace_for(code, call, backward, call.workers);
+    const std::uint64_t needed = workspace_for(code, call, backward);
     if (needed > call.context.workspace_bytes || (needed > 0 && !call.context.workspace)) {
       throw std::runtime_error(fmt::format("the workspace has {} bytes instead of {}",
                                            call.context.workspace_bytes, needed));
@@ -485,17 +500,16 @@ attest_status backward(const attest_kernel* kernel, const attest_problem* proble
 }
 
 std::string description_of(const KernelCode& code) {
-  const std::vector<std::string> dtypes = {"f64", "f32", "f16", "bf16"};
   nlohmann::ordered_json arithmetic;
-  for (const std::string& dtype : dtypes) arithmetic[dtype] = code.arithmetic(dtype);
-  const nlohmann::ordered_json description = {
+  for (const std::string& dtype : code.dtypes) arithmetic[dtype] = code.arithmetic(dtype);
+  nlohmann::ordered_json description = {
       {"name", code.name},
       {"version", "0.1.0"},
       {"vendor", "The Attest authors"},
       {"profiles",
        {"forward-core", "training-core", "training-full", "masks", "sparse-masks", "scores",
-        "dropout", "dropout-generated", "varlen", "packed", "paged", "layouts", "double"}},
-      {"dtypes", dtypes},
+        "dropout", "dropout-generated", "varlen", "packed", "paged", "layouts"}},
+      {"dtypes", code.dtypes},
       {"features", {"backward",   "lse",      "causal",     "window",
                     "dense-mask", "prefix",   "segments",   "block-sparse",
                     "dilated",    "mask-and", "mask-or",    "lengths",
@@ -507,10 +521,40 @@ std::string description_of(const KernelCode& code) {
       {"alignment", 8},
       {"arithmetic", arithmetic},
   };
+  if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {
+    description["profiles"].push_back("double");
+  }
+  const auto declare = [&](const char* promise, nlohmann::json (*declaration)()) {
+    if (!declaration) return;
+    description[promise] = declaration();
+    description["profiles"].push_back(promise);
+  };
+  declare("schedule", code.schedule);
+  declare("memory", code.memory);
   return description.dump();
 }
 
 }  // namespace
+
+nlohmann::json unrounded_arithmetic(const std::string& dtype) {
+  const std::string wide = dtype == "f64" ? "f64" : "f32";
+  return {
+      {"products", {{"default", {{"accumulator", wide}, {"truncates", false}}}}},
+      {"softmax", wide},
+      {"exp_ulp", 1},
+      {"tanh_ulp", 2},
+      {"p", wide},
+      {"ds", wide},
+      {"ds_scaled", "after_rounding"},
+      {"ds_from", "p"},
+      {"kv_splits", 1},
+      {"rescales_output", false},
+      {"subnormal_inputs", "kept"},
+      {"subnormal_outputs", "kept"},
+      {"output_rounding", "nearest"},
+      {"deterministic", true},
+  };
+}
 
 Kernel::Kernel(const KernelCode& the_code)
     : code(the_code),
@@ -524,10 +568,20 @@ Kernel::Kernel(const KernelCode& the_code)
             &forward,
             &backward} {}
 
-Plugin::Plugin(const std::vector<KernelCode>& codes) {
+Plugin::Plugin(const std::vector<KernelCode>& codes, std::vector<AbsentKernel> absent)
+    : absent_(std::move(absent)) {
   for (const KernelCode& code : codes) tables_.push_back(&kernels_.emplace_back(code).table);
-  plugin_ = {sizeof(attest_plugin), ATTEST_ABI_VERSION, static_cast<std::uint32_t>(tables_.size()),
-             tables_.data()};
+  for (const AbsentKernel& each : absent_) {
+    absent_tables_.push_back({sizeof(attest_absent_kernel), each.name.c_str(), each.why.c_str()});
+  }
+  for (const attest_absent_kernel& each : absent_tables_) absent_list_.push_back(&each);
+  plugin_ = {sizeof(attest_plugin),
+             ATTEST_ABI_VERSION,
+             static_cast<std::uint32_t>(tables_.size()),
+             tables_.data(),
+             absent_list_.data(),
+             static_cast<std::uint32_t>(absent_list_.size()),
+             0};
 }
 
 }  // namespace attest::impl

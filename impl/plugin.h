@@ -19,11 +19,18 @@ struct KernelCode {
   std::string name;
   // The arithmetic that the kernel declares for a dtype, in the words of spec/arithmetic.h.
   nlohmann::json (*arithmetic)(const std::string& dtype);
-  // Bytes of workspace for one worker. Of the call, only the problem is given.
+  // Bytes of workspace for one worker. Of the call, only the problem and its threads are given.
   std::uint64_t (*workspace)(const Call& call, bool backward);
   void (*forward)(const Call& call);
   void (*backward)(const Call& call);
+  // What the kernel declares of its blocks and of its memory, in the words of spec/description.h;
+  // null: nothing, and then it does not claim that profile.
+  nlohmann::json (*schedule)() = nullptr;
+  nlohmann::json (*memory)() = nullptr;
   std::string target = {};  // what Call::target is to be
+  // Bytes that all workers share, which lie behind those of the last; null: none.
+  std::uint64_t (*shared_workspace)(const Call& call, bool backward) = nullptr;
+  std::vector<std::string> dtypes = {"f64", "f32", "f16", "bf16"};
 };
 
 // The kernel itself and, as NAME/TARGET, the same on each instruction set of the processor that the
@@ -39,6 +46,10 @@ std::vector<KernelCode> for_each_target(const KernelCode& code, const EnginesOfP
   return codes;
 }
 
+// What a kernel declares that rounds neither P nor dS and computes in f32, or f64 for f64, with the
+// C library's functions. It has yet to say where P is normalised, and what its sums depend on.
+nlohmann::json unrounded_arithmetic(const std::string& dtype);
+
 // What the C table of a kernel leads back to.
 struct Kernel {
   explicit Kernel(const KernelCode& the_code);
@@ -50,9 +61,14 @@ struct Kernel {
   attest_kernel table;
 };
 
+// A kernel that the library would have elsewhere: what its processor or system lacks.
+struct AbsentKernel {
+  std::string name, why;
+};
+
 class Plugin {
  public:
-  explicit Plugin(const std::vector<KernelCode>& codes);
+  explicit Plugin(const std::vector<KernelCode>& codes, std::vector<AbsentKernel> absent = {});
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
@@ -61,12 +77,20 @@ class Plugin {
  private:
   std::deque<Kernel> kernels_;
   std::vector<const attest_kernel*> tables_;
+  std::vector<AbsentKernel> absent_;
+  std::vector<attest_absent_kernel> absent_tables_;
+  std::vector<const attest_absent_kernel*> absent_list_;
   attest_plugin plugin_;
 };
 
 // Where the workspace of a worker begins, `bytes` being what KernelCode::workspace answers.
 inline void* workspace_of(const Call& call, int worker, std::uint64_t bytes) {
   return static_cast<char*>(call.context.workspace) + static_cast<std::uint64_t>(worker) * bytes;
+}
+
+// Where the memory begins that all of them share.
+inline void* shared_workspace_of(const Call& call, std::uint64_t bytes) {
+  return workspace_of(call, call.workers, bytes);
 }
 
 }  // namespace attest::impl

@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace attest::impl {
-namespace {
-
-std::int64_t blocks_of(std::int64_t size, std::int64_t block) {
-  return size / block + (size % block != 0);
-}
-
-}  // namespace
 
 std::vector<BlockRow> needed_blocks(const BandOfScores& band, std::int64_t query_block,
                                     std::int64_t key_block) {
@@ -58,6 +51,12 @@ std::vector<BlockRow> even_share(std::span<const BlockRow> rows, std::int64_t wo
     before += row.keys.size();
   }
   return share;
+}
+
+Range split_of_keys(std::int64_t keys, std::int64_t chunk, std::int64_t splits,
+                    std::int64_t split) {
+  const Range chunks = contiguous_share(blocks_of(keys, chunk), splits, split);
+  return {std::min(chunks.begin * chunk, keys), std::min(chunks.end * chunk, keys)};
 }
 
 std::int64_t split_count(std::int64_t units, std::int64_t workers, std::int64_t most) {

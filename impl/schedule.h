@@ -17,6 +17,11 @@
 
 namespace attest::impl {
 
+// How many blocks it takes to hold all of a size.
+inline std::int64_t blocks_of(std::int64_t size, std::int64_t block) {
+  return size / block + (size % block != 0);
+}
+
 // Numbers from begin to end - 1.
 struct Range {
   std::int64_t begin, end;
@@ -59,6 +64,10 @@ std::vector<std::int64_t> low_high_share(std::int64_t rows, std::int64_t workers
 // and blocks together.
 std::vector<BlockRow> even_share(std::span<const BlockRow> rows, std::int64_t workers,
                                  std::int64_t worker);
+
+// Of a sequence of keys that is split into parts of whole chunks (the last one may be shorter), the
+// keys of a part. Parts differ by one chunk at most; where chunks are too few, some have no keys.
+Range split_of_keys(std::int64_t keys, std::int64_t chunk, std::int64_t splits, std::int64_t split);
 
 // Into how many parts the keys are split where `units` (batch elements times heads) alone would
 // leave workers idle. Units times splits run in waves of one for each worker, and the last wave may

@@ -79,7 +79,9 @@ enum {
   ATTEST_MASK_ANY_OF = 8        /* the union of first and second */
 };
 
-/* A node of a mask. Nodes lie in one array, children before their parents; the last is the root. */
+/* A node of a mask. Nodes lie in one array, children before their parents; the last is the root.
+   What combines more than two masks is a chain of nodes, so a tree may be as deep as its array is
+   long: one pass over the array evaluates it at any depth. */
 typedef struct attest_mask {
   size_t struct_size;
   attest_mask_kind kind;
@@ -203,11 +205,22 @@ struct attest_kernel {
                             const attest_context* context);
 };
 
+/* A kernel that the plug-in would have on another machine. */
+typedef struct attest_absent_kernel {
+  size_t struct_size;
+  const char* name;
+  const char* why; /* what is missing here: "the processor has no AMX" */
+} attest_absent_kernel;
+
 typedef struct attest_plugin {
   size_t struct_size;
   uint32_t abi_version; /* ATTEST_ABI_VERSION */
   uint32_t kernel_count;
   const attest_kernel* const* kernels;
+  /* Optional: told to whoever names one of them. */
+  const attest_absent_kernel* const* absent_kernels;
+  uint32_t absent_kernel_count;
+  uint32_t reserved;
 } attest_plugin;
 
 /* The only symbol that Attest looks up. */

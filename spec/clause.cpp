@@ -72,6 +72,11 @@ constexpr std::array kClauses = {
     Clause{"DET-1", required, "the same call twice gives the same bits, where declared"},
     Clause{"DET-2", optional, "a row's bits do not depend on its batch neighbours"},
     Clause{"DET-3", required, "the same bits for any number of threads, where declared"},
+    Clause{"SCHED-1", required, "each needed block once, none that is wholly masked"},
+    Clause{"SCHED-2", required, "the mask is applied to partial blocks only, where declared"},
+    Clause{"SCHED-3", required, "load imbalance as declared"},
+    Clause{"MEM-1", required, "workspace as declared"},
+    Clause{"MEM-2", required, "growth of memory with the lengths, as declared"},
     Clause{"SAFE-1", required, "nothing is read or written outside the tensors"},
     Clause{"SAFE-2", required, "inputs are left as they were"},
     Clause{"SAFE-3", required, "every element of every output is written"},
@@ -82,11 +87,6 @@ constexpr std::array kClauses = {
 constexpr std::array kPlanned = {
     Clause{"FORMAT-5", required, "fp8 e4m3 and e5m2 with scales"},
     Clause{"FORMAT-6", required, "bfp8: 16 values share an exponent"},
-    Clause{"SCHED-1", required, "each needed block once, none that is wholly masked"},
-    Clause{"SCHED-2", required, "the mask is applied to partial blocks only, where declared"},
-    Clause{"SCHED-3", required, "load imbalance as declared"},
-    Clause{"MEM-1", required, "workspace as declared"},
-    Clause{"MEM-2", required, "growth of memory with the lengths, as declared"},
 };
 
 }  // namespace

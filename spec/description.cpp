@@ -127,6 +127,11 @@ ByteCount parse_bytes(const nlohmann::json& json, const std::string& pointer) {
   const ByteCount count = {.fixed = term("fixed"),
                            .per_thread = term("per_thread"),
                            .per_thread_channel = term("per_thread_channel"),
+                           .per_thread_query = term("per_thread_query"),
+                           .per_thread_query_channel = term("per_thread_query_channel"),
+                           .per_thread_key = term("per_thread_key"),
+                           .per_thread_key_channel = term("per_thread_key_channel"),
+                           .per_thread_pair = term("per_thread_pair"),
                            .per_query = term("per_query"),
                            .per_query_channel = term("per_query_channel"),
                            .per_key = term("per_key"),
@@ -139,7 +144,7 @@ ByteCount parse_bytes(const nlohmann::json& json, const std::string& pointer) {
 MemoryDeclaration parse_memory(const nlohmann::json& json) {
   ObjectReader reader(json, "/memory");
   MemoryDeclaration memory;
-  using enum MemoryDeclaration::Growth;
+  using enum Growth;
   const auto growth = reader.get<std::string>("growth");
   if (growth == "constant") {
     memory.growth = constant;
@@ -158,16 +163,33 @@ MemoryDeclaration parse_memory(const nlohmann::json& json) {
   memory.workspace = bytes("workspace");
   memory.own = bytes("own");
   reader.finish();
+  if (memory.workspace.growth() > memory.growth || memory.own.growth() > memory.growth) {
+    throw InputError("/memory", fmt::format("the terms declared grow faster than \"{}\"", growth));
+  }
   return memory;
 }
 
 }  // namespace
 
+Growth ByteCount::growth() const {
+  if (per_thread_pair > 0 || per_pair > 0) return Growth::quadratic;
+  const double with_length = per_thread_query + per_thread_query_channel + per_thread_key +
+                             per_thread_key_channel + per_query + per_query_channel + per_key +
+                             per_key_channel;
+  return with_length > 0 ? Growth::linear : Growth::constant;
+}
+
 double ByteCount::bytes(const Problem& p, int threads) const {
   const auto channels = static_cast<double>(std::max(p.head_dim, p.value_dim));
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.query_heads);
   const auto queries = static_cast<double>(p.query_len), keys = static_cast<double>(p.key_len);
-  return fixed + threads * (per_thread + per_thread_channel * channels) +
+  const Index group = p.key_heads == 0 ? 1 : std::max<Index>(p.query_heads / p.key_heads, 1);
+  const double group_queries = static_cast<double>(group) * queries;
+  return fixed +
+         threads * (per_thread + per_thread_channel * channels +
+                    group_queries * (per_thread_query + per_thread_query_channel * channels) +
+                    keys * (per_thread_key + per_thread_key_channel * channels) +
+                    queries * keys * per_thread_pair) +
          rows * (queries * (per_query + per_query_channel * channels) +
                  keys * (per_key + per_key_channel * channels) + queries * keys * per_pair);
 }

@@ -29,23 +29,28 @@ struct ScheduleDeclaration {
   std::optional<double> imbalance = {};  // the busiest worker's pairs / their mean, at most
 };
 
+enum class Growth { constant, linear, quadratic };  // of memory, with the lengths
+
 // Bytes as a function of the sizes: a sum of terms, none of them negative.
 struct ByteCount {
   double fixed = 0;
   double per_thread = 0, per_thread_channel = 0;
-  double per_query = 0, per_query_channel = 0;  // of B Hq Sq queries
-  double per_key = 0, per_key_channel = 0;      // of B Hq Sk keys
-  double per_pair = 0;                          // of B Hq Sq Sk pairs
+  double per_thread_query = 0, per_thread_query_channel = 0;  // of the Sq Hq/Hkv of a key head
+  double per_thread_key = 0, per_thread_key_channel = 0;      // of Sk keys
+  double per_thread_pair = 0;                                 // of Sq Sk pairs
+  double per_query = 0, per_query_channel = 0;                // of B Hq Sq queries
+  double per_key = 0, per_key_channel = 0;                    // of B Hq Sk keys
+  double per_pair = 0;                                        // of B Hq Sq Sk pairs
 
   double bytes(const Problem& problem, int threads) const;
+  Growth growth() const;
 };
 
 // What memory a call takes beyond its tensors (MEM-1, MEM-2).
 struct MemoryDeclaration {
-  enum class Growth { constant, linear, quadratic };
-  Growth growth = Growth::quadratic;  // with the lengths
-  ByteCount workspace = {};           // asked for, at most
-  ByteCount own = {};                 // taken beside the workspace, at most
+  Growth growth = Growth::quadratic;
+  ByteCount workspace = {};  // asked for, at most
+  ByteCount own = {};        // taken beside the workspace, at most
 };
 
 struct Description {

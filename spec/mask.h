@@ -42,6 +42,9 @@ enum class Anchor { top_left, bottom_right };
 
 inline constexpr Index kUnbounded = std::numeric_limits<Index>::max();
 
+// How many intersections and unions may lie within each other (MASK-9).
+inline constexpr int kDeepestMask = 64;
+
 // A table of booleans over [batch, head, query, key]; an axis of size 1 holds for all of its
 // positions. True means: may attend (as in ONNX and PyTorch; Ascend means the opposite).
 struct DenseMask {

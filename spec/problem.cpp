@@ -18,7 +18,14 @@ bool broadcasts(const Shape& shape, const Shape& whole, std::size_t axes) {
   return true;
 }
 
-Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+bool is_too_large(const Shape& shape) {
+  constexpr Index kMost = Index(1) << 36;  // elements of a tensor, far beyond what can be judged
+  double elements = 1;
+  for (const Index size : shape) elements *= static_cast<double>(size);
+  return elements > static_cast<double>(kMost);
+}
+
+Index ceil_div(Index a, Index b) { return a / b + (a % b != 0); }
 
 // The table of a dense or block-sparse mask, whose first `axes` axes broadcast.
 std::optional<Defect> defect_of(const DenseMask* table, const Shape& whole, std::size_t axes,
@@ -48,7 +55,8 @@ std::optional<Defect> defect_of(const SegmentNumbers& numbers, const Problem& pr
   return std::nullopt;
 }
 
-std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
+// `depth` is how many intersections and unions hold the mask.
+std::optional<Defect> defect_of(const Mask& mask, const Problem& problem, int depth) {
   const bool far = mask.offset > kFarthest || mask.offset < -kFarthest;
   switch (mask.kind) {
     case Mask::Kind::full:
@@ -99,8 +107,13 @@ std::optional<Defect> defect_of(const Mask& mask, const Problem& problem) {
     }
     case Mask::Kind::all_of:
     case Mask::Kind::any_of:
+      if (depth == kDeepestMask) {
+        return Defect{"MASK-9", fmt::format("masks nest deeper than {}, the most that may lie "
+                                            "within each other",
+                                            kDeepestMask)};
+      }
       for (const Mask& part : mask.parts) {
-        if (auto defect = defect_of(part, problem)) return defect;
+        if (auto defect = defect_of(part, problem, depth + 1)) return defect;
       }
       return std::nullopt;
   }
@@ -179,6 +192,10 @@ std::optional<Defect> defect_of_scores(const Problem& p) {
                   fmt::format("a bias of shape [{}] does not broadcast to [{}]",
                               fmt::join(*p.bias_shape, ","), fmt::join(p.keep_shape(), ","))};
   }
+  if (p.bias_shape && is_too_large(*p.bias_shape)) {
+    return Defect{"SCORE-3", fmt::format("a bias of [{}] is too large to be judged",
+                                         fmt::join(*p.bias_shape, ","))};
+  }
   if (p.slopes_shape && !broadcasts(*p.slopes_shape, {p.batch, p.query_heads, 1, 1}, 1)) {
     return Defect{"SCORE-4", fmt::format("slopes of shape [{}] for {} heads of {} batch elements",
                                          fmt::join(*p.slopes_shape, ","), p.query_heads, p.batch)};
@@ -190,6 +207,10 @@ std::optional<Defect> defect_of_scores(const Problem& p) {
     for (const Index size : p.keep_shape()) {
       if (size >> 32 != 0) return Defect{"DROP-1", fmt::format("a size of 2^32 or more: {}", size)};
     }
+  }
+  if (p.dropout.mode != Dropout::Mode::none && is_too_large(p.keep_shape())) {
+    return Defect{"DROP-1", fmt::format("a keep-mask of [{}] is too large to be judged",
+                                        fmt::join(p.keep_shape(), ","))};
   }
   if (p.d_lse && !p.backward) return Defect{"GRAD-5", "dLSE is given to a backward pass only"};
   return std::nullopt;
@@ -212,11 +233,8 @@ std::optional<Defect> defect_of(const Problem& p) {
   if (auto defect = defect_of(p.query_lens, p.batch, p.query_len, "MASK-6", "query")) return defect;
   if (auto defect = defect_of_packing(p)) return defect;
   if (auto defect = defect_of_paging(p)) return defect;
-  constexpr Index kMost = Index(1) << 36;  // elements of a tensor, far beyond what can be judged
   for (const Shape& shape : {p.q_shape(), p.k_shape(), p.v_shape(), p.o_shape()}) {
-    double elements = 1;
-    for (const Index size : shape) elements *= static_cast<double>(size);
-    if (elements > static_cast<double>(kMost)) {
+    if (is_too_large(shape)) {
       return Defect{"SHAPE-1", fmt::format("a tensor of [{}] is too large to be judged",
                                            fmt::join(shape, ","))};
     }
@@ -231,7 +249,7 @@ std::optional<Defect> defect_of(const Problem& p) {
       if (layout->expands(axis)) return Defect{"LAYOUT-1", "an output cannot be expanded"};
     }
   }
-  return defect_of(p.mask, p);
+  return defect_of(p.mask, p, 0);
 }
 
 std::string to_string(const Problem& p) {

@@ -12,7 +12,7 @@
 
 namespace attest {
 
-// How each tensor lies in memory (LAYOUT-1). The others (LSE, sinks, ...) are always dense.
+// How each tensor lies in memory (LAYOUT-1). LSE is dense; all others lie as the harness likes.
 struct Layouts {
   Layout q = {}, k = {}, v = {}, o = {}, d_o = {}, dq = {}, dk = {}, dv = {};
   Layout bias = {};  // its axes are batch, head, query, key

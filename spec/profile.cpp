@@ -27,6 +27,8 @@ constexpr std::array<std::string_view, 1> kPacked = {"LAYOUT-5"};
 constexpr std::array<std::string_view, 2> kPaged = {"PAGE-1", "PAGE-2"};
 constexpr std::array<std::string_view, 2> kLayouts = {"LAYOUT-3", "LAYOUT-4"};
 constexpr std::array<std::string_view, 1> kDouble = {"FORMAT-1"};
+constexpr std::array<std::string_view, 3> kSchedule = {"SCHED-1", "SCHED-2", "SCHED-3"};
+constexpr std::array<std::string_view, 2> kMemory = {"MEM-1", "MEM-2"};
 
 constexpr std::array kProfiles = {
     Profile{"forward-core", "the forward pass: full and causal, any heads and sizes", kForwardCore},
@@ -42,9 +44,11 @@ constexpr std::array kProfiles = {
     Profile{"paged", "keys behind a page table", kPaged},
     Profile{"layouts", "expanded and transposed tensors, the order SBH", kLayouts},
     Profile{"double", "f64", kDouble},
+    Profile{"schedule", "the blocks that are computed, and who computes them", kSchedule},
+    Profile{"memory", "what a call takes beyond its tensors", kMemory},
 };
 
-bool contains(std::span<const std::string_view> list, std::string_view id) {
+bool lists(std::span<const std::string_view> list, std::string_view id) {
   return std::find(list.begin(), list.end(), id) != list.end();
 }
 
@@ -64,10 +68,10 @@ bool demands(const Profile& profile, std::span<const std::string> declared,
   const auto claimed = [&](const std::string& id) {
     return std::any_of(declared.begin(), declared.end(), [&](const std::string& name) {
       const Profile* other = find_profile(name);
-      return other && contains(other->clauses, id);
+      return other && lists(other->clauses, id);
     });
   };
-  const auto ours = [&](const std::string& id) { return contains(profile.clauses, id); };
+  const auto ours = [&](const std::string& id) { return lists(profile.clauses, id); };
   return std::any_of(cited.begin(), cited.end(), ours) &&
          std::all_of(cited.begin(), cited.end(), claimed);
 }

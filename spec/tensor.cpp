@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <sstream>
+#include <utility>
 
 #include "spec/json_reader.h"
 
@@ -12,6 +13,7 @@ namespace attest {
 namespace {
 
 constexpr std::string_view kAxisLetters = "bhsd";
+constexpr Index kWidestGap = Index(1) << 20;
 constexpr Index kWildStride = Index(1) << 40;  // far beyond any mapping: using it faults
 
 Axis axis_of(char letter, std::string_view text) {
@@ -39,17 +41,26 @@ Layout Layout::parse(std::string_view text) {
                                      text));
   }
   for (std::size_t i = 0; i < 4; ++i) layout.order_[i] = axis_of(order[i], text);
+  const auto twice = [&](std::string_view what) {
+    return InputError("", fmt::format("layout \"{}\": {} stands twice", text, what));
+  };
   for (std::string word; words >> word;) {
     if (word == "wild") {
-      layout.wild_ = true;
+      if (std::exchange(layout.wild_, true)) throw twice("wild");
     } else if (word.starts_with("gap=")) {
+      if (layout.gap_ > 0) throw twice("gap");
       const char* end = word.data() + word.size();
       const auto [stop, error] = std::from_chars(word.data() + 4, end, layout.gap_);
-      if (error != std::errc() || stop != end || layout.gap_ < 1) {
-        throw InputError("", fmt::format("layout \"{}\": gap takes a count of elements", text));
+      if (error != std::errc() || stop != end || layout.gap_ < 1 || layout.gap_ > kWidestGap) {
+        throw InputError(
+            "", fmt::format("layout \"{}\": gap takes a count of elements, at most 2^20", text));
       }
     } else if (word.starts_with("expand=") && word.size() > 7) {
-      for (const char letter : word.substr(7)) layout.expanded_[axis_of(letter, text)] = true;
+      for (const char letter : word.substr(7)) {
+        if (std::exchange(layout.expanded_[axis_of(letter, text)], true)) {
+          throw twice(fmt::format("expand={}", letter));
+        }
+      }
     } else {
       throw InputError(
           "",

@@ -1,9 +1,18 @@
 // How fast the bundled kernels are, called as any host calls a plug-in.
 //
 //   fwd/fa2/f32/S=2048/D=64/full/threads=1   direction, kernel, dtype, sizes, mask, threads
-//     gflops, peak_fraction (of multiply-adds in f32 registers, by as many threads), peak_memory
+//     gflops, peak_fraction (of multiply-adds in f32 registers, or of bf16 products on tiles for
+//     kernels that compute there, by as many threads), peak_memory
 //     (bytes: inputs, outputs and whatever the call touched besides)
+//   peak/amx                                 gflops: what the processor's tiles can do at most;
+//     ratio: over multiply-adds in f32 registers
+//   ratio/f32_over_amx/...                   ratio: the time of fa2 in f32 over that of fa2/amx
 //   ratio/NAME/...                           ratio: the time of NAME over that of fa2
+//     o_bytes, fa2_o_bytes (ratio/fa1_split_kv/fwd: moved to and from O)
+//   ratio/dense_mask/...                     ratio: the time of lazy_mask/dense over that of
+//   lazy_mask
+//     steady_ratio: the same without making the mask; setup_ratio: making it over classifying all
+//     its blocks; mask_ratio: bytes of the mask; peak_memory, dense_peak_memory: bytes of one call
 //
 // One batch element; a head for each thread. Causal work counts half.
 #include <benchmark/benchmark.h>
@@ -22,11 +31,15 @@
 #include <thread>
 #include <vector>
 
+#include "impl/amx/availability.h"
 #include "impl/elements.h"
+#include "impl/flash.h"
+#include "impl/whole_mask.h"
 #include "spec/attest_plugin.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/prototype.h"
 #include "tests/bench/rivals.h"
+#include "tests/bench/tile_peak.h"
 
 namespace attest {
 namespace {
@@ -85,10 +98,14 @@ struct Setting {
   Index length, dim;
   bool causal, backward;
   int threads;
+  Index window = ATTEST_UNBOUNDED;  // causal: how far back a query sees
 
   // Operations of all heads, a multiply-add being two.
   double operations() const {
-    const double pairs = static_cast<double>(length * length) / (causal ? 2 : 1);
+    const double pairs =
+        static_cast<double>(length) *
+        (causal ? std::min(static_cast<double>(length) / 2, static_cast<double>(window))
+                : static_cast<double>(length));
     return (backward ? 10 : 4) * pairs * static_cast<double>(dim) * threads;
   }
 };
@@ -139,7 +156,7 @@ class Call {
         lse_(ATTEST_F32, setting.threads, setting.length, 1) {
     mask_.struct_size = sizeof mask_;
     mask_.kind = ATTEST_MASK_BAND;
-    mask_.left = ATTEST_UNBOUNDED;
+    mask_.left = setting.window;
     problem_.struct_size = sizeof problem_;
     problem_.dtype = setting.dtype;
     problem_.backward = setting.backward;
@@ -187,6 +204,27 @@ class Call {
     if (function(&kernel_, &problem_, &inputs_, &outputs_, &context_) != ATTEST_OK) {
       throw std::runtime_error(message_);
     }
+  }
+
+  // The rows of all blocks of a run, each as often as it is in one. For one thread.
+  Index rows_of_blocks() {
+    Index rows = 0;
+    context_.trace_context = &rows;
+    context_.trace = [](void* sum, const attest_block* block) {
+      *static_cast<Index*>(sum) += block->query_end - block->query_begin;
+    };
+    run();
+    context_.trace = nullptr;
+    return rows;
+  }
+
+  // The problem as a kernel knows it.
+  impl::Call described() const {
+    impl::Call call;
+    call.problem = problem_;
+    call.mask.assign(problem_.mask, problem_.mask + problem_.mask_count);
+    call.lengths = {{problem_.query_len, problem_.key_len}};
+    return call;
   }
 
  private:
@@ -237,15 +275,61 @@ void guarded(benchmark::State& state, const Measure& measure) {
   }
 }
 
+// A kernel ready to be called again, and what its first call took.
+struct Started {
+  explicit Started(const Setting& setting)
+      : before(resident_bytes()), call(setting), measured(reset_peak()) {
+    call.run();
+    peak_memory = peak_resident_bytes() - before;
+  }
+
+  void report(benchmark::State& state, const char* counter) const {
+    if (measured) state.counters[counter] = peak_memory;
+  }
+
+  double before;
+  Call call;
+  bool measured;
+  double peak_memory;
+};
+
+bool computes_on_tiles(const attest_kernel* kernel) {
+  return std::string_view(kernel->name).ends_with("/amx");
+}
+
+// The peaks of the two units in turn.
+void tile_peak_alone(benchmark::State& state) {
+  const std::string missing = impl::amx::missing_for_tiles();
+  if (!missing.empty()) return state.SkipWithError(missing.c_str());
+  std::vector<double> rates;
+  Figures ratios;
+  for (auto _ : state) {
+    ratios.take([&] {
+      rates.push_back(tile_peak());
+      return rates.back() / fma_peak();
+    });
+  }
+  state.counters["gflops"] = 1e-9 * median(rates);
+  state.counters["ratio"] = ratios.median();
+}
+
+bool has_dtype(const attest_kernel* kernel, attest_dtype dtype) {
+  attest_problem problem = {};
+  problem.struct_size = sizeof problem;
+  problem.dtype = dtype;
+  problem.batch = problem.query_heads = problem.key_heads = problem.query_len = problem.key_len =
+      problem.head_dim = problem.value_dim = 1;
+  return kernel->supports(kernel, &problem, nullptr, 0) != 0;
+}
+
 void kernel_alone(benchmark::State& state, const Setting& setting) {
   guarded(state, [&] {
-    const double before = resident_bytes();
-    Call call(setting);
-    const bool measured = reset_peak();
-    call.run();
-    if (measured) state.counters["peak_memory"] = peak_resident_bytes() - before;
+    Started started(setting);
+    Call& call = started.call;
+    started.report(state, "peak_memory");
     against_peak(
-        state, setting.operations(), [&] { call.run(); }, setting.threads);
+        state, setting.operations(), [&] { call.run(); }, setting.threads,
+        computes_on_tiles(setting.kernel) ? &tile_peak : &fma_peak);
   });
 }
 
@@ -256,6 +340,65 @@ void kernels_in_turn(benchmark::State& state, const Setting& theirs, const Setti
     Call their_call(theirs), our_call(ours);
     against_rival(
         state, [&] { their_call.run(); }, [&] { our_call.run(); });
+  });
+}
+
+// What FlashAttention-2 saved: before it, each block read O of its rows and wrote it back, in f32.
+void loop_orders(benchmark::State& state, const Setting& key_blocks_outside, const Setting& fa2) {
+  kernels_in_turn(state, key_blocks_outside, fa2);
+  if (fa2.backward) return;
+  guarded(state, [&] {
+    const auto bytes = [&](Index rows) { return static_cast<double>(rows * fa2.dim) * 4; };
+    state.counters["o_bytes"] = 2 * bytes(Call(key_blocks_outside).rows_of_blocks());
+    state.counters["fa2_o_bytes"] = bytes(fa2.length);
+  });
+}
+
+// What it costs to make the mask beforehand.
+void masks_in_turn(benchmark::State& state, const Setting& dense, const Setting& lazy) {
+  guarded(state, [&] {
+    Started started_dense(dense), started_lazy(lazy);
+    started_dense.report(state, "dense_peak_memory");
+    started_lazy.report(state, "peak_memory");
+    const impl::Call problem = started_lazy.call.described();
+    const Index query_block = impl::kQueryBlock;
+    const Index key_block =
+        lazy.backward ? impl::kKeyBlock : impl::forward_key_block(problem.problem);
+    const auto whole_mask = [&](impl::Arena arena) {
+      return impl::WholeMask(problem, query_block, key_block, arena);
+    };
+    const Memory memory(whole_mask(impl::Arena()).bytes());
+    impl::WholeMask mask = whole_mask(impl::Arena(memory.data()));
+    mask.make();
+    Figures ratios, steady_ratios, setup_ratios;
+    for (auto _ : state) {
+      double dense_seconds, lazy_seconds, make_seconds;
+      ratios.take([&] {
+        dense_seconds = seconds_of([&] { started_dense.call.run(); });
+        lazy_seconds = seconds_of([&] { started_lazy.call.run(); });
+        return dense_seconds / lazy_seconds;
+      });
+      setup_ratios.take([&] {
+        make_seconds = seconds_of([&] { mask.make(); });
+        return make_seconds / seconds_of([&] {
+                 impl::BlockMask blocks(problem);
+                 for (Index query = 0; query < lazy.length; query += query_block) {
+                   for (Index key = 0; key < lazy.length; key += key_block) {
+                     benchmark::DoNotOptimize(
+                         blocks.classify(0, 0,
+                                         {query, std::min(query + query_block, lazy.length), key,
+                                          std::min(key + key_block, lazy.length)}));
+                   }
+                 }
+               });
+      });
+      steady_ratios.take([&] { return (dense_seconds - make_seconds) / lazy_seconds; });
+    }
+    state.counters["ratio"] = ratios.median();
+    state.counters["steady_ratio"] = steady_ratios.median();
+    state.counters["setup_ratio"] = setup_ratios.median();
+    state.counters["mask_ratio"] =
+        static_cast<double>(mask.bytes()) / static_cast<double>(query_block * key_block);
   });
 }
 
@@ -316,6 +459,7 @@ void add_kernel(const attest_kernel* kernel) {
   for (const bool backward : {false, true}) {
     if (backward && !kernel->backward) continue;
     for (const auto& [format, dtype] : formats) {
+      if (!has_dtype(kernel, dtype)) continue;
       for (const Index length : {512, 1024, 2048, 4096, 8192, 16384}) {
         for (const Index dim : {64, 128, 256}) {
           for (const bool causal : {false, true}) {
@@ -333,6 +477,22 @@ void add_kernel(const attest_kernel* kernel) {
   }
 }
 
+// S5: causal, and a sliding window of an eighth.
+void add_masks(const attest_kernel* dense, const attest_kernel* lazy) {
+  for (const Index length : {2048, 4096, 8192, 32768}) {
+    for (const bool backward : {false, true}) {
+      for (const Index window : {ATTEST_UNBOUNDED, length / 8}) {
+        Setting mine = {lazy, ATTEST_F32, length, 64, true, backward, 1, window};
+        Setting theirs = mine;
+        theirs.kernel = dense;
+        add(std::string("ratio/dense_mask") + (backward ? "/bwd" : "/fwd") + sizes_of(mine) +
+                (window == ATTEST_UNBOUNDED ? "/causal" : "/window"),
+            masks_in_turn, theirs, mine);
+      }
+    }
+  }
+}
+
 void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
   const auto find = [&](std::string_view name) {
     const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto* kernel) {
@@ -340,7 +500,10 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
     });
     return found == kernels.end() ? nullptr : *found;
   };
-  const attest_kernel *fa2 = find("fa2"), *naive = find("naive");
+  const attest_kernel *fa2 = find("fa2"), *naive = find("naive"), *fa1 = find("fa1_split_kv");
+  const attest_kernel *lazy_mask = find("lazy_mask"), *dense_mask = find("lazy_mask/dense");
+  const attest_kernel* amx = find("fa2/amx");
+  if (lazy_mask && dense_mask) add_masks(dense_mask, lazy_mask);
   if (!fa2) return;
   const auto over = [&](std::initializer_list<Index> lengths, const auto& add_one) {
     for (const Index length : lengths) {
@@ -349,6 +512,18 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
       }
     }
   };
+  if (amx) {
+    over({2048, 4096}, [&](const Setting& f32) {
+      for (const bool backward : {false, true}) {
+        Setting theirs = f32, ours = f32;
+        theirs.backward = ours.backward = backward;
+        ours.kernel = amx;
+        ours.dtype = ATTEST_BF16;
+        add(std::string("ratio/f32_over_amx") + (backward ? "/bwd" : "/fwd") + sizes_of(ours),
+            kernels_in_turn, theirs, ours);
+      }
+    });
+  }
   over({1024, 2048}, [](const Setting& ours) {
     add("ratio/textbook" + sizes_of(ours), rival, ours, &textbook_forward);
   });
@@ -366,6 +541,11 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
       full.backward = causal.backward = backward;
       causal.causal = true;
       add("ratio/causal" + direction + sizes_of(ours), kernels_in_turn, full, causal);
+      if (fa1) {
+        Setting theirs = full;
+        theirs.kernel = fa1;
+        add("ratio/fa1_split_kv" + direction + sizes_of(ours), loop_orders, theirs, full);
+      }
       if (!naive) continue;
       for (const Setting& mine : {full, causal}) {
         Setting theirs = mine;
@@ -379,6 +559,7 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
 
 [[maybe_unused]] const bool registered = [] {
   const auto kernels = load_kernels(ATTEST_PLUGINS);
+  benchmark::RegisterBenchmark("peak/amx", tile_peak_alone);
   for (const attest_kernel* kernel : kernels) add_kernel(kernel);
   add_comparisons(kernels);
   return true;

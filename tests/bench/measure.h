@@ -59,18 +59,19 @@ double seconds_of(const Work& work, Clock clock = Clock::thread) {
 
 // Repeats work() of so many operations, by so many threads, beside measurements of the peak.
 template <class Work>
-void against_peak(benchmark::State& state, double operations, const Work& work, int threads = 1) {
+void against_peak(benchmark::State& state, double operations, const Work& work, int threads = 1,
+                  double (*peak_of_thread)() = &fma_peak) {
   work();  // brings the data into the caches
   std::vector<double> rates;
   Figures fractions;
   for (auto _ : state) {
     state.PauseTiming();
     fractions.take([&] {
-      const double before = fma_peak();
+      const double before = peak_of_thread();
       state.ResumeTiming();
       const double seconds = seconds_of(work, threads == 1 ? Clock::thread : Clock::real);
       state.PauseTiming();
-      const double peak = (before + fma_peak()) / 2 * threads;
+      const double peak = (before + peak_of_thread()) / 2 * threads;
       rates.push_back(operations / seconds);
       return operations / seconds / peak;
     });

@@ -58,9 +58,10 @@ double ratio(DType dtype, double returned, long double exact, double bound, Roun
   return distance == 0 ? 0 : static_cast<double>(distance / bound);
 }
 
-// `known`: a ratio that is of no interest any more.
+// Adds errors to histograms itself. `known`: a ratio that is of no interest any more.
 Tally judge(const Expected& expected, DType dtype, Rounding rounding,
-            const std::vector<double>& returned, double known, bool details, Histogram& errors) {
+            const std::vector<double>& returned, double known, bool details,
+            const std::vector<Tally*>& to) {
   Tally tally;
   const double u = unit_roundoff(dtype), least = half_smallest_subnormal(dtype);
   for (std::size_t e = 0; e < returned.size(); ++e) {
@@ -74,7 +75,10 @@ Tally judge(const Expected& expected, DType dtype, Rounding rounding,
                               (expected.rest.empty() ? 0 : expected.rest[e]);
     const double error = static_cast<double>(std::abs(returned[e] - exact));
     const double room = bound + std::max(u * std::abs(expected.value[e]), least);
-    errors.add(error == 0 || std::isnan(error) ? 0 : error / room);
+    // Equal infinities differ by NaN, and no error is none even if there is no room.
+    const bool same = error == 0 || static_cast<long double>(returned[e]) == exact;
+    const double share = same ? 0 : error / room;
+    for (Tally* each : to) each->errors.add(share);
     if (error <= bound * known) continue;
     const double each = ratio(dtype, returned[e], exact, bound, rounding);
     if (details && each > 0.9) {
@@ -112,10 +116,20 @@ struct Contender {
   std::size_t number;  // in kernel_names()
 };
 
-std::vector<Contender> contenders(const Subject& subject, const std::string& filter) {
+std::vector<Contender> contenders(const Options& options, const Subject& subject) {
   static const std::vector<Style> correct = correct_styles(), faulty = faulty_styles();
+  const std::string& filter = options.kernel;
   Random random(subject.seed, 64 * subject.number + 4 + (subject.problem.backward ? 1 : 0));
   std::vector<Contender> chosen;
+  if (options.plain) {
+    for (const std::string& name : plain_kernels(subject.problem.backward)) {
+      if (name.find(filter) == std::string::npos) continue;
+      const auto found = std::find_if(correct.begin(), correct.end(),
+                                      [&](const Style& style) { return style.name == name; });
+      chosen.push_back({*found, at(found - correct.begin())});
+    }
+    return chosen;
+  }
   if (filter.empty()) {
     while (chosen.size() < kKernelsOfProblem / 2) {
       const std::size_t n = at(random.below(Index(correct.size())));
@@ -156,12 +170,15 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       const Tensor& tensor = tensors[t];
       if (!tensor.returned) continue;
+      // O and LSE of plain problems are those of the forward pass, whose sizes are others.
+      if (options.plain && problem.backward && t < kForwardTensors) continue;
       std::vector<Tally*> to;
       if (loosely) {
         to = {&statistics.by_format_loosest[format][t]};
       } else {
         to = {&statistics.by_format[format][t], &statistics.by_kernel[contender.number][t],
               &statistics.by_kind[static_cast<std::size_t>(subject.kind)][t]};
+        if (subject.size) to.push_back(&statistics.by_size[format][*subject.size][t]);
         if (ordinary) to.push_back(&statistics.by_format_ordinary[format][t]);
         for (int feature = 0; feature <= kFeatures; ++feature) {
           if (subject.has[feature]) to.push_back(&statistics.by_feature[at(feature)][t]);
@@ -171,9 +188,8 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
       double known = 1;
       for (const Tally* each : to) known = std::min(known, each->largest);
       if (options.details) fmt::print("{} of {}\n", kTensors[t], describe(contender.style));
-      auto& errors = loosely ? statistics.errors_loosest : statistics.errors;
       Tally tally = judge(*tensor.expected, tensor.dtype, arithmetic.output_rounding,
-                          *tensor.returned, known, options.details, errors[format][t]);
+                          *tensor.returned, known, options.details, to);
       tally.backward = problem.backward;
       tally.number = subject.number;
       if (tally.largest >= known) tally.kernel = describe(contender.style);
@@ -189,7 +205,7 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
 // Does nothing if the problem is not asked for.
 void measure_subject(const Options& options, bool backward, std::uint64_t number,
                      Statistics& statistics) {
-  const Subject subject = make_subject(options.seed, backward, number);
+  const Subject subject = subject_of(options, backward, number);
   if (options.dtype && subject.problem.dtype != *options.dtype) return;
   if (options.feature && !subject.has[*options.feature]) return;
   if (const auto defect = defect_of(subject.problem)) {
@@ -199,7 +215,7 @@ void measure_subject(const Options& options, bool backward, std::uint64_t number
   const Inputs inputs = make_inputs(subject);
   const auto visible = visible_elements(subject.problem, inputs);
   Expectations expectations(subject.problem, inputs);
-  for (const Contender& contender : contenders(subject, options.kernel)) {
+  for (const Contender& contender : contenders(options, subject)) {
     const Outputs out = run_kernel(subject.problem, inputs, visible, contender.style);
     judge_kernel(options, subject, contender, out, expectations, statistics);
   }
@@ -208,7 +224,7 @@ void measure_subject(const Options& options, bool backward, std::uint64_t number
 // A pass over problems first, first + 1, ... until there are enough elements. Whether there are is
 // asked after each batch, so that the answer does not depend on the threads.
 void measure_pass(const Options& options, bool backward, Statistics& whole) {
-  constexpr std::uint64_t kBatch = 512;
+  const std::uint64_t batch = options.plain ? plain_round(backward) : 512;
   const std::int64_t wanted = backward ? options.backward : options.forward;
   const auto count = [&](const Statistics& s) {
     return backward ? s.backward_elements : s.forward_elements;
@@ -216,10 +232,10 @@ void measure_pass(const Options& options, bool backward, Statistics& whole) {
   std::vector<Statistics> of_thread(at(options.threads));
   const std::int64_t already = count(whole);
   std::int64_t done = already;
-  for (std::uint64_t begin = options.first; done < wanted; begin += kBatch) {
+  for (std::uint64_t begin = options.first; done < wanted; begin += batch) {
     std::atomic<std::uint64_t> next = begin;
     const auto work = [&](Statistics& statistics) {
-      for (std::uint64_t n = next++; n < begin + kBatch; n = next++) {
+      for (std::uint64_t n = next++; n < begin + batch; n = next++) {
         measure_subject(options, backward, n, statistics);
       }
     };
@@ -230,8 +246,9 @@ void measure_pass(const Options& options, bool backward, Statistics& whole) {
     for (std::thread& other : others) other.join();
     done = already;
     for (const Statistics& each : of_thread) done += count(each);
-    if (!options.quiet && begin / kBatch % 64 == 0) {
-      fmt::print(stderr, "{} {} elements: {} of {}\n", begin + kBatch,
+    if (options.plain && done == already) break;  // a round has all there is, but not what is asked
+    if (!options.quiet && begin / batch % 64 == 0) {
+      fmt::print(stderr, "{} {} elements: {} of {}\n", begin + batch,
                  backward ? "backward" : "forward", done, wanted);
     }
   }
@@ -247,31 +264,11 @@ void add_all(List& to, const List& from) {
 
 }  // namespace
 
-void Histogram::add(double share) {
-  int bin = 0;
-  if (share > 0) {
-    bin = std::clamp(kBins - 1 + static_cast<int>(std::floor(4 * std::log2(share))), 1, kBins - 1);
-  }
-  ++count_[at(bin)];
-}
-
-void Histogram::add(const Histogram& other) {
-  for (std::size_t bin = 0; bin < count_.size(); ++bin) count_[bin] += other.count_[bin];
-}
-
-std::optional<double> Histogram::median() const {
-  std::int64_t all = 0, below = 0;
-  for (const std::int64_t each : count_) all += each;
-  if (all == 0) return std::nullopt;
-  std::size_t bin = 0;
-  while (2 * (below += count_[bin]) < all) ++bin;
-  return bin == 0 ? 0 : std::exp2((static_cast<double>(bin) + 0.5 - (kBins - 1)) / 4);
-}
-
 void Tally::add(const Tally& other) {
   elements += other.elements;
   inconclusive += other.inconclusive;
   failures += other.failures;
+  errors.add(other.errors);
   const bool earlier = other.largest == largest &&
                        std::tie(other.backward, other.number) < std::tie(backward, number);
   if (other.largest > largest || (earlier && largest > 0)) {
@@ -291,10 +288,9 @@ void Statistics::add(const Statistics& other) {
   add_all(by_format, other.by_format);
   add_all(by_format_loosest, other.by_format_loosest);
   add_all(by_format_ordinary, other.by_format_ordinary);
-  add_all(errors, other.errors);
-  add_all(errors_loosest, other.errors_loosest);
   add_all(by_feature, other.by_feature);
   add_all(by_kind, other.by_kind);
+  for (std::size_t n = 0; n < by_size.size(); ++n) add_all(by_size[n], other.by_size[n]);
   add_all(by_kernel, other.by_kernel);
 }
 
@@ -315,6 +311,31 @@ std::vector<std::string> kernel_names() {
   names.push_back("any mixture");
   for (const Style& style : faulty_styles()) names.push_back(style.name);
   return names;
+}
+
+std::vector<std::string> plain_kernels(bool backward) {
+  if (backward) {
+    return {"naive", "naive, P normalised, exp(s-m)/l, D by key", "fa2 64, exp2(s c - m c)",
+            "matrix unit of 16, naive"};
+  }
+  return {"naive",
+          "naive, P normalised, exp(s-m)/l, D by key",
+          "naive, sqrt(scale) on Q and K",
+          "fa2 1",
+          "fa2 16, exp2",
+          "fa2 64, exp2 2 ulp, scale in Q",
+          "fa2 64, exp2(s c - m c)",
+          "fa2 128, exp 2 ulp high",
+          "fa1 16",
+          "fa1 64",
+          "4 splits, exp2",
+          "16 splits, sink merged",
+          "matrix unit of 16, naive"};
+}
+
+Subject subject_of(const Options& options, bool backward, std::uint64_t number) {
+  return options.plain ? make_plain_subject(options.seed, backward, number)
+                       : make_subject(options.seed, backward, number);
 }
 
 Statistics measure(const Options& options) {

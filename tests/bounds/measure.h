@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/working.h"
+#include "tests/bounds/histogram.h"
 #include "tests/bounds/kernel.h"
 #include "tests/bounds/problems.h"
 
@@ -18,23 +19,12 @@ namespace attest::bounds {
 inline constexpr std::array kTensors = {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"};
 inline constexpr std::size_t kForwardTensors = 2;
 
-// Errors as a share of bound + rounding of the output, in quarters of powers of two.
-class Histogram {
- public:
-  void add(double share);
-  void add(const Histogram& other);
-  std::optional<double> median() const;
-
- private:
-  static constexpr int kBins = 320;
-  std::array<std::int64_t, kBins> count_ = {};  // the first: no error
-};
-
 struct Tally {
   std::int64_t elements = 0;      // with a finite bound
   std::int64_t inconclusive = 0;  // with an infinite one
   std::int64_t failures = 0;      // beyond the bound, or not a number
   double largest = 0;             // distance to the rounding cell, over the bound
+  Histogram errors = {};          // as a share of bound + rounding of the output
   // Where it occurred; the first in order of problems.
   bool backward = false;
   std::uint64_t number = 0;
@@ -51,11 +41,11 @@ struct Statistics {
   // Of these, under what they declare: kernels that neither flush subnormal numbers nor round the
   // operands of products, with an accurate tanh. In the others one error can fill a whole bound.
   std::array<ByTensor, kDTypes.size()> by_format_ordinary = {};
-  std::array<std::array<Histogram, kTensors.size()>, kDTypes.size()> errors = {},
-                                                                     errors_loosest = {};
   // Under what each kernel declares:
   std::array<ByTensor, kFeatures + 1> by_feature = {};
   std::array<ByTensor, kKinds> by_kind = {};
+  // Of plain problems, by format too.
+  std::array<std::array<ByTensor, kPlainSizes.size()>, kDTypes.size()> by_size = {};
   std::vector<ByTensor> by_kernel;  // in the order of kernel_names()
 
   Statistics();
@@ -66,17 +56,23 @@ struct Statistics {
 // All correct ones, "any mixture", and the faulty ones.
 std::vector<std::string> kernel_names();
 
+// Those that an earlier study had, or the nearest to them.
+std::vector<std::string> plain_kernels(bool backward);
+
 struct Options {
   std::int64_t forward = 100000, backward = 100000;  // elements to judge, at least
   std::uint64_t seed = 1;
   std::uint64_t first = 0;  // number of the first problem
   int threads = 1;
+  bool plain = false;  // plain problems, on the kernels of plain_kernels()
   std::optional<DType> dtype = {};
   std::optional<int> feature = {};
   std::string kernel = {};  // whatever has this in its name; empty: any correct one
   bool quiet = true;
   bool details = false;  // print every element near its bound or beyond
 };
+
+Subject subject_of(const Options& options, bool backward, std::uint64_t number);
 
 Statistics measure(const Options& options);
 

@@ -159,6 +159,55 @@ Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
   return subject;
 }
 
+namespace {
+
+constexpr std::array kPlainDTypes = {DType::f32, DType::f16, DType::bf16};
+constexpr std::uint64_t kPlainKinds = static_cast<std::uint64_t>(Kind::offset_v) + 1;
+
+std::vector<std::size_t> plain_sizes(bool backward) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t n = 0; n < kPlainSizes.size(); ++n) {
+    if (kPlainSizes[n].backward == backward) sizes.push_back(n);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::uint64_t plain_round(bool backward) {
+  return kPlainDTypes.size() * kPlainKinds * plain_sizes(backward).size();
+}
+
+Subject make_plain_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
+  const auto sizes = plain_sizes(backward);
+  const std::uint64_t inputs = number / kPlainDTypes.size(), place = inputs / kPlainKinds;
+  Subject subject = {.seed = seed,
+                     .number = number,
+                     .problem = {},
+                     .kind = static_cast<Kind>(inputs % kPlainKinds),
+                     .has = {},
+                     .size = sizes[place % sizes.size()]};
+  const PlainSize& size = kPlainSizes[*subject.size];
+  Problem& p = subject.problem;
+  p.dtype = kPlainDTypes[number % kPlainDTypes.size()];
+  p.backward = backward;
+  p.batch = size.batch;
+  p.query_heads = backward ? 2 : 1;
+  p.query_len = size.query_len;
+  p.key_len = size.key_len;
+  p.head_dim = p.value_dim = size.head_dim;
+  p.scale = 1 / std::sqrt(double(p.head_dim));
+  if (backward) {
+    // Another of the four for the same inputs in the next size, and in the next round.
+    const std::uint64_t turn = inputs + place + place / sizes.size();
+    if (turn & 1) p.mask = Mask::causal(Anchor::bottom_right, 0);
+    if (turn & 2) p.softcap = 30;
+  }
+  subject.has[kSoftcap] = p.softcap > 0;
+  subject.has[kFeatures] = !subject.has[kSoftcap];
+  return subject;
+}
+
 Inputs make_inputs(const Subject& subject) {
   const Problem& p = subject.problem;
   Random random = stream(subject, 1);

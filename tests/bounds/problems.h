@@ -2,7 +2,9 @@
 // of many kinds. Each is made from a seed and its own number, and from nothing else.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,12 +46,33 @@ struct Subject {
   std::uint64_t number;
   Problem problem;
   Kind kind;
-  bool has[kFeatures + 1];  // the last: none of them
+  bool has[kFeatures + 1];               // the last: none of them
+  std::optional<std::size_t> size = {};  // in kPlainSizes
 
   std::string name() const;  // "f12": forward, "b7": with a backward pass
 };
 
 Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number);
+// Plain problems as an earlier study of bounds had them, up to 4096 keys, on the first twelve kinds
+// of inputs, in all formats but f64; with a backward pass two query heads on one key head, and by
+// turns a causal mask and a softcap. Each round of numbers has every format on all inputs in all
+// sizes, with as many elements of each tensor in one size as in another.
+struct PlainSize {
+  bool backward;
+  Index batch, query_len, key_len, head_dim;
+};
+inline constexpr std::array<PlainSize, 9> kPlainSizes = {{{false, 8, 8, 16, 16},
+                                                          {false, 4, 8, 64, 32},
+                                                          {false, 2, 8, 256, 64},
+                                                          {false, 2, 8, 1024, 64},
+                                                          {false, 1, 8, 4096, 128},
+                                                          {false, 1, 4, 512, 256},
+                                                          {true, 64, 16, 16, 16},
+                                                          {true, 4, 64, 64, 64},
+                                                          {true, 1, 256, 256, 64}}};
+std::uint64_t plain_round(bool backward);
+Subject make_plain_subject(std::uint64_t seed, bool backward, std::uint64_t number);
+
 Inputs make_inputs(const Subject& subject);
 
 }  // namespace attest::bounds

@@ -53,10 +53,13 @@ T truncating_dot(const T* x, const T* y, Index n, Index width) {
     std::size_t count = 0;
     terms[count++] = sum;
     for (Index t = begin; t < std::min(begin + width, n); ++t) terms[count++] = Wide(x[t]) * y[t];
-    Wide largest = 0;
-    for (std::size_t t = 0; t < count; ++t) largest = std::max(largest, std::abs(terms[t]));
-    if (largest == 0 || !std::isfinite(largest)) {
-      sum = largest == 0 ? 0 : std::numeric_limits<Wide>::infinity();
+    Wide largest = 0, plain = 0;
+    for (std::size_t t = 0; t < count; ++t) {
+      largest = std::max(largest, std::abs(terms[t]));
+      plain += terms[t];
+    }
+    if (largest == 0 || !std::isfinite(plain)) {  // nothing to align, an infinity or NaN
+      sum = plain;
       continue;
     }
     int last = std::max(std::ilogb(largest) - kDigits + 1,

@@ -106,6 +106,43 @@ TEST(CaseFilesTest, WhatIsToBeHiddenIsHidden) {
   }
 }
 
+// The combination within a combination; null in the innermost one.
+const Mask* combination_within(const Mask& mask) {
+  for (const Mask& part : mask.parts) {
+    if (!part.parts.empty()) return &part;
+  }
+  return nullptr;
+}
+Mask cut_at(const Mask& mask, int depth, const Mask& instead) {
+  if (depth == 0) return instead;
+  Mask cut = mask;
+  for (Mask& part : cut.parts) {
+    if (!part.parts.empty()) part = cut_at(part, depth - 1, instead);
+  }
+  return cut;
+}
+
+TEST(CaseFilesTest, EveryLevelOfTheDeepestMaskShows) {
+  const Case c = find_case(all_cases(),
+                           "mask/unions/sixty_four_deep/backward=false/dtype=f32/data=normal/s=1");
+  const auto drawn = [&](const Mask& mask) {
+    std::vector<bool> allowed;
+    for (Index i = 0; i < c.problem.query_len; ++i) {
+      for (Index j = 0; j < c.problem.key_len; ++j) {
+        allowed.push_back(mask.allows({.query = i, .key = j}, c.problem.lengths(0)));
+      }
+    }
+    return allowed;
+  };
+  const auto whole = drawn(c.problem.mask);
+  int depth = 0;
+  for (const Mask* level = &c.problem.mask; level; level = combination_within(*level), ++depth) {
+    EXPECT_NE(drawn(cut_at(c.problem.mask, depth, Mask::full())), whole) << depth;
+    EXPECT_NE(drawn(cut_at(c.problem.mask, depth, Mask::any_of({}))), whole) << depth;
+  }
+  EXPECT_EQ(depth, kDeepestMask);
+}
+
 // Multiply-adds of both matrix products of the forward pass, three and a half times with a
 // backward.
 double work_of(const Problem& p) {
@@ -136,6 +173,7 @@ TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
   topics.erase("contract");    // its checks are made on every case
   topics.erase("regression");  // repeats other topics at reported shapes
   topics.erase("pairs");       // repeats them two by two
+  topics.erase("memory");      // is measured at lengths that are beyond a smoke test
   EXPECT_TRUE(std::includes(smoke.begin(), smoke.end(), topics.begin(), topics.end()));
 }
 

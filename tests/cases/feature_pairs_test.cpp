@@ -1,13 +1,29 @@
-// Faults hide where two features meet. Every pair of features, and every feature in every format,
-// is tried by a case of the standard tier, or can't be and is listed here with its reason.
+// Faults hide where two features meet, in one pass alone, or in one form of a table. What is tried
+// by a case of the standard tier is computed from the cases themselves; what is not is printed, and
+// is an error unless no well-formed problem has it, for a reason that SPEC.md gives.
+//
+//   every pair of features, and every feature alone, in a forward-only and in a backward problem
+//   every kind of mask, and every table in every form (whole or of size 1 on each axis that may
+//   broadcast), with tensors that are dense, packed, paged, and packed with paged keys, in both
+//   every feature in every format
+//   every feature at the sizes of real models, in both: beyond one tile of queries and of keys with
+//   D >= 64, and D >= 128
+//   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
+//   scores, in both
+//
+// A forward-only problem is no lesser copy of a backward one: it is what a testee without a
+// backward pass is asked.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cases/case.h"
 #include "spec/description.h"
@@ -15,20 +31,18 @@
 namespace attest {
 namespace {
 
-using Pair = std::pair<std::string, std::string>;  // the first one in known_features() first
+constexpr const char* kPasses[] = {"forward", "backward"};
+std::string pass_of(const Problem& problem) { return kPasses[problem.backward]; }
 
-// Pairs that no well-formed problem has.
-const std::map<Pair, const char*>& impossible() {
-  static const std::map<Pair, const char*> kImpossible = {
-      {{"backward", "paged"}, "paged keys have no backward pass (PAGE-1)"},
-      {{"paged", "dbias"}, "paged keys have no backward pass (PAGE-1)"},
-      {{"paged", "dlse"}, "paged keys have no backward pass (PAGE-1)"},
-      {{"lengths", "packed"}, "in a packed problem the lengths are the layout itself"},
-      {{"dropout", "dropout-generated"}, "a keep-mask is given or drawn"},
-  };
-  return kImpossible;
+std::string storage_of(const Problem& problem) {
+  const bool paged = problem.paging.page_size > 0;
+  if (problem.packed) return paged ? "packed and paged" : "packed";
+  return paged ? "paged" : "dense";
 }
+constexpr const char* kStorages[] = {"dense", "packed", "paged", "packed and paged"};
 
+// The words that a problem's features are declared by, but for `backward`, which is the pass, and
+// `dbias`, which is `bias` in that pass.
 std::set<std::string> features_of(const Problem& problem) {
   Description nothing;
   nothing.dtypes.assign(std::begin(kDTypes), std::end(kDTypes));
@@ -36,70 +50,286 @@ std::set<std::string> features_of(const Problem& problem) {
   std::istringstream words(undeclared(problem, nothing));
   for (std::string word; words >> word;) {
     if (word.back() == ',') word.pop_back();
-    features.insert(word);
+    if (word != "backward" && word != "dbias") features.insert(word);
   }
   return features;
 }
-
-// All features, but for `lse`, which no problem asks for.
 std::vector<std::string> features() {
   std::vector<std::string> all = known_features();
-  std::erase(all, "lse");
+  std::erase_if(all, [](const std::string& feature) {
+    // `lse` is what a testee returns; no problem asks for it.
+    return feature == "lse" || feature == "backward" || feature == "dbias";
+  });
   return all;
 }
 
-struct Tried {
-  std::set<Pair> pairs;
-  std::set<std::pair<std::string, DType>> formats;
+const std::set<std::string>& mask_kinds() {
+  static const std::set<std::string> kKinds = {"full",     "causal",   "window",       "dense-mask",
+                                               "prefix",   "segments", "block-sparse", "dilated",
+                                               "mask-and", "mask-or"};
+  return kKinds;
+}
+
+// What a kernel has a path of its own for: beyond one tile in both directions at an ordinary D, and
+// a wide D.
+constexpr const char* kSizes[] = {"beyond a tile, D >= 64", "D >= 128"};
+std::set<std::string> sizes_of(const Problem& p) {
+  constexpr Index kLargestTile = 256;
+  bool beyond = false;  // in one batch element: the queries and keys that there are
+  for (Index b = 0; b < p.batch; ++b) {
+    const Lengths lengths = p.lengths(b);
+    beyond |= lengths.query > kLargestTile && lengths.key > kLargestTile;
+  }
+  std::set<std::string> sizes;
+  if (beyond && p.head_dim >= 64) sizes.insert(kSizes[0]);
+  if (p.head_dim >= 128) sizes.insert(kSizes[1]);
+  return sizes;
+}
+
+// Three features of which a kernel may have any two, a word of each list. One way to be "value-dim"
+// is not the other.
+constexpr const char* kBands[] = {"causal", "window"};
+constexpr const char* kSequences[] = {"lengths", "packed", "paged", "gqa"};
+constexpr const char* kScores[] = {
+    "softcap", "bias", "alibi", "sink", "dlse", "dropout", "dropout-generated", "Dv > D", "Dv < D"};
+std::set<std::string> value_dims_of(const Problem& p) {
+  if (p.value_dim == p.head_dim) return {};
+  return {p.value_dim > p.head_dim ? "Dv > D" : "Dv < D"};
+}
+
+// A table, and the axes that may have size 1 in it.
+struct Table {
+  std::string name;
+  std::string axes;
 };
-Tried tried() {
-  Tried result;
+const std::vector<Table>& tables() {
+  static const std::vector<Table> kTables = {
+      {"bias", "bhqk"},
+      {"slopes", "b"},
+      {"dense mask", "bhqk"},
+      {"block-sparse mask", "bh"},
+      {"segment numbers", "bB"},  // of the queries, of the keys
+      {"prefix", "b"}};
+  return kTables;
+}
+std::string form_name(const std::string& table, const std::string& whole) {
+  return whole.empty() ? table + ", one for all" : fmt::format("{} of its own on {}", table, whole);
+}
+std::set<std::string> forms() {
+  std::set<std::string> all;
+  for (const Table& table : tables()) {
+    for (unsigned chosen = 0; chosen < 1u << table.axes.size(); ++chosen) {
+      std::string whole;
+      for (std::size_t axis = 0; axis < table.axes.size(); ++axis) {
+        if (chosen >> axis & 1) whole += table.axes[axis];
+      }
+      all.insert(form_name(table.name, whole));
+    }
+  }
+  return all;
+}
+
+// An axis of a problem on which nothing can be broadcast shows nothing of it: such a table doesn't
+// count.
+void add_form(const std::string& table, const std::string& axes, const std::vector<Index>& sizes,
+              const std::vector<Index>& whole, std::set<std::string>& forms) {
+  std::string own;
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    if (whole[axis] < 2) return;
+    if (sizes[axis] > 1) own += axes[axis];
+  }
+  forms.insert(form_name(table, own));
+}
+
+void add_forms(const Mask& mask, const Problem& p, std::set<std::string>& forms) {
+  const auto first_axes = [](const Shape& shape, std::size_t count) {
+    return std::vector<Index>(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  if (mask.kind == Mask::Kind::dense) {
+    add_form("dense mask", "bhqk", first_axes(mask.table->shape, 4), first_axes(p.keep_shape(), 4),
+             forms);
+  } else if (mask.kind == Mask::Kind::block_sparse) {
+    add_form("block-sparse mask", "bh", first_axes(mask.table->shape, 2),
+             first_axes(p.keep_shape(), 2), forms);
+  } else if (mask.kind == Mask::Kind::segments) {
+    add_form("segment numbers", "bB", {mask.segments->query.batches, mask.segments->key.batches},
+             {p.batch, p.batch}, forms);
+  } else if (mask.kind == Mask::Kind::prefix) {
+    add_form("prefix", "b", {static_cast<Index>(mask.prefix_lens.size())}, {p.batch}, forms);
+  }
+  for (const Mask& part : mask.parts) add_forms(part, p, forms);
+}
+std::set<std::string> forms_of(const Problem& p) {
+  std::set<std::string> forms;
+  if (p.bias_shape) {
+    const Shape whole = p.keep_shape();
+    add_form("bias", "bhqk", {p.bias_shape->begin(), p.bias_shape->end()},
+             {whole.begin(), whole.end()}, forms);
+  }
+  if (p.slopes_shape) add_form("slopes", "b", {p.slopes_shape->front()}, {p.batch}, forms);
+  add_forms(p.mask, p, forms);
+  return forms;
+}
+
+// What is tried, each thing as the words of which it consists, the pass last.
+using Combination = std::vector<std::string>;
+
+std::vector<Combination> threes() {
+  std::vector<Combination> all;
+  for (const char* band : kBands) {
+    for (const char* sequence : kSequences) {
+      for (const char* score : kScores) all.push_back({band, sequence, score});
+      if (std::string(sequence) != "gqa") all.push_back({band, sequence, "gqa"});
+    }
+  }
+  return all;
+}
+
+std::set<Combination> tried() {
+  std::set<Combination> all;
   for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
     if (c.tier == Tier::full) continue;
-    const std::set<std::string> present = features_of(c.problem);
+    const Problem& p = c.problem;
+    const std::string pass = pass_of(p), storage = storage_of(p);
+    const std::set<std::string> present = features_of(p);
     // Where a tensor is empty, nothing but that is tried.
     const bool empty = present.contains("zero-sizes");
     const auto counts = [&](const std::string& name) { return !empty || name == "zero-sizes"; };
     for (const std::string& a : present) {
-      if (counts(a)) result.formats.emplace(a, c.problem.dtype);
+      if (counts(a)) {
+        all.insert({a, pass});
+        all.insert({a, std::string(name(p.dtype))});
+      }
       for (const std::string& b : present) {
-        if (counts(a) || counts(b)) result.pairs.emplace(a, b);
+        if (counts(a) || counts(b)) all.insert({a, b, pass});
+      }
+      if (!empty && mask_kinds().contains(a)) all.insert({a, storage, pass});
+      for (const std::string& size : sizes_of(p)) {
+        if (counts(a)) all.insert({a, size, pass});
       }
     }
+    if (empty) continue;
+    for (const std::string& value_dim : value_dims_of(p)) {
+      for (const std::string& size : sizes_of(p)) all.insert({value_dim, size, pass});
+    }
+    std::set<std::string> of_three = value_dims_of(p);
+    of_three.insert(present.begin(), present.end());
+    for (const Combination& three : threes()) {
+      const auto has = [&](const std::string& word) { return of_three.contains(word); };
+      if (std::all_of(three.begin(), three.end(), has)) {
+        all.insert({three[0], three[1], three[2], pass});
+      }
+    }
+    if (p.mask.kind == Mask::Kind::full) all.insert({"full", storage, pass});
+    for (const std::string& form : forms_of(p)) all.insert({form, storage, pass});
   }
-  return result;
+  return all;
 }
 
-TEST(FeaturePairsTest, EveryPairIsTriedOrImpossible) {
-  const Tried all = tried();
-  const std::vector<std::string> names = features();
+// Why no well-formed problem has a combination (chapter Combinations of SPEC.md); empty if one has.
+std::string impossible(const Combination& combination) {
+  struct Reason {
+    Combination words;  // all of which the combination has
+    const char* why;
+  };
+  static const std::vector<Reason> kReasons = {
+      {{"paged", "backward"}, "paged keys have no backward pass (PAGE-1)"},
+      {{"packed and paged", "backward"}, "paged keys have no backward pass (PAGE-1)"},
+      {{"paged", "dlse"}, "paged keys have no backward pass (PAGE-1), which alone has dLSE"},
+      {{"dlse", "forward"}, "dLSE is given to a backward pass only (GRAD-5)"},
+      {{"lengths", "packed"}, "in a packed problem the lengths are the layout itself (LAYOUT-5)"},
+      {{"dropout", "dropout-generated"}, "a keep-mask is given or drawn (DROP-1, DROP-3)"},
+  };
+  const auto has = [&](const std::string& word) {
+    return std::find(combination.begin(), combination.end(), word) != combination.end();
+  };
+  for (const auto& [words, why] : kReasons) {
+    if (std::all_of(words.begin(), words.end(), has)) return why;
+  }
+  return "";
+}
+
+// Compares what is tried with what there is to try, prints a line of counts, and names all that is
+// missing.
+void expect_tried(const char* what, const std::vector<Combination>& wanted) {
+  static const std::set<Combination> kTried = tried();
   int covered = 0, excused = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (std::size_t j = i + 1; j < names.size(); ++j) {
-      const Pair pair = {names[i], names[j]};
-      const bool is_tried = all.pairs.contains(pair);
-      const auto excuse = impossible().find(pair);
-      if (excuse == impossible().end()) {
-        EXPECT_TRUE(is_tried) << "no case has " << pair.first << " and " << pair.second;
-      } else {
-        EXPECT_FALSE(is_tried) << pair.first << " and " << pair.second << ": " << excuse->second;
-        ++excused;
+  for (const Combination& combination : wanted) {
+    const bool is_tried = kTried.contains(combination);
+    const std::string why = impossible(combination);
+    const std::string words = fmt::format("{}", fmt::join(combination, ", "));
+    if (why.empty()) {
+      EXPECT_TRUE(is_tried) << "no case has " << words;
+    } else {
+      EXPECT_FALSE(is_tried) << words << ": " << why;
+    }
+    covered += is_tried;
+    excused += !why.empty();
+  }
+  fmt::print("{}: {} tried, {} impossible, {} missing\n", what, covered, excused,
+             static_cast<int>(wanted.size()) - covered - excused);
+}
+
+TEST(FeaturePairsTest, EveryPairIsTriedInEachPassOrImpossible) {
+  std::vector<Combination> wanted;
+  const std::vector<std::string> names = features();
+  for (const char* pass : kPasses) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      wanted.push_back({names[i], pass});
+      for (std::size_t j = i + 1; j < names.size(); ++j) {
+        wanted.push_back({names[i], names[j], pass});
       }
-      covered += is_tried;
     }
   }
-  EXPECT_EQ(excused, static_cast<int>(impossible().size())) << "an excuse for no pair";
-  fmt::print("{} pairs of {} features are tried, {} are impossible\n", covered, names.size(),
-             excused);
+  expect_tried("features and pairs of them, in each pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryMaskIsTriedInEveryStorageAndPassOrImpossible) {
+  std::vector<Combination> wanted;
+  for (const std::string& kind : mask_kinds()) {
+    for (const char* storage : kStorages) {
+      for (const char* pass : kPasses) wanted.push_back({kind, storage, pass});
+    }
+  }
+  expect_tried("kinds of masks, in each storage and pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryFormOfATableIsTriedInEveryStorageAndPassOrImpossible) {
+  std::vector<Combination> wanted;
+  for (const std::string& form : forms()) {
+    for (const char* storage : kStorages) {
+      for (const char* pass : kPasses) wanted.push_back({form, storage, pass});
+    }
+  }
+  expect_tried("forms of tables, in each storage and pass", wanted);
 }
 
 TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryFormat) {
-  const Tried all = tried();
+  std::vector<Combination> wanted;
   for (const std::string& feature : features()) {
-    for (const DType dtype : kDTypes) {
-      EXPECT_TRUE(all.formats.contains({feature, dtype})) << feature << " " << name(dtype);
+    for (const DType dtype : kDTypes) wanted.push_back({feature, std::string(name(dtype))});
+  }
+  expect_tried("features, in each format", wanted);
+}
+
+TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
+  std::vector<std::string> names = features();
+  names.insert(names.end(), {"Dv > D", "Dv < D"});
+  std::vector<Combination> wanted;
+  for (const std::string& feature : names) {
+    for (const char* size : kSizes) {
+      for (const char* pass : kPasses) wanted.push_back({feature, size, pass});
     }
   }
+  expect_tried("features, at the sizes of models, in each pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryBandIsTriedOverEverySequenceWithEveryFeatureOfScoresOrImpossible) {
+  std::vector<Combination> wanted;
+  for (const Combination& three : threes()) {
+    for (const char* pass : kPasses) wanted.push_back({three[0], three[1], three[2], pass});
+  }
+  expect_tried("a causal mask or a window, lengths, and a feature of scores, in each pass", wanted);
 }
 
 }  // namespace

@@ -42,10 +42,28 @@ TEST(MaskReaderTest, AnchorIsTopLeftUnlessGiven) {
 }
 
 TEST(MaskReaderTest, RefusesWhatIsNoMask) {
-  for (const char* text :
-       {"", "full causal", "causal left", "window", "window 3", "window -3..-1", "window -3..1..2",
-        "window -x..1", "causal offset=", "causal offset=1.5", "prefix", "prefix -1",
-        "prefix 3 top_left", "dilated", "dilated 0", "dilated x", "dilated 2 sideways"}) {
+  for (const char* text : {"",
+                           "full causal",
+                           "causal left",
+                           "window",
+                           "window 3",
+                           "window -3..-1",
+                           "window -3..1..2",
+                           "window -x..1",
+                           "causal offset=",
+                           "causal offset=1.5",
+                           "prefix",
+                           "prefix -1",
+                           "prefix 3 top_left",
+                           "dilated",
+                           "dilated 0",
+                           "dilated x",
+                           "dilated 2 sideways",
+                           "causal top_left bottom_right",
+                           "causal offset=1 top_left offset=1",
+                           "window -9223372036854775808..0",
+                           "window -9223372036854775807..0",
+                           "window 0..9223372036854775807"}) {
     EXPECT_THROW(parse_mask(text), InputError) << text;
   }
 }

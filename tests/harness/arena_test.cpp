@@ -190,6 +190,105 @@ TEST_P(ExchangeTest, IntegersLieInDenseOrder) {
   EXPECT_THAT(numbers, testing::ElementsAre(7, -1, 0, 5));
 }
 
+// ---- Slack in what has no layout of its own ----------------------------------------------------
+
+class RoomyTest : public ExchangeTest {
+ protected:
+  Exchange roomy() { return Exchange(arena_, GetParam(), 16, Spacing::roomy); }
+};
+
+TEST_P(RoomyTest, TableHasSlackAfterEveryRowAndASenselessStrideWhereNoneCounts) {
+  Exchange e = roomy();
+  const std::vector<std::uint8_t> flags = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  e.add_input("mask0", {2, 1, 2, 3}, flags);
+  const auto tensor = e.to_json().at("mask0");
+  EXPECT_EQ(tensor.at("stride"), nlohmann::json({10, Index(1) << 40, 4, 1}));
+  EXPECT_EQ(tensor.at("bytes"), 17);
+  const std::byte slack{GetParam() == Placement::end_flush ? std::uint8_t(0xff)
+                                                           : std::uint8_t(0x7b)};
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < 17; ++at) {
+    const bool element = at % 10 < 8 && at % 10 % 4 < 3;
+    EXPECT_EQ(data(e, "mask0")[at], element ? std::byte(flags[next]) : slack) << at;
+    next += element;
+  }
+  EXPECT_EQ(next, flags.size());
+}
+
+TEST_P(RoomyTest, EveryNumberIsFoundThroughTheStrides) {
+  Exchange e = roomy();
+  e.add_input("cu_key_lens", std::vector<Index>{0, 7, 9});
+  e.add_input("page_table", {2, 3, 1, 1}, std::vector<std::int32_t>{7, -1, 0, 5, 6, 4});
+  Values slopes = zeros({1, 4, 1, 1});
+  slopes.data = {0.5, 0.25, 0.125, 2};
+  e.add_input("slopes", DType::f32, slopes);
+  const auto at = [&](const char* name, Index b, Index h) {
+    const auto stride = e.to_json().at(name).at("stride");
+    return b * (b > 0 ? stride[0].get<Index>() : 0) + h * (h > 0 ? stride[1].get<Index>() : 0);
+  };
+  std::int64_t len = 0;
+  std::memcpy(&len, data(e, "cu_key_lens") + 8 * at("cu_key_lens", 2, 0), 8);
+  EXPECT_EQ(len, 9);
+  EXPECT_GT(at("cu_key_lens", 2, 0), 2);
+  std::int32_t page = 0;
+  std::memcpy(&page, data(e, "page_table") + 4 * at("page_table", 1, 2), 4);
+  EXPECT_EQ(page, 4);
+  EXPECT_GT(at("page_table", 0, 1), 1);
+  EXPECT_GT(at("page_table", 1, 0), 3 * at("page_table", 0, 1));
+  EXPECT_EQ(e.read("slopes")[3], encode(DType::f32, 2));
+  EXPECT_GT(at("slopes", 0, 1), 1);
+}
+
+TEST_P(RoomyTest, LayoutOfAProblemIsKept) {
+  Exchange e = roomy();
+  e.add_input("q", DType::f16, zeros(kShape), Layout());
+  EXPECT_EQ(e.to_json().at("q").at("stride"), nlohmann::json(Layout().strides(kShape)));
+}
+
+TEST_P(RoomyTest, SlackOfOutputsIsWatched) {
+  Exchange e = roomy();
+  e.add_output("dsink", DType::f32, {1, 3, 1, 1}, {});
+  e.seal();
+  EXPECT_FALSE(e.damage());
+  data(e, "dsink")[4] ^= std::byte{1};  // where the second of three would lie side by side
+  ASSERT_TRUE(e.damage());
+  EXPECT_THAT(e.damage()->message, HasSubstr("gap between rows of dsink, 1 elements"));
+}
+
+TEST_P(RoomyTest, RowsOfAKeepMaskBeginWithBytesThatDoNotFollowEachOther) {
+  Exchange e = roomy();
+  Keep keep = {.shape = kKeepShape, .kept = std::vector<std::uint8_t>(66)};
+  keep.kept[11 * 4 + 9] = 1;  // batch element 1, row 1, key 9
+  e.add_input("keep", keep);
+  e.add_keep_output("drawn", kKeepShape);
+  e.seal();
+  EXPECT_EQ(e.read_keep("keep").kept, keep.kept);
+  const auto tensor = e.to_json().at("keep");
+  // Three bytes a row, one more after three of them, and one more after the only head.
+  EXPECT_EQ(tensor.at("stride"), nlohmann::json({88, Index(1) << 40, 24, 1}));
+  EXPECT_EQ(tensor.at("bytes"), 11 + 2 * 3 + 2);
+  EXPECT_EQ(data(e, "keep")[11 + 3 + 1], std::byte{2});
+  EXPECT_FALSE(e.damage());
+  data(e, "drawn")[1] = std::byte{0xff};  // padding of bits
+  EXPECT_FALSE(e.damage());
+  data(e, "drawn")[2] ^= std::byte{1};
+  ASSERT_TRUE(e.damage());
+  EXPECT_THAT(e.damage()->message, HasSubstr("gap between rows of drawn, 2 bytes"));
+}
+
+TEST_P(RoomyTest, SpansAreThoseThatAreReserved) {
+  Exchange e = roomy();
+  e.add_output("dbias", DType::f64, {2, 3, 1, 5}, {});
+  EXPECT_EQ(e.to_json().at("dbias").at("bytes"), 8 * Exchange::roomy_span({2, 3, 1, 5}));
+  e.add_keep_output("keep", kKeepShape);
+  EXPECT_EQ(e.to_json().at("keep").at("bytes"), Exchange::roomy_keep_bytes(kKeepShape));
+  e.add_output("none", DType::f64, {2, 0, 1, 5}, {});
+  EXPECT_EQ(e.to_json().at("none").at("bytes"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(BothPlacements, RoomyTest,
+                         testing::Values(Placement::end_flush, Placement::start_flush));
+
 TEST(KeepPoisonTest, IsTheOppositeInTheOtherPlacement) {
   for (Index key = 0; key < 16; ++key) {
     EXPECT_NE(Exchange::keep_poison(Placement::end_flush, key),

@@ -513,10 +513,11 @@ TEST_F(DrawTest, AsMuchIsKeptAsIsAskedFor) {
 
 TEST_F(DrawTest, EveryByteOfTheMaskIsWritten) {
   ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
-    auto* bytes = static_cast<std::uint8_t*>(out.keep.data);
-    const std::uint8_t before = bytes[6];
+    // The second byte of the second row.
+    auto& byte = static_cast<std::uint8_t*>(out.keep.data)[plain::offset(out.keep, 0, 0, 1, 8) / 8];
+    const std::uint8_t before = byte;
     plain::forward(p, in, out, c);
-    bytes[6] = before;
+    byte = before;
     return ATTEST_OK;
   });
   const Verdict v = verdict();

@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/json_reader.h"
+
 namespace attest {
 namespace {
 
 using testing::HasSubstr;
-using Growth = MemoryDeclaration::Growth;
 
 constexpr double kMib = 1 << 20;
 
@@ -61,6 +62,11 @@ TEST(MemoryTest, EveryTermOfADeclarationCounts) {
   EXPECT_EQ(bytes({.fixed = 9}), 9);
   EXPECT_EQ(bytes({.per_thread = 1}), 3);
   EXPECT_EQ(bytes({.per_thread_channel = 1}), 3 * 16);
+  EXPECT_EQ(bytes({.per_thread_query = 1}), 3 * 2 * 5);
+  EXPECT_EQ(bytes({.per_thread_query_channel = 1}), 3 * 2 * 5 * 16);
+  EXPECT_EQ(bytes({.per_thread_key = 1}), 3 * 7);
+  EXPECT_EQ(bytes({.per_thread_key_channel = 1}), 3 * 7 * 16);
+  EXPECT_EQ(bytes({.per_thread_pair = 1}), 3 * 5 * 7);
   EXPECT_EQ(bytes({.per_query = 1}), 2 * 4 * 5);
   EXPECT_EQ(bytes({.per_query_channel = 1}), 2 * 4 * 5 * 16);
   EXPECT_EQ(bytes({.per_key = 1}), 2 * 4 * 7);
@@ -96,14 +102,14 @@ TEST(MemoryTest, DeclarationIsReadStrictly) {
     return parse_description(text);
   };
   const Description d = with(R"({"masks_partial_only": true, "imbalance": 1.5})",
-                             R"({"growth": "linear", "own": {"fixed": 1, "per_pair": 2},
-                                 "workspace": {"per_thread_channel": 3}})");
+                             R"({"growth": "quadratic", "own": {"fixed": 1, "per_pair": 2},
+                                 "workspace": {"per_thread_key": 3}})");
   EXPECT_TRUE(d.schedule->masks_partial_only);
   EXPECT_EQ(d.schedule->imbalance, 1.5);
-  EXPECT_EQ(d.memory->growth, Growth::linear);
+  EXPECT_EQ(d.memory->growth, Growth::quadratic);
   EXPECT_EQ(d.memory->own.fixed, 1);
   EXPECT_EQ(d.memory->own.per_pair, 2);
-  EXPECT_EQ(d.memory->workspace.per_thread_channel, 3);
+  EXPECT_EQ(d.memory->workspace.per_thread_key, 3);
   EXPECT_FALSE(with("{}", R"({"growth": "constant"})").schedule->imbalance);
   const char* good = R"({"growth": "constant"})";
   EXPECT_THROW(with(R"({"imbalance": 0.9})", good), std::exception);
@@ -112,6 +118,34 @@ TEST(MemoryTest, DeclarationIsReadStrictly) {
   EXPECT_THROW(with("{}", R"({"growth": "cubic"})"), std::exception);
   EXPECT_THROW(with("{}", R"({"growth": "linear", "own": {"fixed": -1}})"), std::exception);
   EXPECT_THROW(with("{}", R"({"growth": "linear", "own": {"per_page": 1}})"), std::exception);
+}
+
+TEST(MemoryTest, DeclarationDoesNotContradictItself) {
+  using enum Growth;
+  EXPECT_EQ((ByteCount{.fixed = 1, .per_thread = 1, .per_thread_channel = 1}).growth(), constant);
+  EXPECT_EQ((ByteCount{.per_thread_query = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_thread_query_channel = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_thread_key = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_thread_key_channel = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_query = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_query_channel = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_key = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_key_channel = 1}).growth(), linear);
+  EXPECT_EQ((ByteCount{.per_thread_pair = 1}).growth(), quadratic);
+  EXPECT_EQ((ByteCount{.per_pair = 1}).growth(), quadratic);
+  const auto read = [](const char* memory) {
+    return parse_description({{"name", "k"},
+                              {"version", "1"},
+                              {"vendor", "v"},
+                              {"profiles", nlohmann::json::array()},
+                              {"dtypes", {"f32"}},
+                              {"features", nlohmann::json::array()},
+                              {"memory", nlohmann::json::parse(memory)}});
+  };
+  EXPECT_NO_THROW(read(R"({"growth": "linear", "own": {"per_key": 1}})"));
+  EXPECT_THROW(read(R"({"growth": "constant", "own": {"per_key": 1}})"), InputError);
+  EXPECT_NO_THROW(read(R"({"growth": "quadratic", "workspace": {"per_thread_pair": 1}})"));
+  EXPECT_THROW(read(R"({"growth": "linear", "workspace": {"per_thread_pair": 1}})"), InputError);
 }
 
 }  // namespace

@@ -53,7 +53,10 @@ class MockPlugin {
     plugin_ = {.struct_size = sizeof(attest_plugin),
                .abi_version = ATTEST_ABI_VERSION,
                .kernel_count = 1,
-               .kernels = kernels_.data()};
+               .kernels = kernels_.data(),
+               .absent_kernels = nullptr,
+               .absent_kernel_count = 0,
+               .reserved = 0};
   }
 
   attest_plugin& plugin() { return plugin_; }

@@ -27,13 +27,13 @@ T& element(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t 
 
 inline bool bit(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t i,
                 std::int64_t j) {
-  const std::int64_t n = b * t.stride[0] + h * t.stride[1] + i * t.stride[2] + j;
+  const std::int64_t n = offset(t, b, h, i, j);
   return static_cast<const std::uint8_t*>(t.data)[n / 8] >> (n % 8) & 1;
 }
 
 inline void set_bit(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t i,
                     std::int64_t j, bool value) {
-  const std::int64_t n = b * t.stride[0] + h * t.stride[1] + i * t.stride[2] + j;
+  const std::int64_t n = offset(t, b, h, i, j);
   auto& byte = static_cast<std::uint8_t*>(t.data)[n / 8];
   byte = static_cast<std::uint8_t>(byte & ~(1 << (n % 8)));
   byte = static_cast<std::uint8_t>(byte | (value ? 1 << (n % 8) : 0));
@@ -231,7 +231,8 @@ class Attention {
     std::uint64_t x = p_.dropout_seed * 0x9e3779b97f4a7c15u + p_.dropout_offset;
     for (const std::int64_t n : {b, h, i, j}) {
       x = (x ^ static_cast<std::uint64_t>(n)) * 0xff51afd7ed558ccdu;
-      x ^= x >> 29;
+      x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;  // or neighbours would hardly differ
+      x ^= x >> 33;
     }
     return static_cast<double>(x >> 11) * 0x1p-53 >= p_.dropout_probability;
   }

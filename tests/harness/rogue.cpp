@@ -63,6 +63,14 @@ int main(int argc, char** argv) {
       attest::write_frame(attest::kReplyFd,
                           "{\"status\":\"ok\",\"nonce\":" + std::string(kDepth, '[') +
                               std::string(kDepth, ']') + "}");
+    } else if (way == "as_deep_as_allowed" || way == "one_deeper") {
+      json nest = json::array();
+      for (int level = way == "one_deeper" ? 1 : 2; level < attest::kMaxFrameLevels; ++level) {
+        nest = json::array({nest});
+      }
+      json reply = honest;
+      reply["unknown"] = nest;
+      send(reply);
     } else if (way == "doubled") {
       const std::string text = honest.dump();
       std::string frames;

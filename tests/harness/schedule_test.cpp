@@ -155,7 +155,7 @@ TEST(ScheduleTest, BlocksLieWithinTheSizes) {
   }
 }
 
-TEST(ScheduleTest, BiasThatHidesABlockLeavesNothingToDoThereAndMasksNothing) {
+TEST(ScheduleTest, BlockThatABiasHidesMayBeVisitedOrNotAndIsNotMasked) {
   Problem p = {.query_len = 2, .key_len = 4};
   p.bias_shape = Shape{1, 1, 1, 4};
   Inputs in;
@@ -165,7 +165,12 @@ TEST(ScheduleTest, BiasThatHidesABlockLeavesNothingToDoThereAndMasksNothing) {
               second = {.query_end = 2, .key_begin = 2, .key_end = 4};
   const ScheduleDeclaration partial_only = {.masks_partial_only = true};
   EXPECT_EQ(clause_of(p, partial_only, {first}, false, 1, in), "");
-  EXPECT_EQ(clause_of(p, partial_only, {first, second}, false, 1, in), "SCHED-1");
+  EXPECT_EQ(clause_of(p, partial_only, {first, second}, false, 1, in), "");
+  EXPECT_EQ(clause_of(p, partial_only, {second}, false, 1, in), "SCHED-1");
+  EXPECT_EQ(clause_of(p, partial_only, {first, first}, false, 1, in), "SCHED-1");
+  Block masked = second;
+  masked.masked = true;
+  EXPECT_EQ(clause_of(p, partial_only, {first, masked}, false, 1, in), "SCHED-2");
 }
 
 TEST(ScheduleTest, ImbalanceIsOfPairsAndOverAllWorkersOfTheCall) {

@@ -58,7 +58,7 @@ TEST(TesteeTest, PluginOfManyKernelsIsTakenWholeOrByOne) {
 }
 
 TEST(TesteeTest, UnknownNameTellsWhichThereAre) {
-  EXPECT_THAT(complaint("fa3"), AllOf(HasSubstr("fa3"), HasSubstr("fa2, naive")));
+  EXPECT_THAT(complaint("fa3"), AllOf(HasSubstr("fa3"), HasSubstr("fa2, lazy_mask, naive")));
 }
 
 TEST(TesteeTest, MissingLibraryIsNamed) {
@@ -68,6 +68,11 @@ TEST(TesteeTest, MissingLibraryIsNamed) {
 TEST(TesteeTest, MissingKernelTellsWhichThereAre) {
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:nobody"),
               AllOf(HasSubstr("no kernel nobody"), HasSubstr("mutant/top_left")));
+}
+
+TEST(TesteeTest, KernelThatTheMachineCannotRunTellsWhatIsMissing) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/amx_emulated.so:amx_emulated/real"),
+              HasSubstr("this kernel is absent here: tiles are emulated here"));
 }
 
 TEST(TesteeTest, OtherAbiVersionIsExplained) {

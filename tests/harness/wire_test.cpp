@@ -95,6 +95,26 @@ TEST(ProblemToJsonTest, NumbersTablesThroughTheTreeWhereverTheyStand) {
           {{"kind", "dilated"}, {"anchor", "bottom_right"}, {"offset", -2}, {"dilation", 7}}));
 }
 
+// How deep the objects and lists of a JSON text nest.
+int levels_of(const nlohmann::json& json) {
+  int most = 0;
+  for (const nlohmann::json& part : json) {
+    if (part.is_structured()) most = std::max(most, levels_of(part));
+  }
+  return most + 1;
+}
+
+TEST(ProblemToJsonTest, DeepestMaskFitsIntoAFrame) {
+  Problem problem;
+  for (int depth = 0; depth < kDeepestMask; ++depth) {
+    problem.mask = Mask::any_of({problem.mask, Mask::prefix({1})});
+  }
+  ASSERT_FALSE(defect_of(problem));
+  const nlohmann::json request = {{"op", "forward"}, {"problem", problem_to_json(problem)}};
+  EXPECT_GT(levels_of(request), 2 * kDeepestMask);
+  EXPECT_LE(levels_of(request), kMaxFrameLevels);
+}
+
 TEST(ProblemToJsonTest, SeedKeepsAllItsBits) {
   Problem problem;
   problem.dropout = {.mode = Dropout::Mode::given,

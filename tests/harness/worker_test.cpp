@@ -31,6 +31,11 @@ TEST(WorkerTest, HonestProgramIsAnsweredAgainAndAgain) {
   }
 }
 
+TEST(WorkerTest, ReplyAsDeepAsAllowedIsRead) {
+  const Reply reply = rogue("as_deep_as_allowed").execute({{"op", "describe"}});
+  EXPECT_TRUE(reply.ok()) << reply.message;
+}
+
 struct Breach {
   const char* way;
   Kind kind;
@@ -57,6 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Breach{"doubled", Kind::protocol_error, "more than one reply"},
                     Breach{"absurd_length", Kind::protocol_error, "a malformed frame"},
                     Breach{"deep", Kind::protocol_error, "nests too deep"},
+                    Breach{"one_deeper", Kind::protocol_error, "nests too deep"},
                     Breach{"half", Kind::crashed, "exited with status 0 in the middle"},
                     Breach{"exits", Kind::crashed, "exited with status 3 in the middle"},
                     Breach{"closes", Kind::protocol_error, "closed its end of the protocol"}),

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -312,10 +313,12 @@ struct Outputs {
 // What a test may turn about a run.
 struct RunOptions {
   int threads = 1;
-  std::vector<attest_block>* blocks = nullptr;  // receives the blocks reported; for one thread
+  std::vector<attest_block>* blocks = nullptr;  // receives the blocks reported
 };
 
 inline void record_block(void* blocks, const attest_block* block) {
+  static std::mutex mutex;  // workers report whenever they like
+  const std::lock_guard lock(mutex);
   static_cast<std::vector<attest_block>*>(blocks)->push_back(*block);
 }
 

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -11,6 +12,7 @@
 #include <tuple>
 
 #include "spec/profile.h"
+#include "tests/impl/any_mask.h"
 #include "tests/impl/expected.h"
 #include "tests/impl/host.h"
 
@@ -41,6 +43,21 @@ const attest_kernel& fa2() {
 
 const attest_kernel& causal_balanced() {
   static const attest_kernel& kernel = load_kernel(ATTEST_CAUSAL_BALANCED, "causal_balanced");
+  return kernel;
+}
+
+const attest_kernel& fa1_split_kv() {
+  static const attest_kernel& kernel = load_kernel(ATTEST_FA1_SPLIT_KV, "fa1_split_kv");
+  return kernel;
+}
+
+const attest_kernel& lazy_mask() {
+  static const attest_kernel& kernel = load_kernel(ATTEST_LAZY_MASK, "lazy_mask");
+  return kernel;
+}
+
+const attest_kernel& dense_mask() {
+  static const attest_kernel& kernel = load_kernel(ATTEST_LAZY_MASK, "lazy_mask/dense");
   return kernel;
 }
 
@@ -130,77 +147,6 @@ std::string difference(const attest_kernel& kernel, const Problem& p, Inputs in,
 bool same_bits(const Outputs& a, const Outputs& b) {
   return a.o == b.o && a.lse == b.lse && a.dq == b.dq && a.dk == b.dk && a.dv == b.dv &&
          a.dbias == b.dbias && a.dsink == b.dsink && a.keep.kept == b.keep.kept;
-}
-
-// RapidCheck begins with small ranges and small numbers of cases; here all of the range is wanted
-// from the first case on.
-template <class T>
-T within(T least, T beyond) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, beyond));
-}
-
-// True once in `times`; shrinks to false.
-bool once_in(int times) { return within<int>(0, times) == times - 1; }
-
-// A table of ones and few zeros.
-std::vector<std::uint8_t> any_table(const Shape& shape) {
-  std::mt19937 bits(*rc::gen::arbitrary<unsigned>());
-  std::vector<std::uint8_t> table;
-  for (Index i = 0; i < element_count(shape); ++i) table.push_back(bits() % 3 != 0);
-  return table;
-}
-
-SegmentNumbers any_segments(Index batch, Index length) {
-  SegmentNumbers numbers{.batches = *rc::gen::element(Index(1), batch), .length = length};
-  const auto run = static_cast<unsigned>(*rc::gen::element(1, 20, 70));
-  std::mt19937 bits(*rc::gen::arbitrary<unsigned>());
-  std::int32_t number = 0;
-  for (Index n = 0; n < numbers.batches * length; ++n) {
-    if (bits() % run == 0) number = static_cast<std::int32_t>(bits() % 4) - 1;
-    numbers.number.push_back(number);
-  }
-  return numbers;
-}
-
-Mask any_mask(const Problem& p, int depth = 2) {
-  const auto anchor = *rc::gen::element(Anchor::top_left, Anchor::bottom_right);
-  const auto offset = within<Index>(-4, 5);
-  const auto one_or = [](Index size) { return *rc::gen::element(Index(1), size); };
-  switch (within<int>(0, depth > 0 ? 10 : 8)) {
-    case 0:
-      return Mask::full();
-    case 1:
-      return Mask::causal(anchor, offset);
-    case 2:
-      return Mask::window(within<Index>(0, 70), within<Index>(0, 70), anchor, offset);
-    case 3: {
-      const Shape shape{one_or(p.batch), one_or(p.query_heads), one_or(p.query_len),
-                        one_or(p.key_len)};
-      return Mask::dense({shape, any_table(shape)});
-    }
-    case 4: {
-      std::vector<Index> lens(static_cast<std::size_t>(one_or(p.batch)));
-      for (Index& len : lens) len = within<Index>(0, p.key_len + 1);
-      return Mask::prefix(lens);
-    }
-    case 5: {
-      SegmentNumbers queries = any_segments(p.batch, p.query_len);
-      return Mask::documents({std::move(queries), any_segments(p.batch, p.key_len)});
-    }
-    case 6: {
-      const Index rows = *rc::gen::element<Index>(1, 3, 16, 64, 200);
-      const Index columns = *rc::gen::element<Index>(1, 5, 16, 64, 200);
-      const Shape shape{one_or(p.batch), one_or(p.query_heads), (p.query_len + rows - 1) / rows,
-                        (p.key_len + columns - 1) / columns};
-      return Mask::block_sparse(rows, columns, {shape, any_table(shape)});
-    }
-    case 7:
-      return Mask::dilated(within<Index>(1, 5), anchor, offset);
-    case 8:
-      return Mask::all_of({any_mask(p, depth - 1), any_mask(p, depth - 1)});
-    default:
-      return Mask::any_of({any_mask(p, depth - 1), any_mask(p, depth - 1)});
-  }
 }
 
 Layout any_layout(bool may_expand) {
@@ -341,7 +287,9 @@ class KernelsTest : public ::testing::TestWithParam<const attest_kernel* (*)()> 
 INSTANTIATE_TEST_SUITE_P(Bundled, KernelsTest,
                          ::testing::Values([]() { return &naive(); }, []() { return &textbook(); },
                                            []() { return &fa2(); },
-                                           []() { return &causal_balanced(); }),
+                                           []() { return &causal_balanced(); },
+                                           []() { return &fa1_split_kv(); },
+                                           []() { return &lazy_mask(); }),
                          [](const auto& which) {
                            std::string name = which.param()->name;
                            std::replace(name.begin(), name.end(), '/', '_');
@@ -393,6 +341,7 @@ Problem rich_problem(DType dtype) {
 }
 
 TEST_P(KernelsTest, AnyNumberOfThreadsGivesTheSameBits) {
+  if (&kernel() == &fa1_split_kv()) return;  // which splits keys by the number of threads
   for (const DType dtype : kDTypes) {
     Problem p = rich_problem(dtype);
     p.backward = p.backward && &kernel() != &causal_balanced();
@@ -604,10 +553,12 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
   EXPECT_EQ(description.profiles.size(), profiles().size());
   for (const auto& [dtype, arithmetic] : description.arithmetic) {
     EXPECT_TRUE(arithmetic.deterministic);
-    EXPECT_EQ(arithmetic.kv_splits, 1);
-    // Evenly dealt sums have an order for each number of workers.
-    EXPECT_EQ(arithmetic.thread_invariant, &kernel() != &causal_balanced());
-    EXPECT_EQ(arithmetic.batch_invariant, &kernel() != &causal_balanced());
+    const bool splits = &kernel() == &fa1_split_kv();
+    EXPECT_EQ(arithmetic.kv_splits, splits ? 30 : 1);
+    EXPECT_EQ(arithmetic.rescales_output, splits);
+    // Evenly dealt sums, and parts that are merged, have an order for each number of workers.
+    EXPECT_EQ(arithmetic.thread_invariant, !splits && &kernel() != &causal_balanced());
+    EXPECT_EQ(arithmetic.batch_invariant, !splits && &kernel() != &causal_balanced());
     EXPECT_LT(arithmetic.exp_error, loosest(dtype).exp_error);
     EXPECT_LT(arithmetic.tanh_error, loosest(dtype).tanh_error);
   }
@@ -803,6 +754,161 @@ TEST_P(KernelsTest, AWorkspaceBeyondAllMemoryIsSaidToBeSo) {
   EXPECT_EQ(kernel().workspace(&kernel(), HostProblem(p).get(), 1, 1), UINT64_MAX);
 }
 
+// Each visible element lies in one block that the kernel reports of each pass, and no block is
+// wholly hidden, or masked without need.
+void check_visits(const attest_kernel& kernel, const Problem& p, int threads) {
+  std::vector<attest_block> blocks;
+  run(kernel, p, sixteenths(p, 1), {.threads = threads, .blocks = &blocks});
+  // How often each element was computed, and whether that was needed.
+  const Shape shape{p.batch, p.query_heads, p.query_len, p.key_len};
+  for (const int backward : {0, 1}) {
+    std::vector<int> visits(static_cast<std::size_t>(element_count(shape)));
+    for (const attest_block& block : blocks) {
+      if (block.backward != backward) continue;
+      Index seen = 0;
+      for (Index i = block.query_begin; i < block.query_end; ++i) {
+        for (Index j = block.key_begin; j < block.key_end; ++j) {
+          ++visits[static_cast<std::size_t>(dense_index(shape, block.batch, block.head, i, j))];
+          seen += visible(p, {block.batch, block.head, i, j});
+        }
+      }
+      const Index size = (block.query_end - block.query_begin) * (block.key_end - block.key_begin);
+      RC_ASSERT(seen > 0);                       // none that is wholly masked
+      RC_ASSERT(block.masked == (seen < size));  // the mask on partial blocks only
+    }
+    if (backward && !p.backward) continue;
+    for (std::size_t n = 0; n < visits.size(); ++n) {
+      const auto at = coordinates(shape, static_cast<Index>(n));
+      const bool needed = visible(p, {at[0], at[1], at[2], at[3]});
+      RC_ASSERT(visits[n] == 1 || (visits[n] == 0 && !needed));
+    }
+  }
+}
+
+TEST_P(KernelsTest, EachNeededBlockIsVisitedOnceAndNoOther) {
+  if (&kernel() == &naive() || &kernel() == &textbook()) return;  // their only block is all of it
+  EXPECT_TRUE(rc::check([this] { check_visits(kernel(), any_problem(), 1); }));
+}
+
+TEST_P(KernelsTest, TheWorkspaceAskedForIsNoMoreThanTheOneDeclared) {
+  const Description description =
+      parse_description(nlohmann::json::parse(kernel().describe(&kernel())));
+  if (!description.memory) return;
+  EXPECT_TRUE(rc::check([&] {
+    const Index key_heads = within<Index>(1, 5);
+    Problem p{.dtype = *rc::gen::element(DType::f64, DType::f32, DType::bf16),
+              .batch = within<Index>(1, 5),
+              .query_heads = key_heads * within<Index>(1, 5),
+              .key_heads = key_heads,
+              .query_len = *rc::gen::element<Index>(1, 50, 3000),
+              .key_len = *rc::gen::element<Index>(1, 50, 3000),
+              .head_dim = *rc::gen::element<Index>(1, 64, 65, 200),
+              .value_dim = *rc::gen::element<Index>(1, 64, 65, 200),
+              .softcap = *rc::gen::element(0.0, 30.0),
+              .backward = *rc::gen::arbitrary<bool>()};
+    if (once_in(2)) p.bias_shape = Shape{1, 1, p.query_len, p.key_len};
+    if (!p.backward && once_in(3)) {
+      p.key_lens.assign(static_cast<std::size_t>(p.batch), 0);
+      p.paging = {.page_size = 16, .pages = 1, .table = {}};
+      p.paging.table.resize(static_cast<std::size_t>(p.batch));
+    }
+    for (const int threads : {1, 2, 3, 64}) {
+      const auto bytes = kernel().workspace(&kernel(), HostProblem(p).get(), p.backward, threads);
+      RC_ASSERT(static_cast<double>(bytes) <= description.memory->workspace.bytes(p, threads));
+    }
+  }));
+}
+
+// ---- Split keys --------------------------------------------------------------------------------
+
+TEST(Fa1SplitKvTest, KeysAreSplitWhereHeadsAreTooFewForTheThreads) {
+  const auto splits = [](Index heads, Index keys, int threads) {
+    const Problem p{.query_heads = heads, .key_heads = heads, .key_len = keys};
+    std::vector<attest_block> blocks;
+    run(fa1_split_kv(), p, sixteenths(p, 1), {.threads = threads, .blocks = &blocks});
+    return static_cast<Index>(blocks.size()) / heads;
+  };
+  EXPECT_EQ(splits(1, 250, 1), 1);
+  EXPECT_EQ(splits(1, 250, 3), 3);
+  EXPECT_EQ(splits(1, 250, 64), 4);  // of 64 keys, but for the last
+  EXPECT_EQ(splits(2, 250, 3), 3);
+  EXPECT_EQ(splits(3, 250, 3), 1);
+  EXPECT_EQ(splits(1, 64 * 40, 64), 29);  // 30, the most, would keep busy hardly more
+}
+
+// On any instruction set. Lengths within a batch leave parts without keys, masks leave parts that
+// nobody sees, and rows that see nothing; a sink is counted once.
+TEST(Fa1SplitKvTest, PartsOfRandomProblemsAreMergedWithinTolerance) {
+  EXPECT_TRUE(rc::check([] {
+    const Problem p = any_problem();
+    const Inputs in = sixteenths(p, *rc::gen::arbitrary<unsigned>());
+    const RunOptions options{.threads = *rc::gen::element(2, 3, 7, 40)};
+    const attest_plugin& plugin = load_plugin(ATTEST_FA1_SPLIT_KV);
+    const attest_kernel& kernel = *plugin.kernels[within<std::uint32_t>(0, plugin.kernel_count)];
+    const std::string found = difference(kernel, p, in, options);
+    if (!found.empty()) RC_FAIL(kernel.name + (": " + found));
+  }));
+}
+
+TEST(Fa1SplitKvTest, PartsWithoutKeysAddNothing) {
+  for (const bool sink : {false, true}) {
+    const Problem p{.batch = 5,
+                    .query_heads = 2,
+                    .query_len = 3,
+                    .key_len = 300,
+                    .head_dim = 4,
+                    .value_dim = 4,
+                    .key_lens = {0, 1, 64, 65, 300},
+                    .sink = sink};
+    const Inputs in = sixteenths(p, 1);
+    const RunOptions options{.threads = 64};
+    EXPECT_EQ(difference(fa1_split_kv(), p, in, options), "");
+    const Outputs out = run(fa1_split_kv(), p, in, options);
+    for (std::size_t row = 0; row < 6; ++row) {  // of the batch element without keys
+      EXPECT_EQ(out.lse[row], sink ? in.sink.data[row / 3] : -kInfinity);
+      for (std::size_t c = 0; c < 4; ++c) EXPECT_EQ(out.o[4 * row + c], 0);
+    }
+  }
+}
+
+// A window at the end of 700 keys: of the eleven parts, the first nine or ten are seen by nobody.
+TEST(Fa1SplitKvTest, PartsThatAreWhollyMaskedAddNothingWhateverTheyHold) {
+  for (const bool sink : {false, true}) {
+    const Problem p{.query_len = 4,
+                    .key_len = 700,
+                    .head_dim = 4,
+                    .value_dim = 4,
+                    .mask = Mask::window(10, 0, Anchor::bottom_right),
+                    .sink = sink};
+    Inputs in = sixteenths(p, 1);
+    const RunOptions options{.threads = 64};
+    EXPECT_EQ(difference(fa1_split_kv(), p, in, options), "");
+    const Outputs clean = run(fa1_split_kv(), p, in, options);
+    fill_hidden(p, kNaN, kNaN, in);
+    EXPECT_TRUE(same_bits(run(fa1_split_kv(), p, in, options), clean));
+  }
+}
+
+TEST(Fa1SplitKvTest, NoPartComputesWhatAnotherDoes) {
+  EXPECT_TRUE(
+      rc::check([] { check_visits(fa1_split_kv(), any_problem(), *rc::gen::element(2, 5, 40)); }));
+}
+
+// Enough to do for several threads, each of which leaves parts in the memory that all share.
+TEST(Fa1SplitKvTest, PartsOfSeveralWorkersAreMergedAndRepeatTheirBits) {
+  Problem p = rich_problem(DType::f32);
+  p.batch = 1;
+  p.bias_shape = {};
+  const Inputs in = sixteenths(p, 1);
+  for (const int threads : {2, 64}) {
+    EXPECT_EQ(difference(fa1_split_kv(), p, in, {.threads = threads}), "");
+    EXPECT_TRUE(same_bits(run(fa1_split_kv(), p, in, {.threads = threads}),
+                          run(fa1_split_kv(), p, in, {.threads = threads})));
+  }
+}
+
+// ---- Many workers ------------------------------------------------------------------------------
+
 // Several blocks of queries and of keys, which several workers share.
 TEST(CausalBalancedTest, ManyWorkersStayWithinToleranceAndRepeatTheirBits) {
   Problem p = rich_problem(DType::f32);
@@ -820,41 +926,6 @@ TEST(CausalBalancedTest, ManyWorkersStayWithinToleranceAndRepeatTheirBits) {
                             run(causal_balanced(), p, in, {.threads = threads})));
     }
   }
-}
-
-TEST_P(KernelsTest, EachNeededBlockIsVisitedOnceAndNoOther) {
-  if (&kernel() == &naive() || &kernel() == &textbook())
-    return;  // their only block is the whole matrix
-  EXPECT_TRUE(rc::check([this] {
-    const Problem p = any_problem();
-    std::vector<attest_block> blocks;
-    run(kernel(), p, sixteenths(p, 1), {.blocks = &blocks});
-    // How often each element was computed, and whether that was needed.
-    const Shape shape{p.batch, p.query_heads, p.query_len, p.key_len};
-    for (const int backward : {0, 1}) {
-      std::vector<int> visits(static_cast<std::size_t>(element_count(shape)));
-      for (const attest_block& block : blocks) {
-        if (block.backward != backward) continue;
-        Index seen = 0;
-        for (Index i = block.query_begin; i < block.query_end; ++i) {
-          for (Index j = block.key_begin; j < block.key_end; ++j) {
-            ++visits[static_cast<std::size_t>(dense_index(shape, block.batch, block.head, i, j))];
-            seen += visible(p, {block.batch, block.head, i, j});
-          }
-        }
-        const Index size =
-            (block.query_end - block.query_begin) * (block.key_end - block.key_begin);
-        RC_ASSERT(seen > 0);                       // none that is wholly masked
-        RC_ASSERT(block.masked == (seen < size));  // the mask on partial blocks only
-      }
-      if (backward && !p.backward) continue;
-      for (std::size_t n = 0; n < visits.size(); ++n) {
-        const auto at = coordinates(shape, static_cast<Index>(n));
-        const bool needed = visible(p, {at[0], at[1], at[2], at[3]});
-        RC_ASSERT(visits[n] == 1 || (visits[n] == 0 && !needed));
-      }
-    }
-  }));
 }
 
 TEST(Fa2Test, WorkspaceGrowsWithTheKeysInTheForwardPassAndWithTheQueriesInTheBackwardPass) {
@@ -885,6 +956,63 @@ TEST(Fa2Test, EachInstructionSetHasItsKernelWhichIsWithinTolerance) {
       if (!found.empty()) RC_FAIL(plugin.kernels[n]->name + (": " + found));
     }
   }));
+}
+
+// The same blocks, computed alike: only where the mask comes from differs.
+TEST(LazyMaskTest, TheMaskInFullGivesTheSameBitsAndBlocksAsTheMaskByBlocks) {
+  EXPECT_TRUE(rc::check([] {
+    const Problem p = any_problem();
+    const Inputs in = sixteenths(p, *rc::gen::arbitrary<unsigned>());
+    std::vector<attest_block> lazy, dense;
+    RC_ASSERT(same_bits(run(lazy_mask(), p, in, {.blocks = &lazy}),
+                        run(dense_mask(), p, in, {.blocks = &dense})));
+    RC_ASSERT(std::equal(lazy.begin(), lazy.end(), dense.begin(), dense.end(),
+                         [](const attest_block& a, const attest_block& b) {
+                           return std::memcmp(&a, &b, sizeof a) == 0;
+                         }));
+  }));
+}
+
+TEST(LazyMaskTest, ManyWorkersMakeAMaskOfManyBlocksInFull) {
+  const Mask band =
+      Mask::all_of({Mask::causal(Anchor::bottom_right), Mask::window(90, 90, Anchor::top_left)});
+  const Problem p{.batch = 2,
+                  .query_heads = 2,
+                  .key_heads = 1,
+                  .query_len = 200,
+                  .key_len = 600,
+                  .head_dim = 8,
+                  .value_dim = 8,
+                  .scale = 0.5,
+                  .mask = Mask::any_of({band, Mask::prefix({70, 600})}),
+                  .key_lens = {600, 290},
+                  .backward = true};
+  const Inputs in = sixteenths(p, 1);
+  const Outputs lazy = run(lazy_mask(), p, in);
+  for (const int threads : {1, 2, 5}) {
+    EXPECT_TRUE(same_bits(lazy, run(dense_mask(), p, in, {.threads = threads}))) << threads;
+  }
+}
+
+TEST(LazyMaskTest, AMaskTakesNoMemoryThatGrowsWithQueriesTimesKeysUnlessItIsMadeInFull) {
+  for (const bool backward : {false, true}) {
+    const auto bytes = [&](const attest_kernel& kernel, Index length, const Mask& mask) {
+      const Problem p{.query_len = length, .key_len = length, .mask = mask};
+      return kernel.workspace(&kernel, HostProblem(p).get(), backward, 1);
+    };
+    const Mask nested = Mask::any_of(
+        {Mask::all_of({Mask::causal(Anchor::top_left), Mask::dilated(3, Anchor::top_left)}),
+         Mask::window(5, 5, Anchor::top_left)});
+    EXPECT_EQ(bytes(lazy_mask(), 8192, nested), bytes(lazy_mask(), 8192, Mask::full()));
+    EXPECT_EQ(bytes(lazy_mask(), 8192, nested) - bytes(lazy_mask(), 4096, nested),
+              2 * (bytes(lazy_mask(), 4096, nested) - bytes(lazy_mask(), 2048, nested)));
+    for (const Index length : {Index(8192), Index(32768)}) {
+      const auto elements = static_cast<std::uint64_t>(length * length);
+      const auto mask = bytes(dense_mask(), length, nested) - bytes(lazy_mask(), length, nested);
+      EXPECT_GE(mask, elements);
+      EXPECT_LT(mask, elements + elements / 1000);
+    }
+  }
 }
 
 // Scores that rise from block to block, so that each has to rescale what came before.

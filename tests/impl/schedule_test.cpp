@@ -260,6 +260,28 @@ TEST(ScheduleTest, ATriangleOfEightRowsIsFourBlocksForEachOfNineWorkers) {
 
 // ---- Splits ------------------------------------------------------------------------------------
 
+TEST(ScheduleTest, PartsPutTogetherAreAllKeysInOrderAndDifferByAChunkAtMost) {
+  for (Index keys = 0; keys <= 90; ++keys) {
+    for (const Index chunk : {1, 2, 3, 8, 64}) {
+      for (Index splits = 1; splits <= 30; ++splits) {
+        Index next = 0, longest = 0, shortest = keys;
+        for (Index split = 0; split < splits; ++split) {
+          const Range part = split_of_keys(keys, chunk, splits, split);
+          ASSERT_EQ(part.begin, next) << keys << " " << chunk << " " << splits;
+          ASSERT_GE(part.size(), 0);
+          ASSERT_TRUE(part.end % chunk == 0 || part.end == keys);
+          const Index chunks = (part.size() + chunk - 1) / chunk;
+          longest = std::max(longest, chunks);
+          shortest = std::min(shortest, chunks);
+          next = part.end;
+        }
+        ASSERT_EQ(next, keys);
+        ASSERT_LE(longest - shortest, 1);
+      }
+    }
+  }
+}
+
 double busy(Index tasks, Index workers) {
   const Index waves = (tasks + workers - 1) / workers;
   return static_cast<double>(tasks) / static_cast<double>(waves * workers);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -87,8 +88,28 @@ constexpr std::array kFaults = {
     Fault{"page_tail", "the last page attended to up to its end"},
     Fault{"leaks_masked_nan", "0 times NaN of a key that the mask hides"},
     Fault{"nan_query_spreads", "NaN of a query reaches the row beside it"},
+    Fault{"nan_dsink_spreads", "NaN in the dSink of one head reaches all others"},
     Fault{"batch_variant", "sums in another order in larger batches, though declared invariant"},
     Fault{"thread_variant", "sums in another order on more threads, though declared invariant"},
+    Fault{"keeps_visible",
+          "a drawn keep-mask that makes up in hidden keys for what it never drops"},
+    Fault{"same_bits_per_head", "all heads drop the same elements"},
+    Fault{"same_bits_per_batch", "all batch elements drop the same elements"},
+    // Tensors taken for dense.
+    Fault{"dense_lengths", "lengths read as if they were dense, and cut to the longest"},
+    Fault{"dense_starts", "so cu_query_lens and cu_key_lens"},
+    Fault{"dense_page_table", "so the page table"},
+    Fault{"dense_mask_table", "so a dense mask's table"},
+    Fault{"dense_prefix", "so the lengths of prefixes"},
+    Fault{"dense_segments", "so the numbers of segments"},
+    Fault{"dense_blocks", "so the table of a block-sparse mask"},
+    Fault{"dense_slopes", "so ALiBi's slopes"},
+    Fault{"dense_sink", "so the sinks"},
+    Fault{"dense_keep", "so a keep-mask"},
+    Fault{"dense_drawn_keep", "a drawn keep-mask written as if it were dense"},
+    Fault{"dense_dlse", "dLSE read as if it were dense"},
+    Fault{"dense_dbias", "dBias written as if it were dense"},
+    Fault{"dense_dsink", "dSink written as if it were dense"},
     // Memory.
     Fault{"unwritten_row", "the last row of O left as it was"},
     Fault{"writes_past_end", "one element past the end of O"},
@@ -96,6 +117,17 @@ constexpr std::array kFaults = {
     Fault{"writes_input", "a write into K"},
     Fault{"reads_past_end", "V read one row too far"},
     Fault{"remaps_input", "K made writable by mapping the shared memory again"},
+    // Schedule and promises of memory.
+    Fault{"misses_block", "a block of the last head that isn't reported"},
+    Fault{"doubles_block", "a block that is reported twice"},
+    Fault{"visits_masked_block", "a block that is wholly masked reported"},
+    Fault{"masks_full_block", "a full block reported as masked"},
+    Fault{"leaves_block_unmasked", "a partial block reported as not masked"},
+    Fault{"misses_backward_block", "a block that the backward pass doesn't report"},
+    Fault{"imbalanced", "all blocks with one worker, though balance is declared"},
+    Fault{"asks_for_more", "a workspace larger than declared"},
+    Fault{"keeps_scores", "a byte for each score, in secret"},
+    Fault{"grows", "a byte for each score, within what is declared, and declared linear"},
     // Manners.
     Fault{"crash", "a null pointer"},
     Fault{"abort", "abort()"},
@@ -154,7 +186,9 @@ class Loaded {
 class Mutant {
  public:
   Mutant(std::string_view fault, const attest_problem& p, int threads)
-      : fault_(fault), p_(p), threads_(threads) {}
+      : fault_(fault), p_(p), threads_(threads) {
+    if (has("keeps_visible") && hidden_drop_rate() <= 1) hidden_drop_rate_ = hidden_drop_rate();
+  }
 
   void forward(const attest_inputs& in, const attest_outputs& out) const {
     const View o{out.o}, lse{out.lse};
@@ -262,7 +296,55 @@ class Mutant {
     if (p_.has_sink) {
       if (has("zero_gradients")) sum_sink.assign(sum_sink.size(), 0);
       for (double& sum : sum_sink) sum *= has("dsink_sign") ? -1 : 1;
+      const auto spoilt = [](double sum) { return std::isnan(sum); };
+      if (has("nan_dsink_spreads") && std::any_of(sum_sink.begin(), sum_sink.end(), spoilt)) {
+        std::fill(sum_sink.begin(), sum_sink.end(), std::nan(""));
+      }
       store_all(sum_sink, out.dsink);
+    }
+  }
+
+  // The blocks of a call, dealt to the workers in turn: squares, where the mask leaves anything of
+  // them. The faults of a schedule are those of the first block that they can befall.
+  void report(const attest_context& context, bool backward) const {
+    if (!context.trace) return;
+    Index count = 0;
+    bool done = false;  // the fault
+    for (Index b = 0; b < p_.batch; ++b) {
+      for (Index h = 0; h < p_.query_heads; ++h) {
+        for (Index i = 0; i < query_len(b); i += kSide) {
+          for (Index j = 0; j < key_len(b); j += kSide) {
+            attest_block block = {.struct_size = sizeof(attest_block),
+                                  .worker = has("imbalanced") ? 0 : count % threads_,
+                                  .batch = b,
+                                  .head = h,
+                                  .query_begin = i,
+                                  .query_end = std::min(i + kSide, query_len(b)),
+                                  .key_begin = j,
+                                  .key_end = std::min(j + kSide, key_len(b)),
+                                  .masked = 0,
+                                  .backward = backward};
+            const Index seen = seen_pairs(block);
+            const bool empty = seen == 0;
+            block.masked =
+                seen < (block.query_end - block.query_begin) * (block.key_end - block.key_begin);
+            const bool befalls =
+                !done &&
+                ((has("misses_block") && h == p_.query_heads - 1 && !empty) ||
+                 (has("doubles_block") && !empty) || (has("visits_masked_block") && empty) ||
+                 (has("masks_full_block") && !block.masked) ||
+                 (has("leaves_block_unmasked") && block.masked && !empty) ||
+                 (has("misses_backward_block") && backward && !empty));
+            done = done || befalls;
+            if (befalls && fault_.starts_with("misses")) continue;
+            if (befalls && !has("doubles_block")) block.masked = !block.masked;
+            if (empty && !befalls) continue;
+            context.trace(context.trace_context, &block);
+            if (befalls && has("doubles_block")) context.trace(context.trace_context, &block);
+            ++count;
+          }
+        }
+      }
     }
   }
 
@@ -310,6 +392,15 @@ class Mutant {
     }
     if (has("leaves_child") && fork() == 0) {
       for (;;) pause();
+    }
+    if (has("keeps_scores") || has("grows")) {
+      const auto pairs = at(p_.batch * p_.query_heads * p_.query_len * p_.key_len);
+      constexpr std::size_t kPage = 4096;
+      void* const scores = std::malloc(pairs);
+      for (std::size_t n = 0; scores && n < pairs; n += kPage) {
+        static_cast<volatile char*>(scores)[n] = 1;  // volatile, or the compiler leaves it all out
+      }
+      std::free(scores);
     }
   }
 
@@ -369,13 +460,15 @@ class Mutant {
   // ---- Lengths and places ---------------------------------------------------------------------
 
   static Index integer(const attest_tensor& tensor, Index n) {
-    return static_cast<const Index*>(tensor.data)[n];
+    return entry<Index>(tensor, {n, 0, 0, 0});
   }
 
   static Index length(const attest_tensor& starts, const attest_tensor& lens, Index b,
                       Index whole) {
-    if (starts.data) return integer(starts, b + 1) - integer(starts, b);
-    return lens.data ? integer(lens, b) : whole;
+    if (!starts.data && !lens.data) return whole;
+    const Index found =
+        starts.data ? integer(starts, b + 1) - integer(starts, b) : integer(lens, b);
+    return std::clamp<Index>(found, 0, whole);  // one that is misread shall not take all memory
   }
 
   Index query_len(Index b) const {
@@ -421,6 +514,18 @@ class Mutant {
   }
 
   // ---- Masks ----------------------------------------------------------------------------------
+
+  static constexpr Index kSide = 64;  // of a block
+
+  Index seen_pairs(const attest_block& block) const {
+    Index seen = 0;
+    for (Index i = block.query_begin; i < block.query_end; ++i) {
+      for (Index j = block.key_begin; j < block.key_end; ++j) {
+        seen += sees(block.batch, block.head, i, j);
+      }
+    }
+    return seen;
+  }
 
   bool sees(Index b, Index h, Index i, Index j) const {
     if (i >= query_len(b)) return false;
@@ -485,8 +590,22 @@ class Mutant {
 
   // ---- Dropout --------------------------------------------------------------------------------
 
+  // The rate at which hidden elements have to be dropped if no other is, for the right rate of all.
+  double hidden_drop_rate() const {
+    Index hidden = 0;
+    for_each_row([&](Index b, Index h, Index i) {
+      for (Index j = 0; j < p_.key_len; ++j) hidden += !sees(b, h, i, j);
+    });
+    const Index all = p_.batch * p_.query_heads * p_.query_len * p_.key_len;
+    return p_.dropout_probability * static_cast<double>(all) /
+           static_cast<double>(std::max<Index>(hidden, 1));
+  }
+
   // What the mutants draw: a hash of the place, the seed and the offset.
   bool draws(Index b, Index h, Index i, Index j) const {
+    if (hidden_drop_rate_ > 0 && sees(b, h, i, j)) return true;
+    if (has("same_bits_per_head")) h = 0;
+    if (has("same_bits_per_batch")) b = 0;
     std::uint64_t hash = has("seed_ignored") ? 0 : p_.dropout_seed;
     for (const std::uint64_t word :
          {has("seed_ignored") ? 0 : p_.dropout_offset, static_cast<std::uint64_t>(b),
@@ -496,7 +615,9 @@ class Mutant {
       hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9;
       hash ^= hash >> 32;
     }
-    const double p = p_.dropout_probability * (has("keeps_too_often") ? 0.5 : 1);
+    const double p = hidden_drop_rate_ > 0    ? hidden_drop_rate_
+                     : has("keeps_too_often") ? 0.5 * p_.dropout_probability
+                                              : p_.dropout_probability;
     return static_cast<double>(hash >> 32) >= p * 4294967296.0;
   }
 
@@ -650,6 +771,47 @@ class Mutant {
   std::string_view fault_;
   const attest_problem& p_;
   int threads_;
+  double hidden_drop_rate_ = 0;  // where hidden elements alone are dropped
+};
+
+// What a call is about, with the tensors that a fault takes for dense.
+struct Told {
+  std::vector<attest_mask> nodes;
+  attest_problem problem;
+  attest_inputs inputs;
+  attest_outputs outputs;
+
+  Told(std::string_view fault, const attest_problem& p, const attest_inputs& in,
+       const attest_outputs& out)
+      : nodes(p.mask, p.mask + p.mask_count), problem(p), inputs(in), outputs(out) {
+    const auto misread = [fault](std::string_view name, attest_tensor& t) {
+      if (fault != name || !t.data) return;
+      const Index row = t.dtype == ATTEST_BITS ? (t.shape[3] + 7) / 8 * 8 : t.shape[3];
+      const Index plane = t.shape[2] * row;
+      const Index dense[] = {t.shape[1] * plane, plane, row, 1};
+      std::copy(std::begin(dense), std::end(dense), t.stride);
+    };
+    for (attest_mask& node : nodes) {
+      if (node.kind == ATTEST_MASK_DENSE) misread("dense_mask_table", node.table);
+      if (node.kind == ATTEST_MASK_PREFIX) misread("dense_prefix", node.table);
+      if (node.kind == ATTEST_MASK_SEGMENTS) misread("dense_segments", node.table);
+      if (node.kind == ATTEST_MASK_SEGMENTS) misread("dense_segments", node.table2);
+      if (node.kind == ATTEST_MASK_BLOCK_SPARSE) misread("dense_blocks", node.table);
+    }
+    problem.mask = nodes.data();
+    misread("dense_lengths", problem.query_lens);
+    misread("dense_lengths", problem.key_lens);
+    misread("dense_starts", problem.cu_query_lens);
+    misread("dense_starts", problem.cu_key_lens);
+    misread("dense_page_table", problem.page_table);
+    misread("dense_slopes", inputs.alibi_slopes);
+    misread("dense_sink", inputs.sink);
+    misread("dense_keep", inputs.keep);
+    misread("dense_drawn_keep", outputs.keep);
+    misread("dense_dlse", inputs.d_lse);
+    misread("dense_dbias", outputs.dbias);
+    misread("dense_dsink", outputs.dsink);
+  }
 };
 
 const char* fault_of(const attest_kernel* kernel) {
@@ -670,15 +832,19 @@ const char* describe(const attest_kernel* kernel) {
       R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests",
           "profiles": ["forward-core", "training-core", "training-full", "masks", "sparse-masks",
                        "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
-                       "layouts"],
+                       "layouts", "schedule", "memory"],
           "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001,
           "features": ["backward", "lse", "causal", "window", "dense-mask", "prefix", "segments",
                        "block-sparse", "dilated", "mask-and", "mask-or", "lengths", "packed",
                        "paged", "gqa", "value-dim", "strides", "expanded", "transposed",
                        "zero-sizes", "softcap", "bias", "dbias", "alibi", "sink", "dlse",
                        "dropout", "dropout-generated"],
+          "schedule": {{"masks_partial_only": true, "imbalance": 1.1}},
+          "memory": {{"growth": "linear",
+                      "own": {{"fixed": {}, "per_query_channel": 36, "per_key_channel": 36}}}},
           "arithmetic": {{"f32": {}, "f16": {}, "bf16": {}}}}})",
-      kernel->name, arithmetic, arithmetic, arithmetic);
+      kernel->name, fault_of(kernel) == std::string_view("grows") ? 1 << 30 : 0, arithmetic,
+      arithmetic, arithmetic);
   return texts[index].c_str();
 }
 
@@ -696,23 +862,26 @@ std::int32_t supports(const attest_kernel* kernel, const attest_problem* problem
   return fault != "refuses_silently";
 }
 
-std::uint64_t workspace(const attest_kernel*, const attest_problem*, std::int32_t, std::int32_t) {
-  return 0;
+std::uint64_t workspace(const attest_kernel* kernel, const attest_problem*, std::int32_t,
+                        std::int32_t) {
+  return fault_of(kernel) == std::string_view("asks_for_more") ? 4096 : 0;
 }
 
 attest_status run(const attest_kernel* kernel, const attest_problem* problem,
                   const attest_inputs* inputs, const attest_outputs* outputs,
                   const attest_context* context, bool backward) {
-  const Mutant mutant(fault_of(kernel), *problem, context->threads);
+  const Told told(fault_of(kernel), *problem, *inputs, *outputs);
+  const Mutant mutant(fault_of(kernel), told.problem, context->threads);
   if (mutant.has("bad_status")) {
     std::snprintf(context->message, context->message_bytes, "the flux capacitor is empty");
     return ATTEST_ERROR;
   }
-  mutant.misbehave(*inputs, *outputs);
+  mutant.misbehave(told.inputs, told.outputs);
+  mutant.report(*context, backward);
   if (backward) {
-    mutant.backward(*inputs, *outputs);
+    mutant.backward(told.inputs, told.outputs);
   } else {
-    mutant.forward(*inputs, *outputs);
+    mutant.forward(told.inputs, told.outputs);
   }
   return ATTEST_OK;
 }
@@ -751,7 +920,10 @@ struct Table {
     plugin = {.struct_size = sizeof(attest_plugin),
               .abi_version = ATTEST_ABI_VERSION,
               .kernel_count = static_cast<std::uint32_t>(pointers.size()),
-              .kernels = pointers.data()};
+              .kernels = pointers.data(),
+              .absent_kernels = nullptr,
+              .absent_kernel_count = 0,
+              .reserved = 0};
   }
 };
 

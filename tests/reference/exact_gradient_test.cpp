@@ -12,6 +12,7 @@
 #include <string>
 
 #include "reference/exact.h"
+#include "tests/reference/filled.h"
 #include "tests/reference/random_problem.h"
 
 namespace attest::exact {
@@ -201,24 +202,7 @@ class ExactGradientTest : public testing::TestWithParam<Named> {};
 
 TEST_P(ExactGradientTest, AgreesWithCentralDifferences) {
   const Problem& problem = GetParam().problem;
-  int state = 1;
-  const auto values = [&](const Shape& shape) {
-    Values filled = zeros(shape);
-    for (double& value : filled.data) value = 0.0625 * ((state = state * 75 % 65537) % 65 - 32);
-    return filled;
-  };
-  attest::Inputs inputs = {.q = values(problem.q_shape()),
-                           .k = values(problem.k_shape()),
-                           .v = values(problem.v_shape()),
-                           .d_o = values(problem.o_shape())};
-  if (problem.bias_shape) inputs.bias = values(*problem.bias_shape);
-  if (problem.slopes_shape) inputs.slopes = values(*problem.slopes_shape);
-  if (problem.sink) inputs.sink = values(problem.sink_shape());
-  if (problem.d_lse) inputs.d_lse = values(problem.lse_shape());
-  if (problem.dropout.mode != Dropout::Mode::none) {
-    inputs.keep.shape = problem.keep_shape();
-    for (const double x : values(problem.keep_shape()).data) inputs.keep.kept.push_back(x < 0.5);
-  }
+  const attest::Inputs inputs = scattered_inputs(problem, 0.0625, 0.5);
   const T worst = worst_disagreement(problem, inputs);
   EXPECT_LT(worst, kAgreement);
   RecordProperty("worst", worst.str(3));

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "reference/exact.h"
+#include "tests/reference/filled.h"
 #include "tests/reference/random_problem.h"
 
 namespace attest::exact {
@@ -237,24 +238,7 @@ RC_GTEST_PROP(ExactTypesTest, EveryTypeStaysWithinItsOwnErrorOfTheTruth,
 
 // The error terms have teeth: a type that rounds more than it says is found out.
 void expect_each_type_to_fail_the_next_wider_ones_terms(const Problem& problem) {
-  int state = 1;
-  const auto values = [&](const Shape& shape) {
-    Values filled = zeros(shape);
-    for (double& value : filled.data) value = 0.125 * ((state = state * 75 % 65537) % 65 - 32);
-    return filled;
-  };
-  attest::Inputs inputs = {.q = values(problem.q_shape()),
-                           .k = values(problem.k_shape()),
-                           .v = values(problem.v_shape()),
-                           .d_o = values(problem.o_shape())};
-  if (problem.bias_shape) inputs.bias = values(*problem.bias_shape);
-  if (problem.slopes_shape) inputs.slopes = values(*problem.slopes_shape);
-  if (problem.sink) inputs.sink = values(problem.sink_shape());
-  if (problem.d_lse) inputs.d_lse = values(problem.lse_shape());
-  if (problem.dropout.mode != Dropout::Mode::none) {
-    inputs.keep.shape = problem.keep_shape();
-    for (const double x : values(problem.keep_shape()).data) inputs.keep.kept.push_back(x < 2);
-  }
+  const attest::Inputs inputs = scattered_inputs(problem, 0.125, 2);
   const double own = largest_ratio<double>(problem, inputs);
   EXPECT_LE(own, 1);
   EXPECT_GT(own, 0.01);  // an error term many times too large would prove nothing

@@ -160,7 +160,8 @@ class Machine {
       for (const long double term : terms) largest = std::max(largest, std::abs(term));
       if (largest == 0) continue;
       for (const long double term : terms) total += cut(term, std::ilogb(largest) - kDigits + 1);
-      sum = total == 0 ? 0 : static_cast<T>(cut(total, std::ilogb(total) - kDigits + 1));
+      const bool has_digits = total != 0 && std::isfinite(total);
+      sum = static_cast<T>(has_digits ? cut(total, std::ilogb(total) - kDigits + 1) : total);
     }
     return sum;
   }

@@ -115,6 +115,17 @@ TEST(ProblemTest, PartsOfMasksAreLookedAtToo) {
   expect_defect(problem, "MASK-4", "negative");
 }
 
+TEST(ProblemTest, MasksNestSoDeepAndNoDeeper) {
+  Problem problem = sound();
+  for (int depth = 0; depth < kDeepestMask; ++depth) {
+    problem.mask = depth % 2 == 0 ? Mask::any_of({Mask::full(), problem.mask})
+                                  : Mask::all_of({problem.mask, Mask::full()});
+  }
+  EXPECT_FALSE(defect_of(problem));
+  problem.mask = Mask::all_of({problem.mask});
+  expect_defect(problem, "MASK-9", "deeper than 64");
+}
+
 TEST(ProblemTest, OutputsCannotBeExpandedButInputsCan) {
   for (Layout Layouts::*output : {&Layouts::o, &Layouts::dq, &Layouts::dk, &Layouts::dv}) {
     Problem problem = sound();

@@ -24,7 +24,7 @@ enum class Fault {
   lies,        // calls a full block masked
   imbalanced,  // one worker reports all
   hoards,      // takes memory for each pair that it doesn't declare
-  grows,       // declares it, and calls that linear
+  grows,       // declares more than enough, and calls that linear
 };
 
 struct Kernel {
@@ -34,7 +34,7 @@ struct Kernel {
 };
 
 std::string describe(const std::string& name, Fault fault) {
-  const std::string own = fault == Fault::grows ? "\"own\": {\"per_pair\": 24}," : "";
+  const std::string own = fault == Fault::grows ? "\"own\": {\"fixed\": 1e9}," : "";
   return "{\"name\": \"" + name +
          "\", \"version\": \"1\", \"vendor\": \"test\", \"profiles\": [], \"dtypes\": [\"f32\"],"
          "\"features\": [\"lse\", \"causal\", \"backward\"], \"alignment\": 4,"
@@ -147,6 +147,9 @@ extern "C" ATTEST_EXPORT const attest_plugin* attest_plugin_get(void) {
   static const attest_plugin plugin = {.struct_size = sizeof(attest_plugin),
                                        .abi_version = ATTEST_ABI_VERSION,
                                        .kernel_count = kernels.size(),
-                                       .kernels = pointers.data()};
+                                       .kernels = pointers.data(),
+                                       .absent_kernels = nullptr,
+                                       .absent_kernel_count = 0,
+                                       .reserved = 0};
   return &plugin;
 }

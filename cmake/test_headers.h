@@ -1,0 +1,7 @@
+// What nearly every test includes. Precompiled; no test relies on it.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>

@@ -1,0 +1,89 @@
+// Random masks of all kinds, for properties in RapidCheck.
+#pragma once
+
+#include <rapidcheck.h>
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "spec/mask.h"
+#include "spec/problem.h"
+
+namespace attest {
+
+// RapidCheck begins with small ranges and small numbers of cases; here all of the range is wanted
+// from the first case on.
+template <class T>
+T within(T least, T beyond) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, beyond));
+}
+
+// True once in `times`; shrinks to false.
+inline bool once_in(int times) { return within<int>(0, times) == times - 1; }
+
+// A table of ones and few zeros.
+inline std::vector<std::uint8_t> any_table(const Shape& shape) {
+  std::mt19937 bits(*rc::gen::arbitrary<unsigned>());
+  std::vector<std::uint8_t> table;
+  for (Index i = 0; i < element_count(shape); ++i) table.push_back(bits() % 3 != 0);
+  return table;
+}
+
+inline SegmentNumbers any_segments(Index batch, Index length) {
+  SegmentNumbers numbers{.batches = *rc::gen::element(Index(1), batch), .length = length};
+  const auto run = static_cast<unsigned>(*rc::gen::element(1, 3, 20, 70));
+  std::mt19937 bits(*rc::gen::arbitrary<unsigned>());
+  std::int32_t number = 0;
+  for (Index n = 0; n < numbers.batches * length; ++n) {
+    if (bits() % run == 0) number = static_cast<std::int32_t>(bits() % 4) - 1;
+    numbers.number.push_back(number);
+  }
+  return numbers;
+}
+
+// Of any kind; unions and intersections nest as deep as `depth`.
+inline Mask any_mask(const Problem& p, int depth = 2) {
+  const auto anchor = *rc::gen::element(Anchor::top_left, Anchor::bottom_right);
+  const auto offset = within<Index>(-4, 5);
+  const auto one_or = [](Index size) { return *rc::gen::element(Index(1), size); };
+  const auto width = [] { return within<Index>(0, *rc::gen::element<Index>(5, 70)); };
+  switch (within<int>(0, depth > 0 ? 10 : 8)) {
+    case 0:
+      return Mask::full();
+    case 1:
+      return Mask::causal(anchor, offset);
+    case 2:
+      return Mask::window(width(), width(), anchor, offset);
+    case 3: {
+      const Shape shape{one_or(p.batch), one_or(p.query_heads), one_or(p.query_len),
+                        one_or(p.key_len)};
+      return Mask::dense({shape, any_table(shape)});
+    }
+    case 4: {
+      std::vector<Index> lens(static_cast<std::size_t>(one_or(p.batch)));
+      for (Index& len : lens) len = within<Index>(0, p.key_len + 1);
+      return Mask::prefix(lens);
+    }
+    case 5: {
+      SegmentNumbers queries = any_segments(p.batch, p.query_len);
+      return Mask::documents({std::move(queries), any_segments(p.batch, p.key_len)});
+    }
+    case 6: {
+      const Index rows = *rc::gen::element<Index>(1, 2, 3, 16, 64, 200);
+      const Index columns = *rc::gen::element<Index>(1, 2, 5, 16, 64, 200);
+      const Shape shape{one_or(p.batch), one_or(p.query_heads), (p.query_len + rows - 1) / rows,
+                        (p.key_len + columns - 1) / columns};
+      return Mask::block_sparse(rows, columns, {shape, any_table(shape)});
+    }
+    case 7:
+      return Mask::dilated(within<Index>(1, 5), anchor, offset);
+    case 8:
+      return Mask::all_of({any_mask(p, depth - 1), any_mask(p, depth - 1)});
+    default:
+      return Mask::any_of({any_mask(p, depth - 1), any_mask(p, depth - 1)});
+  }
+}
+
+}  // namespace attest

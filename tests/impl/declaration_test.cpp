@@ -1,0 +1,150 @@
+// What the bundled kernels declare of their memory and their schedule, against what they ask for
+// and how they deal, for sizes far beyond those of any case.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "impl/flash.h"
+#include "tests/impl/host.h"
+
+namespace attest {
+namespace {
+
+std::vector<const attest_kernel*> bundled_kernels() {
+  std::vector<const attest_kernel*> kernels;
+  std::istringstream paths(ATTEST_PLUGINS);
+  for (std::string path; std::getline(paths, path, ':');) {
+    const attest_plugin& plugin = load_plugin(path);
+    kernels.insert(kernels.end(), plugin.kernels, plugin.kernels + plugin.kernel_count);
+  }
+  return kernels;
+}
+
+Description description_of(const attest_kernel& kernel) {
+  return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
+}
+
+Index below(Index end) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<Index>(0, end));
+}
+
+RC_GTEST_PROP(DeclarationTest, NoWorkspaceIsLargerThanDeclared, ()) {
+  static const auto kKernels = bundled_kernels();
+  Problem p = {.dtype = *rc::gen::element(DType::f64, DType::f32, DType::bf16),
+               .batch = below(5),
+               .query_len = below(*rc::gen::element<Index>(3, 100, 1000, 20000)),
+               .key_len = below(*rc::gen::element<Index>(3, 100, 1000, 20000)),
+               .head_dim = below(300),
+               .value_dim = below(300),
+               .mask = *rc::gen::element(Mask::full(), Mask::causal(Anchor::top_left)),
+               .backward = *rc::gen::arbitrary<bool>()};
+  p.key_heads = below(4);
+  p.query_heads = p.key_heads * below(5);
+  p.softcap = static_cast<double>(below(2));
+  if (below(2) == 1) p.bias_shape = Shape{1, 1, p.query_len, p.key_len};
+  p.sink = below(2) == 1;
+  const int threads = static_cast<int>(1 + below(9));
+  const HostProblem problem(p);
+  for (const attest_kernel* kernel : kKernels) {
+    const auto declared = description_of(*kernel).memory;
+    RC_ASSERT(declared.has_value());
+    for (const int backward : {0, int(p.backward)}) {
+      const std::uint64_t asked = kernel->workspace(kernel, problem.get(), backward, threads);
+      if (static_cast<double>(asked) > declared->workspace.bytes(p, threads)) {
+        std::ostringstream text;
+        text << kernel->name << " asks for " << asked << " of "
+             << declared->workspace.bytes(p, threads) << ", backward " << backward << ", threads "
+             << threads << ", f" << 8 * format_of(p.dtype).bytes << ", B " << p.batch << ", H "
+             << p.query_heads << "/" << p.key_heads << ", S " << p.query_len << "x" << p.key_len
+             << ", D " << p.head_dim << "/" << p.value_dim;
+        RC_FAIL(text.str());
+      }
+    }
+  }
+}
+
+TEST(DeclarationTest, EveryKernelDeclaresItsBlocksAndItsMemory) {
+  for (const attest_kernel* kernel : bundled_kernels()) {
+    const Description description = description_of(*kernel);
+    EXPECT_TRUE(description.schedule) << kernel->name;
+    EXPECT_TRUE(description.memory) << kernel->name;
+  }
+}
+
+// ---- The imbalance of causal_balanced ----------------------------------------------------------
+
+// Pairs of a block that is computed in slices, each up to its last visible key, of a causal square.
+double pairs(Index query_begin, Index query_end, Index key_begin, Index key_end) {
+  double sum = 0;
+  if (key_end <= query_begin + 1) {
+    return static_cast<double>(query_end - query_begin) * static_cast<double>(key_end - key_begin);
+  }
+  for (Index row = query_begin; row < query_end; row += impl::kSlice) {
+    const Index end = std::min(row + impl::kSlice, query_end);
+    sum += static_cast<double>(end - row) *
+           static_cast<double>(std::max<Index>(0, std::min(end, key_end) - key_begin));
+  }
+  return sum;
+}
+
+double imbalance(const std::vector<double>& load) {
+  double sum = 0;
+  for (const double part : load) sum += part;
+  return *std::max_element(load.begin(), load.end()) * static_cast<double>(load.size()) / sum;
+}
+
+double imbalance_forward(Index length, Index workers, bool causal) {
+  const Index rows = (length + impl::kQueryBlock - 1) / impl::kQueryBlock;
+  std::vector<double> load(static_cast<std::size_t>(workers));
+  for (Index worker = 0; worker < workers; ++worker) {
+    for (const Index row : impl::low_high_share(rows, workers, worker)) {
+      const Index begin = row * impl::kQueryBlock;
+      const Index end = std::min(begin + impl::kQueryBlock, length);
+      load[static_cast<std::size_t>(worker)] +=
+          causal ? pairs(begin, end, 0, length) : static_cast<double>((end - begin) * length);
+    }
+  }
+  return imbalance(load);
+}
+
+double imbalance_backward(Index length, Index workers, bool causal) {
+  const Index far = Index(1) << 40;
+  const auto rows = impl::needed_blocks({length, length, causal ? 0 : far, far, 0}, impl::kKeyBlock,
+                                        impl::kQueryBlock);
+  std::vector<double> load(static_cast<std::size_t>(workers));
+  for (Index worker = 0; worker < workers; ++worker) {
+    for (const impl::BlockRow& row : impl::even_share(rows, workers, worker)) {
+      const Index key = row.row * impl::kKeyBlock,
+                  key_end = std::min(key + impl::kKeyBlock, length);
+      for (Index block = row.keys.begin; block < row.keys.end; ++block) {
+        const Index begin = block * impl::kQueryBlock;
+        const Index end = std::min(begin + impl::kQueryBlock, length);
+        load[static_cast<std::size_t>(worker)] +=
+            causal ? pairs(begin, end, key, key_end)
+                   : static_cast<double>((end - begin) * (key_end - key));
+      }
+    }
+  }
+  return imbalance(load);
+}
+
+TEST(DeclarationTest, BalancedDealingKeepsWhatItDeclaresAtAllLengths) {
+  const double declared = impl::flash_schedule(impl::Dealing::balanced).at("imbalance");
+  double worst = 1;
+  for (Index length = 2048; length < 12000; length += 7) {
+    for (const Index workers : {2, 3}) {
+      for (const bool causal : {false, true}) {
+        worst = std::max({worst, imbalance_forward(length, workers, causal),
+                          imbalance_backward(length, workers, causal)});
+      }
+    }
+  }
+  EXPECT_LE(worst, declared);
+  EXPECT_GT(worst, 1 + (declared - 1) / 2);  // and does not promise far too little
+}
+
+}  // namespace
+}  // namespace attest
