@@ -173,7 +173,6 @@ TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
   topics.erase("contract");    // its checks are made on every case
   topics.erase("regression");  // repeats other topics at reported shapes
   topics.erase("pairs");       // repeats them two by two
-  topics.erase("memory");      // is measured at lengths that are beyond a smoke test
   EXPECT_TRUE(std::includes(smoke.begin(), smoke.end(), topics.begin(), topics.end()));
 }
 
