@@ -248,8 +248,12 @@ class Mutant {
     std::vector<double> sum_bias(p_.has_bias ? at(elements(in.bias)) : 0);
     std::vector<double> sum_sink(at(p_.query_heads));
     for_each_row([&](Index b, Index h, Index i) {
-      const Row row = softmax_row(in, q, k, b, h, i, true);
       const Place place = query_place(b, i);
+      if (has("zero_gradients")) {
+        for (Index d = 0; d < p_.head_dim; ++d) dq.store(place.batch, h, place.position, d, 0);
+        return;
+      }
+      const Row row = softmax_row(in, q, k, b, h, i, true);
       const float* query = q.row(place.batch, h, place.position);
       const float* upstream = d_o.row(place.batch, h, place.position);
       const float* output = o.row(place.batch, h, place.position);
@@ -263,7 +267,7 @@ class Mutant {
       std::vector<float> row_dq(at(p_.head_dim));
       const bool last_of_group = (h + 1) % (p_.query_heads / p_.key_heads) == 0;
       for (Index j = 0; j < key_len(b); ++j) {
-        if (!row.seen[at(j)] || has("zero_gradients")) continue;
+        if (!row.seen[at(j)]) continue;
         const Place key = key_place(b, j);
         const float* key_values = k.row(key.batch, key_head(h), key.position);
         const float* value = v.row(key.batch, key_head(h), key.position);
@@ -290,11 +294,9 @@ class Mutant {
     store_all(sum_dk, out.dk);
     store_all(sum_dv, out.dv);
     if (p_.has_bias) {
-      if (has("zero_gradients")) sum_bias.assign(sum_bias.size(), 0);
       store_all(sum_bias, out.dbias);
     }
     if (p_.has_sink) {
-      if (has("zero_gradients")) sum_sink.assign(sum_sink.size(), 0);
       for (double& sum : sum_sink) sum *= has("dsink_sign") ? -1 : 1;
       const auto spoilt = [](double sum) { return std::isnan(sum); };
       if (has("nan_dsink_spreads") && std::any_of(sum_sink.begin(), sum_sink.end(), spoilt)) {

@@ -66,7 +66,7 @@ Record judge_mutants(
   std::ostringstream out;
   std::atomic<bool> stops = false;
   return run(
-      cases, testees, header, {.limits = limits},
+      cases, testees, header, {.jobs = 2, .limits = limits},
       [&](const Testee& t) {
         return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
       },
