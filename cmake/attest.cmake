@@ -29,6 +29,7 @@ if(ATTEST_SANITIZE)
     -fsanitize=${ATTEST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
     -Wno-maybe-uninitialized)
   target_link_options(attest_options INTERFACE -fsanitize=${ATTEST_SANITIZE})
+  target_compile_definitions(attest_options INTERFACE ATTEST_SANITIZED)
 endif()
 
 # For what computes. All else is compiled in less time without it.
@@ -72,36 +73,51 @@ macro(attest_test_name name)
   string(REPLACE "/" "_" target ${path})
 endmacro()
 
-# Lets the compiler read once what nearly every test includes.
-function(attest_precompile_test_headers target)
-  if(NOT TARGET test_headers)
-    set(source ${CMAKE_BINARY_DIR}/test_headers.cpp)
+# What is tested is what sanitizers look after; tests take several times as long with them.
+add_library(attest_unsanitized INTERFACE)
+if(ATTEST_SANITIZE)
+  target_compile_options(attest_unsanitized INTERFACE -fno-sanitize=all)
+endif()
+
+# How tests are compiled: quickly. What they test is optimised; those that compute much themselves
+# are OPTIMISED a little.
+function(attest_compile_test target optimised)
+  if(optimised)
+    set(headers test_headers_optimised)
+    set(level -O1)
+  else()
+    set(headers test_headers)
+    set(level -O0)
+  endif()
+  target_compile_options(${target} PRIVATE ${level})
+  target_link_libraries(${target} PRIVATE attest_unsanitized)
+  # Lets the compiler read once what nearly every test includes.
+  if(NOT TARGET ${headers})
+    set(source ${CMAKE_BINARY_DIR}/${headers}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
-    add_executable(test_headers EXCLUDE_FROM_ALL ${source})
-    target_link_libraries(test_headers PRIVATE
-      attest_options GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
-    target_compile_options(test_headers PRIVATE -O1)
-    target_precompile_headers(test_headers PRIVATE
+    add_executable(${headers} EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(${headers} PRIVATE
+      attest_options attest_unsanitized GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+    target_compile_options(${headers} PRIVATE ${level})
+    target_precompile_headers(${headers} PRIVATE
       ${CMAKE_SOURCE_DIR}/cmake/test_headers.h)
   endif()
-  target_precompile_headers(${target} REUSE_FROM test_headers)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
 add_custom_target(unit_tests)  # all that ctest -L unit needs
 
-# attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s]): NAME_test.cpp, run by ctest
-# as folder/NAME_test.
+# attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s] [OPTIMISED]): NAME_test.cpp,
+# run by ctest as folder/NAME_test.
 function(attest_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT" "LABELS;DEPS;SOURCES" ${ARGN})
   attest_test_name(${name})
   add_executable(${target} ${name}.cpp ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE
     attest_options ${ARG_DEPS} rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  # What is tested is optimised; the tests themselves only cost time to compile.
-  target_compile_options(${target} PRIVATE -O1)
-  if(NOT ARG_SOURCES MATCHES "\\.c$")  # CMake wants them in each language
-    attest_precompile_test_headers(${target})
+  if(NOT ARG_SOURCES MATCHES "\\.c$")  # CMake wants headers for each language
+    attest_compile_test(${target} "${ARG_OPTIMISED}")
   endif()
   if(unit IN_LIST ARG_LABELS)
     add_dependencies(unit_tests ${target})

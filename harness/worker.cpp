@@ -231,7 +231,7 @@ std::size_t status_bytes(pid_t pid, const std::string& wanted) {
 }
 
 // What a sanitizer takes for itself, many times that of the kernel, cannot be told from it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTEST_SANITIZED
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
@@ -581,7 +581,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
 
 Reply WorkerExecutor::settle() {
   if (!process_) return Executor::settle();
-  Reply reply = execute({{"op", "describe"}});
+  Reply reply = execute({{"op", "describe"}, {"brief", true}});
   // What it says is of no interest, only that it is the reply to this.
   return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
 }

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ATTEST_SANITIZED
 
 TEST(LedgerTest, MemoryIsNotJudgedWhereASanitizerTakesMost) {
   const Verdict v = verdict("hoards", memory_case());
