@@ -32,6 +32,7 @@ constexpr std::int64_t kMostSplits = 30;
 nlohmann::json arithmetic(const std::string& dtype) {
   nlohmann::json declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "last";
+  declared["tanh_ulp"] = 3;  // functions.inl
   declared["rescales_output"] = true;
   declared["key_block"] = kKeyBlock;
   declared["kv_splits"] = kMostSplits;
@@ -178,7 +179,7 @@ void take_in(const SplitWorker<R>& w, std::int64_t b, std::int64_t h, const Tile
   const Panels<R> v = {w.tile.v, keys};
   w.engine.multiply(q, {w.tile.k_transposed + piece.key * p.head_dim, p.head_dim},
                     static_cast<R>(p.scale), s);  // line 9
-  HeadScores<T>(w.call, b, h).finish(block, s.stride, s.data);
+  HeadScores<T>(w.call, b, h, &w.engine).finish(block, s.stride, s.data);
   if (piece.visible) hide(block, piece.visible, keys, s.stride, s.data);
 
   const auto for_each_output = [&](const auto& change) {

@@ -26,6 +26,7 @@
 #include "impl/sequence.h"
 #include "impl/sink.h"
 #include "impl/tile.h"
+#include "impl/worker.h"
 
 namespace attest::impl {
 
@@ -53,6 +54,7 @@ inline std::int64_t forward_key_block(const attest_problem& p) {
 inline nlohmann::json flash_arithmetic(const std::string& dtype, bool invariant) {
   nlohmann::json declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "last";
+  declared["tanh_ulp"] = 3;  // functions.inl
   declared["key_block"] = kKeyBlock;
   declared["thread_invariant"] = declared["batch_invariant"] = invariant;
   return declared;
@@ -297,26 +299,14 @@ void for_each_piece(const Block& block, Coverage coverage, const std::uint8_t* v
 
 // ---- Forward: Algorithm 1 ----------------------------------------------------------------------
 
-// What one worker has: the call, the engine, its tiles.
+// What one worker has: the engine and its tiles.
 template <class R, class Tiles>
-struct Worker {
+struct Worker : WorkerState {
   Worker(const Call& the_call, int the_number, const Tiles& the_tiles)
-      : call(the_call),
-        engine(engine_of<R>(call)),
-        number(the_number),
-        tile(the_tiles),
-        mask(call),
-        dropout(call) {}
+      : WorkerState(the_call, the_number), engine(engine_of<R>(call)), tile(the_tiles) {}
 
-  const Call& call;
   const Engine<R>& engine;
-  int number;
   Tiles tile;
-  BlockMask mask;
-  Dropout dropout;
-  // Forward: the key head whose keys are packed, counted over the batch, and what is known of them.
-  std::int64_t packed_head = -1;
-  bool values_finite = true;
 };
 
 template <class R>
@@ -341,8 +331,7 @@ template <class T>
 void pack_keys(ForwardWorker<Real<T>>& w, std::int64_t b, std::int64_t key_head) {
   const Call& call = w.call;
   const attest_problem& p = call.problem;
-  if (w.packed_head == b * p.key_heads + key_head) return;
-  w.packed_head = b * p.key_heads + key_head;
+  if (!w.has_to_pack(b, key_head)) return;
   w.values_finite = true;
   const std::int64_t length = call.lengths_of(b).key, key_block = forward_key_block(p);
   for (std::int64_t key = 0; key < length; key += key_block) {
@@ -372,7 +361,7 @@ void absorb_piece(const ForwardWorker<Real<T>>& w, std::int64_t b, std::int64_t 
   const Tile<R> o = {tile.o + piece.row * tile.width, rows, p.value_dim, tile.width};
   w.engine.multiply(q, {tile.k_transposed + block.key_begin * p.head_dim, p.head_dim},
                     static_cast<R>(p.scale), s);
-  HeadScores<T>(w.call, b, h).finish(block, s.stride, s.data);
+  HeadScores<T>(w.call, b, h, &w.engine).finish(block, s.stride, s.data);
   if (piece.visible) hide(block, piece.visible, whole.keys(), s.stride, s.data);
   w.engine.absorb(s, {tile.max + piece.row, tile.sum + piece.row, o});
   w.dropout.apply(b, h, block, R(1), s.stride, s.data);
@@ -538,7 +527,7 @@ Gradient<R> form_gradient(const BackwardWorker<R>& w, std::int64_t b, std::int64
   w.engine.multiply(rows_of(query.q, piece.row, rows),
                     {w.tile.k_transposed + piece.key * head_dim, head_dim},
                     static_cast<R>(problem.scale), p);
-  HeadScores<T>(w.call, b, h).finish(block, stride, p.data, w.tile.cap_slope);
+  HeadScores<T>(w.call, b, h, &w.engine).finish(block, stride, p.data, w.tile.cap_slope);
   if (piece.visible) hide(block, piece.visible, key.keys(), stride, p.data);
   w.engine.multiply(rows_of(query.d_o, piece.row, rows),
                     {w.tile.v_transposed + piece.key * value_dim, value_dim}, R(1), ds);

@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "impl/call.h"
 #include "impl/elements.h"
+#include "impl/engine/engine.h"
 #include "impl/tile.h"
 
 namespace attest::impl {
@@ -69,8 +71,10 @@ class HeadScores {
  public:
   using R = Real<T>;
 
-  HeadScores(const Call& call, std::int64_t batch, std::int64_t head)
-      : call_(call), bias_(call.inputs.bias, batch, head) {
+  // An engine, where given, makes the cap.
+  HeadScores(const Call& call, std::int64_t batch, std::int64_t head,
+             const Engine<R>* engine = nullptr)
+      : call_(call), engine_(engine), bias_(call.inputs.bias, batch, head) {
     const Lengths& lengths = call.lengths_of(batch);
     diagonal_ = lengths.key - lengths.query;
     if (call.problem.has_alibi) {
@@ -81,26 +85,38 @@ class HeadScores {
   // Enters with scale q.k in s. `cap_slope`, where given and where there is a softcap, receives the
   // derivative of the cap.
   void finish(const Block& block, std::int64_t stride, R* s, R* cap_slope = nullptr) const {
-    if (call_.problem.softcap != 0) cap(call_.problem.softcap, block, stride, s, cap_slope);
+    if (call_.problem.softcap != 0) cap_scores(block, stride, s, cap_slope);
     if (call_.problem.has_bias) add_bias<T>(bias_, block, stride, s);
     if (call_.problem.has_alibi) add_alibi(slope_, diagonal_, block, stride, s);
   }
 
  private:
+  // Engines know a limit as a number of R only.
+  void cap_scores(const Block& block, std::int64_t stride, R* s, R* slope) const {
+    const double c = call_.problem.softcap;
+    const R limit = static_cast<R>(c);
+    if (!engine_ || static_cast<double>(limit) != c) return cap(c, block, stride, s, slope);
+    const std::int64_t rows = block.queries(), keys = block.keys();
+    engine_->cap({s, rows, keys, stride}, limit, {slope, rows, keys, stride});
+  }
+
   const Call& call_;
+  const Engine<R>* engine_;
   Plane<const T> bias_;  // its positions are queries, its channels keys
   double slope_ = 0;
   std::int64_t diagonal_;
 };
 
-// A hidden element has the score -inf, and so the weight 0.
+// A hidden element has the score -inf, and so the weight 0. Of most rows only an end is hidden.
 template <class R>
 void hide(const Block& block, const std::uint8_t* visible, std::int64_t visible_stride,
           std::int64_t stride, R* s) {
   for (std::int64_t i = 0; i < block.queries(); ++i) {
     const std::uint8_t* __restrict seen = visible + i * visible_stride;
     R* __restrict row = s + i * stride;
-    for (std::int64_t j = 0; j < block.keys(); ++j) {
+    const void* const hidden = std::memchr(seen, 0, static_cast<std::size_t>(block.keys()));
+    if (!hidden) continue;
+    for (std::int64_t j = static_cast<const std::uint8_t*>(hidden) - seen; j < block.keys(); ++j) {
       row[j] = seen[j] ? row[j] : -std::numeric_limits<R>::infinity();
     }
   }

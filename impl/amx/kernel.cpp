@@ -9,13 +9,12 @@
 
 #include "impl/amx/pack.h"
 #include "impl/bias_gradient.h"
-#include "impl/dropout.h"
-#include "impl/mask.h"
 #include "impl/parallel.h"
 #include "impl/schedule.h"
 #include "impl/score.h"
 #include "impl/sequence.h"
 #include "impl/sink.h"
+#include "impl/worker.h"
 
 namespace attest::impl::amx {
 namespace {
@@ -148,15 +147,12 @@ class TileUse {
 };
 
 template <class Tiles>
-struct Worker {
+struct Worker : WorkerState {
   Worker(const Call& the_call, const Steps& the_steps, int the_number, std::uint64_t bytes)
-      : call(the_call),
-        problem(the_call.problem),
+      : WorkerState(the_call, the_number),
+        problem(call.problem),
         steps(the_steps),
-        number(the_number),
-        tile(problem, Arena(workspace_of(call, number, bytes))),
-        mask(call),
-        dropout(call) {}
+        tile(problem, Arena(workspace_of(call, number, bytes))) {}
 
   // Whether scores are final as soon as they are scaled.
   bool scores_are_plain() const {
@@ -164,16 +160,9 @@ struct Worker {
   }
   bool drops() const { return problem.dropout != ATTEST_DROPOUT_NONE; }
 
-  const Call& call;
   const attest_problem& problem;
   const Steps& steps;
-  int number;
   Tiles tile;
-  BlockMask mask;
-  Dropout dropout;
-  // Forward: the key head whose keys are packed, counted over the batch, and what is known of them.
-  std::int64_t packed_head = -1;
-  bool values_finite = true;
 };
 
 using ForwardWorker = Worker<ForwardTiles>;
@@ -210,8 +199,7 @@ void for_each_key_block(const ForwardWorker& w, const attest_tensor& tensor, std
 // K and V of one key head, unless the worker has them already.
 void pack_keys(ForwardWorker& w, std::int64_t b, std::int64_t key_head) {
   const ForwardTiles& tile = w.tile;
-  if (w.packed_head == b * w.problem.key_heads + key_head) return;
-  w.packed_head = b * w.problem.key_heads + key_head;
+  if (!w.has_to_pack(b, key_head)) return;
   for_each_key_block(w, w.call.inputs.k, b, key_head, [&](const View& k, std::int64_t begin) {
     pack_right(k.transposed(), 0, tile.head_dim, tile.k + begin * tile.head_dim);
   });

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "impl/engine/vectors.inl"
 
@@ -61,14 +62,35 @@ struct ExpConstants<double> {
                                   0x1.ad217927bc665p-26};
 };
 
+// Some vectors. Functions take each of their steps for all of them: a step waits for the one
+// before, and the processor does not look far enough ahead to begin with another vector meanwhile.
+template <class R, int kCount>
+struct Vectors {
+  Vec<R> at[kCount];
+};
+
+// The vectors make(0), make(1), ...
+template <class R, class Make, int... kIndices>
+HWY_INLINE Vectors<R, sizeof...(kIndices)> EachOf(std::integer_sequence<int, kIndices...>,
+                                                  const Make& make) {
+  return {{make(kIndices)...}};
+}
+template <class R, int kCount, class Make>
+HWY_INLINE Vectors<R, kCount> Each(const Make& make) {
+  return EachOf<R>(std::make_integer_sequence<int, kCount>(), make);
+}
+
 // q(r), by Horner's rule.
-template <class R>
-HWY_INLINE Vec<R> PolynomialQ(Vec<R> r) {
+template <class R, int kCount>
+HWY_INLINE Vectors<R, kCount> PolynomialQ(const Vectors<R, kCount>& r) {
   const Lanes<R> d;
   constexpr int kTerms = static_cast<int>(std::size(ExpConstants<R>::kQ));
-  Vec<R> q = hn::Set(d, ExpConstants<R>::kQ[kTerms - 1]);
+  const auto term = [&](int k) { return hn::Set(d, ExpConstants<R>::kQ[k]); };
+  auto q = Each<R, kCount>([&](int) { return term(kTerms - 1); });
   HWY_UNROLL(10)
-  for (int n = kTerms - 2; n >= 0; --n) q = hn::MulAdd(q, r, hn::Set(d, ExpConstants<R>::kQ[n]));
+  for (int k = kTerms - 2; k >= 0; --k) {
+    q = Each<R, kCount>([&](int n) { return hn::MulAdd(q.at[n], r.at[n], term(k)); });
+  }
   return q;
 }
 
@@ -98,35 +120,44 @@ HWY_INLINE Vec<R> AtMost(R bound, Vec<R> x) {
 
 // x = n ln2 + r. `shifted` is n + kRound + offset, whose last bits are those of the integer
 // n + offset.
-template <class R>
+template <class R, int kCount>
 struct Reduced {
-  Vec<R> shifted, r;
+  Vectors<R, kCount> shifted, r;
 };
-template <class R>
-HWY_INLINE Reduced<R> Reduce(Vec<R> x, int offset) {
+template <class R, int kCount>
+HWY_INLINE Reduced<R, kCount> Reduce(const Vectors<R, kCount>& x, int offset) {
   using C = ExpConstants<R>;
   const Lanes<R> d;
   const Vec<R> round = hn::Set(d, C::kRound + static_cast<R>(offset));
-  const Vec<R> shifted = hn::MulAdd(x, hn::Set(d, C::kLog2e), round);
-  const Vec<R> n = hn::Sub(shifted, round);
-  const Vec<R> r = hn::NegMulAdd(n, hn::Set(d, C::kLn2High), x);
-  return {shifted, hn::NegMulAdd(n, hn::Set(d, C::kLn2Low), r)};
+  const auto shifted =
+      Each<R, kCount>([&](int n) { return hn::MulAdd(x.at[n], hn::Set(d, C::kLog2e), round); });
+  const auto whole = Each<R, kCount>([&](int n) { return hn::Sub(shifted.at[n], round); });
+  const auto r = Each<R, kCount>(
+      [&](int n) { return hn::NegMulAdd(whole.at[n], hn::Set(d, C::kLn2High), x.at[n]); });
+  return {shifted, Each<R, kCount>([&](int n) {
+            return hn::NegMulAdd(whole.at[n], hn::Set(d, C::kLn2Low), r.at[n]);
+          })};
 }
 
 // e^r - 1.
-template <class R>
-HWY_INLINE Vec<R> ExpLessOne(Vec<R> r) {
-  return hn::MulAdd(hn::Mul(r, r), PolynomialQ<R>(r), r);
+template <class R, int kCount>
+HWY_INLINE Vectors<R, kCount> ExpLessOne(const Vectors<R, kCount>& r) {
+  const auto q = PolynomialQ(r);
+  return Each<R, kCount>(
+      [&](int n) { return hn::MulAdd(hn::Mul(r.at[n], r.at[n]), q.at[n], r.at[n]); });
 }
 
 // 1 + r (1 + r q) is quicker, but as accurate only where the products are not rounded.
-template <class R>
-HWY_INLINE Vec<R> ExpOfReduced(Vec<R> r) {
+template <class R, int kCount>
+HWY_INLINE Vectors<R, kCount> ExpOfReduced(const Vectors<R, kCount>& r) {
   const Vec<R> one = hn::Set(Lanes<R>(), R(1));
 #if HWY_NATIVE_FMA
-  return hn::MulAdd(hn::MulAdd(PolynomialQ<R>(r), r, one), r, one);
+  const auto q = PolynomialQ(r);
+  const auto inner = Each<R, kCount>([&](int n) { return hn::MulAdd(q.at[n], r.at[n], one); });
+  return Each<R, kCount>([&](int n) { return hn::MulAdd(inner.at[n], r.at[n], one); });
 #else
-  return hn::Add(ExpLessOne<R>(r), one);
+  const auto less_one = ExpLessOne(r);
+  return Each<R, kCount>([&](int n) { return hn::Add(less_one.at[n], one); });
 #endif
 }
 
@@ -139,30 +170,40 @@ HWY_INLINE Vec<R> PowerOfTwo(Vec<R> shifted) {
 }
 
 // exp(x) for x <= 0. The result may be subnormal, so 2^n takes two steps, the last of which rounds.
-template <class R>
-HWY_INLINE Vec<R> ExpOfNegative(Vec<R> x) {
+template <class R, int kCount>
+HWY_INLINE Vectors<R, kCount> ExpOfNegative(const Vectors<R, kCount>& x) {
   using C = ExpConstants<R>;
   constexpr int kLift = 64;
-  constexpr R kDrop = R(0x1p-64);
-  const Reduced<R> reduced = Reduce<R>(AtLeast<R>(C::kLowest, x), C::kBias + kLift);
-  const Vec<R> lifted = hn::Mul(ExpOfReduced<R>(reduced.r), PowerOfTwo<R>(reduced.shifted));
-  return hn::Mul(lifted, hn::Set(Lanes<R>(), kDrop));
+  const Vec<R> drop = hn::Set(Lanes<R>(), R(0x1p-64));
+  const auto reduced = Reduce(
+      Each<R, kCount>([&](int n) { return AtLeast<R>(C::kLowest, x.at[n]); }), C::kBias + kLift);
+  const auto part = ExpOfReduced(reduced.r);
+  const auto lifted = Each<R, kCount>(
+      [&](int n) { return hn::Mul(part.at[n], PowerOfTwo<R>(reduced.shifted.at[n])); });
+  return Each<R, kCount>([&](int n) { return hn::Mul(lifted.at[n], drop); });
 }
 
-template <class R>
-HWY_INLINE Vec<R> Exp(Vec<R> x) {
+template <class R, int kCount>
+HWY_INLINE Vectors<R, kCount> Exp(const Vectors<R, kCount>& x) {
   using C = ExpConstants<R>;
   const Lanes<R> d;
   const hn::RebindToSigned<Lanes<R>> di;
-  const Reduced<R> reduced = Reduce<R>(AtMost<R>(C::kHighest, AtLeast<R>(C::kLowest, x)), 0);
+  const auto reduced = Reduce(Each<R, kCount>([&](int n) {
+                                return AtMost<R>(C::kHighest, AtLeast<R>(C::kLowest, x.at[n]));
+                              }),
+                              0);
+  const auto part = ExpOfReduced(reduced.r);
   // 2^n = 2^(n/2) 2^(n - n/2): each is a normal number.
-  const auto n = hn::Sub(hn::BitCast(di, reduced.shifted), hn::BitCast(di, hn::Set(d, C::kRound)));
-  const auto half = hn::ShiftRight<1>(n);
   const auto bias = hn::Set(di, static_cast<typename C::Bits>(C::kBias));
   const auto power = [&](auto exponent) {
     return hn::BitCast(d, hn::ShiftLeft<C::kFractionBits>(hn::Add(exponent, bias)));
   };
-  return hn::Mul(hn::Mul(ExpOfReduced<R>(reduced.r), power(half)), power(hn::Sub(n, half)));
+  return Each<R, kCount>([&](int i) {
+    const auto n =
+        hn::Sub(hn::BitCast(di, reduced.shifted.at[i]), hn::BitCast(di, hn::Set(d, C::kRound)));
+    const auto half = hn::ShiftRight<1>(n);
+    return hn::Mul(hn::Mul(part.at[i], power(half)), power(hn::Sub(n, half)));
+  });
 }
 
 // tanh(x), and 1 - tanh(x)^2. With e = exp(-2|x|) = 2^n e^r and m = e - 1 = 2^n (e^r - 1) + (2^n -
@@ -176,9 +217,9 @@ HWY_INLINE TanhAndSlope<R> Tanh(Vec<R> x) {
   using C = ExpConstants<R>;
   const Lanes<R> d;
   const Vec<R> size = AtMost<R>(C::kLargestTanh, hn::Abs(x));
-  const Reduced<R> reduced = Reduce<R>(hn::Mul(size, hn::Set(d, R(-2))), C::kBias);
-  const Vec<R> power = PowerOfTwo<R>(reduced.shifted);
-  const Vec<R> less_one = ExpLessOne<R>(reduced.r);
+  const auto reduced = Reduce(Vectors<R, 1>{{hn::Mul(size, hn::Set(d, R(-2)))}}, C::kBias);
+  const Vec<R> power = PowerOfTwo<R>(reduced.shifted.at[0]);
+  const Vec<R> less_one = ExpLessOne(reduced.r).at[0];
   const Vec<R> m = hn::MulAdd(power, less_one, hn::Sub(power, hn::Set(d, R(1))));
   const Vec<R> e = hn::MulAdd(power, less_one, power);
   const Vec<R> divisor = hn::Add(m, hn::Set(d, R(2)));
@@ -190,12 +231,15 @@ HWY_INLINE TanhAndSlope<R> Tanh(Vec<R> x) {
 template <class R>
 void ExpOfRow(R* x, std::int64_t n) {
   const Lanes<R> d;
+  const auto exp_at = [d](R* at) {
+    hn::StoreU(Exp(Vectors<R, 1>{{hn::LoadU(d, at)}}).at[0], d, at);
+  };
   std::int64_t i = 0;
-  for (; i + kLanes<R> <= n; i += kLanes<R>) hn::StoreU(Exp<R>(hn::LoadU(d, x + i)), d, x + i);
+  for (; i + kLanes<R> <= n; i += kLanes<R>) exp_at(x + i);
   if (i == n) return;
   HWY_ALIGN R rest[kLanes<R>] = {};
   std::copy(x + i, x + n, rest);
-  hn::Store(Exp<R>(hn::Load(d, rest)), d, rest);
+  exp_at(rest);
   std::copy_n(rest, n - i, x + i);
 }
 

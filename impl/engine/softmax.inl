@@ -38,20 +38,37 @@ HWY_INLINE R RowMax(const R* HWY_RESTRICT row, std::int64_t columns, R top) {
   return hn::GetLane(hn::MaxOfLanes(d, max[0]));
 }
 
-// row = exp(row - base), for base >= row. The result is the sum.
+// So many vectors of a row are worked on at a time: enough that none waits for itself.
+constexpr int kAtOnce = 4;
+static_assert(kAtOnce % kPanelVectors == 0);
+
+// row = exp(row - base) for some vectors, for base >= row. Adds them to `sum`, one after the other.
+template <class R, int kCount>
+HWY_INLINE void ExpOfSomeDifferences(R* HWY_RESTRICT row, Vec<R> base,
+                                     Vec<R> (&sum)[kPanelVectors]) {
+  const Lanes<R> d;
+  const auto weights = ExpOfNegative(
+      Each<R, kCount>([&](int n) { return hn::Sub(hn::LoadU(d, row + n * kLanes<R>), base); }));
+  HWY_UNROLL(kAtOnce)
+  for (int n = 0; n < kCount; ++n) {
+    sum[n % kPanelVectors] = hn::Add(sum[n % kPanelVectors], weights.at[n]);
+    hn::StoreU(weights.at[n], d, row + n * kLanes<R>);
+  }
+}
+
+// The same for a row. The result is the sum.
 template <class R>
 HWY_INLINE R ExpOfDifferences(R* HWY_RESTRICT row, std::int64_t columns, R base) {
   const Lanes<R> d;
+  const Vec<R> from = hn::Set(d, base);
   Vec<R> sum[kPanelVectors];
   for (int v = 0; v < kPanelVectors; ++v) sum[v] = hn::Zero(d);
-  for (std::int64_t j = 0; j < columns; j += kPanel<R>) {
-    for (int v = 0; v < kPanelVectors; ++v) {
-      R* HWY_RESTRICT at = row + j + v * kLanes<R>;
-      const Vec<R> weight = ExpOfNegative<R>(hn::Sub(hn::LoadU(d, at), hn::Set(d, base)));
-      sum[v] = hn::Add(sum[v], weight);
-      hn::StoreU(weight, d, at);
-    }
+  const std::int64_t end = padded<R>(columns);
+  std::int64_t j = 0;
+  for (; j + kAtOnce * kLanes<R> <= end; j += kAtOnce * kLanes<R>) {
+    ExpOfSomeDifferences<R, kAtOnce>(row + j, from, sum);
   }
+  for (; j < end; j += kPanel<R>) ExpOfSomeDifferences<R, kPanelVectors>(row + j, from, sum);
   for (int v = 1; v < kPanelVectors; ++v) sum[0] = hn::Add(sum[0], sum[v]);
   return hn::GetLane(hn::SumOfLanes(d, sum[0]));
 }
@@ -88,7 +105,8 @@ void Absorb(const Tile<R>& scores, const RowState<R>& state) {
       const auto none = hn::Eq(max, hn::Set(d, kMinusInfinity<R>));
       const Vec<R> from = hn::IfThenZeroElse(none, max);
       hn::Store(from, d, base + i);
-      hn::Store(ExpOfNegative<R>(hn::Sub(hn::Load(d, old + i), from)), d, rescale + i);
+      const Vectors<R, 1> change = {{hn::Sub(hn::Load(d, old + i), from)}};
+      hn::Store(ExpOfNegative(change).at[0], d, rescale + i);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
       if (rescale[i] != 1) ScaleRow(rescale[i], state.o.row(begin + i), state.o.columns);
@@ -98,21 +116,34 @@ void Absorb(const Tile<R>& scores, const RowState<R>& state) {
   }
 }
 
+// Of some vectors of a row.
+template <class R, int kCount>
+HWY_INLINE void DifferentiateSome(R* HWY_RESTRICT s, R* HWY_RESTRICT dp, Vec<R> lse, Vec<R> delta) {
+  const Lanes<R> d;
+  const auto score = Each<R, kCount>([&](int n) { return hn::LoadU(d, s + n * kLanes<R>); });
+  const auto weight = Exp(Each<R, kCount>([&](int n) { return hn::Sub(score.at[n], lse); }));
+  HWY_UNROLL(kAtOnce)
+  for (int n = 0; n < kCount; ++n) {
+    const auto is_hidden = hn::Eq(score.at[n], hn::Set(d, kMinusInfinity<R>));
+    const Vec<R> p = hn::IfThenZeroElse(is_hidden, weight.at[n]);
+    const Vec<R> away = hn::Sub(hn::LoadU(d, dp + n * kLanes<R>), delta);
+    hn::StoreU(hn::IfThenZeroElse(is_hidden, hn::Mul(p, away)), d, dp + n * kLanes<R>);
+    hn::StoreU(p, d, s + n * kLanes<R>);
+  }
+}
+
 template <class R>
 void Differentiate(const Tile<R>& s, const Tile<R>& dp, const R* lse, const R* delta) {
   const Lanes<R> d;
-  const Vec<R> hidden = hn::Set(d, kMinusInfinity<R>);
   for (std::int64_t i = 0; i < s.rows; ++i) {
     const Vec<R> row_lse = hn::Set(d, lse[i]), row_delta = hn::Set(d, delta[i]);
-    R* HWY_RESTRICT p_row = s.row(i);
-    R* HWY_RESTRICT ds_row = dp.row(i);
-    for (std::int64_t j = 0; j < s.columns; j += kLanes<R>) {
-      const Vec<R> score = hn::LoadU(d, p_row + j);
-      const auto is_hidden = hn::Eq(score, hidden);
-      const Vec<R> p = hn::IfThenZeroElse(is_hidden, Exp<R>(hn::Sub(score, row_lse)));
-      const Vec<R> away = hn::Sub(hn::LoadU(d, ds_row + j), row_delta);
-      hn::StoreU(hn::IfThenZeroElse(is_hidden, hn::Mul(p, away)), d, ds_row + j);
-      hn::StoreU(p, d, p_row + j);
+    const std::int64_t end = padded<R>(s.columns);
+    std::int64_t j = 0;
+    for (; j + kAtOnce * kLanes<R> <= end; j += kAtOnce * kLanes<R>) {
+      DifferentiateSome<R, kAtOnce>(s.row(i) + j, dp.row(i) + j, row_lse, row_delta);
+    }
+    for (; j < end; j += kPanel<R>) {
+      DifferentiateSome<R, kPanelVectors>(s.row(i) + j, dp.row(i) + j, row_lse, row_delta);
     }
   }
 }

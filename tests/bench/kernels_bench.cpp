@@ -1,20 +1,27 @@
 // How fast the bundled kernels are, called as any host calls a plug-in.
 //
 //   fwd/fa2/f32/S=2048/D=64/full/threads=1   direction, kernel, dtype, sizes, mask, threads
-//     gflops, peak_fraction (of multiply-adds in f32 registers, or of bf16 products on tiles for
-//     kernels that compute there, by as many threads), peak_memory
-//     (bytes: inputs, outputs and whatever the call touched besides)
+//     gflops
+//     peak_fraction: of multiply-adds in f32 registers (of bf16 products on tiles for kernels that
+//     compute there), by as many threads
+//     peak_memory: bytes of inputs, outputs and whatever the call touched besides; extra_memory:
+//     of the latter alone
 //   peak/amx                                 gflops: what the processor's tiles can do at most;
 //     ratio: over multiply-adds in f32 registers
 //   ratio/f32_over_amx/...                   ratio: the time of fa2 in f32 over that of fa2/amx
 //   ratio/NAME/...                           ratio: the time of NAME over that of fa2
-//     o_bytes, fa2_o_bytes (ratio/fa1_split_kv/fwd: moved to and from O)
-//   ratio/dense_mask/...                     ratio: the time of lazy_mask/dense over that of
-//   lazy_mask
+//     o_bytes, fa2_o_bytes (ratio/fa1_split_kv/fwd): moved to and from O
+//   ratio/causal/...                         ratio: the time of fa2 with a full mask over causal
+//   ratio/softcap/...                        ratio: the time of fa2 with a softcap over without
+//   ratio/contiguous_halves/...              ratio: one head, causal, two threads: the time of fa2,
+//     which deals the query blocks in halves, over that of causal_balanced
+//   ratio/one_thread/...                     ratio: one head, causal: the time of causal_balanced
+//     with one thread over that with two
+//   ratio/dense_mask/...                     ratio: the time of lazy_mask/dense over lazy_mask
 //     steady_ratio: the same without making the mask; setup_ratio: making it over classifying all
 //     its blocks; mask_ratio: bytes of the mask; peak_memory, dense_peak_memory: bytes of one call
 //
-// One batch element; a head for each thread. Causal work counts half.
+// One batch element; a head for each thread, unless said otherwise. Causal work counts half.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -99,6 +106,8 @@ struct Setting {
   bool causal, backward;
   int threads;
   Index window = ATTEST_UNBOUNDED;  // causal: how far back a query sees
+  Index heads = threads;
+  double softcap = 0;
 
   // Operations of all heads, a multiply-add being two.
   double operations() const {
@@ -106,7 +115,7 @@ struct Setting {
         static_cast<double>(length) *
         (causal ? std::min(static_cast<double>(length) / 2, static_cast<double>(window))
                 : static_cast<double>(length));
-    return (backward ? 10 : 4) * pairs * static_cast<double>(dim) * threads;
+    return (backward ? 10 : 4) * pairs * static_cast<double>(dim * heads);
   }
 };
 
@@ -136,6 +145,7 @@ class HostTensor {
   }
 
   const attest_tensor& tensor() const { return tensor_; }
+  std::uint64_t bytes() const { return memory_.bytes(); }
   float* floats() const { return static_cast<float*>(tensor_.data); }
 
  private:
@@ -153,7 +163,7 @@ class Call {
         k(tensor(setting)),
         v(tensor(setting)),
         o(tensor(setting)),
-        lse_(ATTEST_F32, setting.threads, setting.length, 1) {
+        lse_(ATTEST_F32, setting.heads, setting.length, 1) {
     mask_.struct_size = sizeof mask_;
     mask_.kind = ATTEST_MASK_BAND;
     mask_.left = setting.window;
@@ -161,10 +171,11 @@ class Call {
     problem_.dtype = setting.dtype;
     problem_.backward = setting.backward;
     problem_.batch = 1;
-    problem_.query_heads = problem_.key_heads = setting.threads;
+    problem_.query_heads = problem_.key_heads = setting.heads;
     problem_.query_len = problem_.key_len = setting.length;
     problem_.head_dim = problem_.value_dim = setting.dim;
     problem_.scale = 1 / std::sqrt(static_cast<double>(setting.dim));
+    problem_.softcap = setting.softcap;
     problem_.mask = setting.causal ? &mask_ : nullptr;
     problem_.mask_count = setting.causal ? 1 : 0;
     char reason[256] = "";
@@ -185,7 +196,7 @@ class Call {
     if (!setting.backward) return;
     run();
     for (int n = 0; n < 4; ++n) {
-      gradients_.emplace_back(setting.dtype, setting.threads, setting.length, setting.dim);
+      gradients_.emplace_back(setting.dtype, setting.heads, setting.length, setting.dim);
     }
     gradients_[0].draw(4);
     inputs_.o = o.tensor();
@@ -218,6 +229,14 @@ class Call {
     return rows;
   }
 
+  // Bytes of inputs and outputs.
+  double tensor_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const HostTensor* tensor : {&q, &k, &v, &o, &lse_}) bytes += tensor->bytes();
+    for (const HostTensor& tensor : gradients_) bytes += tensor.bytes();
+    return static_cast<double>(bytes);
+  }
+
   // The problem as a kernel knows it.
   impl::Call described() const {
     impl::Call call;
@@ -229,7 +248,7 @@ class Call {
 
  private:
   static HostTensor tensor(const Setting& setting) {
-    return HostTensor(setting.dtype, setting.threads, setting.length, setting.dim);
+    return HostTensor(setting.dtype, setting.heads, setting.length, setting.dim);
   }
 
   void prepare(bool backward) {
@@ -327,6 +346,9 @@ void kernel_alone(benchmark::State& state, const Setting& setting) {
     Started started(setting);
     Call& call = started.call;
     started.report(state, "peak_memory");
+    if (started.measured) {
+      state.counters["extra_memory"] = started.peak_memory - call.tensor_bytes();
+    }
     against_peak(
         state, setting.operations(), [&] { call.run(); }, setting.threads,
         computes_on_tiles(setting.kernel) ? &tile_peak : &fma_peak);
@@ -338,8 +360,10 @@ void kernel_alone(benchmark::State& state, const Setting& setting) {
 void kernels_in_turn(benchmark::State& state, const Setting& theirs, const Setting& ours) {
   guarded(state, [&] {
     Call their_call(theirs), our_call(ours);
+    const bool alone = theirs.threads == 1 && ours.threads == 1;
     against_rival(
-        state, [&] { their_call.run(); }, [&] { our_call.run(); });
+        state, [&] { their_call.run(); }, [&] { our_call.run(); },
+        alone ? Clock::thread : Clock::real);
   });
 }
 
@@ -493,6 +517,26 @@ void add_masks(const attest_kernel* dense, const attest_kernel* lazy) {
   }
 }
 
+// S1 and S3: one head, causal, for two threads.
+void add_dealings(const attest_kernel* halves, const attest_kernel* balanced) {
+  for (const Index length : {2048, 4096, 8192}) {
+    for (const Index dim : {64, 128}) {
+      for (const bool backward : {false, true}) {
+        const Setting ours = {balanced, ATTEST_F32, length,           dim, true,
+                              backward, 2,          ATTEST_UNBOUNDED, 1};
+        const std::string what = (backward ? "/bwd" : "/fwd") + sizes_of(ours) + "/causal";
+        Setting alone = ours;
+        alone.threads = 1;
+        add("ratio/one_thread" + what, kernels_in_turn, alone, ours);
+        if (backward) continue;  // fa2 has whole heads there
+        Setting theirs = ours;
+        theirs.kernel = halves;
+        add("ratio/contiguous_halves" + what, kernels_in_turn, theirs, ours);
+      }
+    }
+  }
+}
+
 void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
   const auto find = [&](std::string_view name) {
     const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto* kernel) {
@@ -502,9 +546,10 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
   };
   const attest_kernel *fa2 = find("fa2"), *naive = find("naive"), *fa1 = find("fa1_split_kv");
   const attest_kernel *lazy_mask = find("lazy_mask"), *dense_mask = find("lazy_mask/dense");
-  const attest_kernel* amx = find("fa2/amx");
+  const attest_kernel *amx = find("fa2/amx"), *balanced = find("causal_balanced");
   if (lazy_mask && dense_mask) add_masks(dense_mask, lazy_mask);
   if (!fa2) return;
+  if (balanced && std::thread::hardware_concurrency() > 1) add_dealings(fa2, balanced);
   const auto over = [&](std::initializer_list<Index> lengths, const auto& add_one) {
     for (const Index length : lengths) {
       for (const Index dim : {64, 128}) {
@@ -541,6 +586,9 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
       full.backward = causal.backward = backward;
       causal.causal = true;
       add("ratio/causal" + direction + sizes_of(ours), kernels_in_turn, full, causal);
+      Setting capped = full;
+      capped.softcap = 30;
+      add("ratio/softcap" + direction + sizes_of(ours), kernels_in_turn, capped, full);
       if (fa1) {
         Setting theirs = full;
         theirs.kernel = fa1;

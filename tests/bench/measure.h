@@ -83,13 +83,14 @@ void against_peak(benchmark::State& state, double operations, const Work& work, 
 
 // Repeats theirs() and ours() in turn: `ratio` is their time over ours.
 template <class Theirs, class Ours>
-void against_rival(benchmark::State& state, const Theirs& theirs, const Ours& ours) {
+void against_rival(benchmark::State& state, const Theirs& theirs, const Ours& ours,
+                   Clock clock = Clock::thread) {
   ours();
   Figures ratios;
   for (auto _ : state) {
     ratios.take([&] {
-      const double their_seconds = seconds_of(theirs);
-      return their_seconds / seconds_of(ours);
+      const double their_seconds = seconds_of(theirs, clock);
+      return their_seconds / seconds_of(ours, clock);
     });
   }
   state.counters["ratio"] = ratios.median();

@@ -14,6 +14,7 @@
 #include "reference/working.h"
 #include "tests/impl/amx_emulation.h"
 #include "tests/impl/any_mask.h"
+#include "tests/impl/fractions.h"
 #include "tests/impl/host.h"
 #ifdef ATTEST_HAS_AMX
 #include "impl/amx/intrinsics.h"
@@ -241,33 +242,6 @@ Description description_of(const attest_kernel& kernel) {
   return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
 }
 
-// Eighths between -2 and 2; one in eight biases is -inf.
-Inputs eighths(const Problem& p, unsigned seed) {
-  std::mt19937 bits(seed);
-  const auto values = [&](const Shape& shape) {
-    Values result = zeros(shape);
-    for (double& value : result.data) value = (static_cast<int>(bits() % 33) - 16) / 8.0;
-    return result;
-  };
-  Inputs in{.q = values(p.q_shape()), .k = values(p.k_shape()), .v = values(p.v_shape())};
-  if (p.backward) in.d_o = values(p.o_shape());
-  if (p.d_lse) in.d_lse = values(p.lse_shape());
-  if (p.bias_shape) {
-    in.bias = values(*p.bias_shape);
-    for (double& value : in.bias.data) value = value < -1.5 ? -kInfinity : value;
-  }
-  if (p.slopes_shape) {
-    in.slopes = values(*p.slopes_shape);
-    for (double& value : in.slopes.data) value /= 8;
-  }
-  if (p.sink) in.sink = values(p.sink_shape());
-  if (p.dropout.mode == Dropout::Mode::given) {
-    in.keep.shape = p.keep_shape();
-    for (Index n = 0; n < element_count(p.keep_shape()); ++n) in.keep.kept.push_back(bits() % 2);
-  }
-  return in;
-}
-
 // The first element beyond its bound; empty if there is none.
 std::string beyond_bound(const char* name, DType dtype, const std::vector<double>& actual,
                          const Expected& expected) {
@@ -424,13 +398,7 @@ TEST_P(TileKernelTest, AnyNumberOfThreadsGivesTheSameBits) {
   p.batch = 2;
   p.head_dim = 24;
   const Inputs in = eighths(p, 4);
-  const Outputs one = run(kernel(), p, in, {.threads = 1});
-  const Outputs three = run(kernel(), p, in, {.threads = 3});
-  EXPECT_EQ(one.o, three.o);
-  EXPECT_EQ(one.lse, three.lse);
-  EXPECT_EQ(one.dq, three.dq);
-  EXPECT_EQ(one.dk, three.dk);
-  EXPECT_EQ(one.dv, three.dv);
+  EXPECT_TRUE(run(kernel(), p, in, {.threads = 1}) == run(kernel(), p, in, {.threads = 3}));
 }
 
 TEST_P(TileKernelTest, SubnormalInputsAreFlushedAsItDeclares) {
@@ -514,12 +482,7 @@ TEST_P(TileKernelTest, WhatNobodySeesChangesNoBitWhateverItIs) {
     changed.k.at(0, 0, j, j % 9) = kNaN;
     changed.v.at(0, 0, j, j % 9) = kInfinity;
   }
-  const Outputs after = run(kernel(), p, changed);
-  EXPECT_EQ(after.o, before.o);
-  EXPECT_EQ(after.lse, before.lse);
-  EXPECT_EQ(after.dq, before.dq);
-  EXPECT_EQ(after.dk, before.dk);
-  EXPECT_EQ(after.dv, before.dv);
+  EXPECT_TRUE(run(kernel(), p, changed) == before);
 }
 
 TEST_P(TileKernelTest, OtherFormatsAreRefusedWithAReason) {

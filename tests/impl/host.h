@@ -14,6 +14,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "spec/attest_plugin.h"
@@ -308,6 +309,13 @@ class HostProblem {
 struct Outputs {
   std::vector<double> o, lse, dq, dk, dv, dbias, dsink;
   Keep keep = {};  // dropout: that was used
+
+  bool operator==(const Outputs& other) const {
+    const auto all = [](const Outputs& x) {
+      return std::tie(x.o, x.lse, x.dq, x.dk, x.dv, x.dbias, x.dsink, x.keep.kept);
+    };
+    return all(*this) == all(other);
+  }
 };
 
 // What a test may turn about a run.
