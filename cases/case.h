@@ -57,14 +57,17 @@ struct Case {
   std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
+  std::vector<std::string> laws = {};  // that are tried beside, by their names in laws.h
   Extras extras = {};
   std::uint64_t seed = 1;  // the N of s=N
+  std::string bits = {};   // what its numbers derive from, if not from its id
   std::string file = {};   // where it is written, for messages
   int line = 0;
 };
 
-// All cases below `root`, of all tiers, in a stable order, with s = `seed`. Throws InputError,
-// whose text names file, line and key, for whatever is not understood.
+// All cases below `root`, or in it if it is a file, of all tiers, in a stable order, with
+// s = `seed`. Throws InputError, whose text names file, line and key, for whatever is not
+// understood.
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed = 1);
 
 // The case of that id among `cases`, whatever its s=N says (the copy has that seed). Throws

@@ -62,6 +62,20 @@ class Random {
   std::uint32_t stream_, draw_ = 0;
 };
 
+// Where an element lies that others share: along an expanded axis all are the first.
+Coordinates canonical(const Layout& layout, Coordinates at) {
+  for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
+    if (layout.expands(axis)) at[axis] = 0;
+  }
+  return at;
+}
+
+// Of the random numbers of a tensor.
+std::array<std::uint32_t, 2> key_of(const Case& test_case, std::string_view tensor) {
+  return philox_key(
+      fmt::format("{}#{}", test_case.bits.empty() ? test_case.id : test_case.bits, tensor));
+}
+
 // Where the rows of a stored tensor belong: for each batch element and position of it, the batch
 // element and the position that a formula counts (LAYOUT-5, PAGE-1). A page that several share
 // belongs to the first of them; one that nobody uses, to a batch element beyond the last.
@@ -119,7 +133,7 @@ class Source {
                Shape{p.batch, p.query_heads, p.query_len, p.value_dim}};
     layouts_ = {layouts.q, layouts.k, layouts.v, layouts.d_o};
     for (std::size_t tensor = 0; tensor < 4; ++tensor) {
-      keys_[tensor] = philox_key(fmt::format("{}#{}", test_case.id, kTensorNames[tensor]));
+      keys_[tensor] = key_of(test_case, kTensorNames[tensor]);
     }
     owners_[0] = owners_of_queries(p);
     owners_[1] = owners_of_keys(p);
@@ -137,10 +151,7 @@ class Source {
   }
 
   Coordinates canonical(Tensor tensor, Coordinates at) const {
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layouts_[tensor].expands(axis)) at[axis] = 0;
-    }
-    return at;
+    return attest::canonical(layouts_[tensor], at);
   }
 
   // A stream is an independent sequence: what several elements share has a stream of its own.
@@ -658,12 +669,9 @@ template <class Make>
 Values fill_named(const Case& test_case, std::string_view name, const Shape& shape, DType dtype,
                   const Layout& layout, Make make) {
   Values values = zeros(shape);
-  const auto key = philox_key(fmt::format("{}#{}", test_case.id, name));
+  const auto key = key_of(test_case, name);
   for (Index i = 0; i < element_count(shape); ++i) {
-    Coordinates at = coordinates(shape, i);
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout.expands(axis)) at[axis] = 0;
-    }
+    const Coordinates at = canonical(layout, coordinates(shape, i));
     Random random(key, dense_index(shape, at[0], at[1], at[2], at[3]), 0);
     values.data[static_cast<std::size_t>(i)] = round_to(dtype, make(at, random));
   }
@@ -727,7 +735,10 @@ Values make_bias(const Case& test_case) {
   const auto& allowed = test_case.extras.bias_allows.allowed;
   ATTEST_ASSERT(allowed.empty() || allowed.size() == bias.data.size());
   for (std::size_t i = 0; i < allowed.size(); ++i) {
-    if (!allowed[i]) bias.data[i] = -std::numeric_limits<double>::infinity();
+    const auto [b, h, q, k] =
+        canonical(p.layouts.bias, coordinates(bias.shape, static_cast<Index>(i)));
+    if (allowed[static_cast<std::size_t>(dense_index(bias.shape, b, h, q, k))]) continue;
+    bias.data[i] = -std::numeric_limits<double>::infinity();
   }
   return bias;
 }

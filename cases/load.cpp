@@ -5,7 +5,7 @@
 //    "cases": [{"name": "...", "clauses": ["MASK-3"], "because": "one sentence",
 //               "problem": {fields}, "for": {axes},
 //               "dtypes": ["f32"], "data": ["normal"], "hidden": "nan", "check": "threads",
-//               "tier": "smoke"}]}
+//               "laws": ["ones"], "tier": "smoke", "bits": "..."}]}
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,8 +18,10 @@
 #include <sstream>
 
 #include "cases/case.h"
+#include "cases/entry.h"
 #include "cases/expand.h"
 #include "cases/generate.h"
+#include "cases/laws.h"
 #include "cases/located_json.h"
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
@@ -87,12 +89,19 @@ std::vector<std::string> data_names() {
   return names;
 }
 
+std::vector<std::string> known_laws() {
+  std::vector<std::string> names;
+  for (const LawName& law : law_names()) names.emplace_back(law.name);
+  return names;
+}
+
 // What defaults and entries both may say of the inputs; an entry's word wins.
 struct Settings {
   std::vector<std::string> dtypes = {"f32", "f16", "bf16"};
   std::vector<std::string> data = {"normal"};
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
+  std::vector<std::string> laws = {};
   Tier tier = Tier::standard;
 
   void read(ObjectReader& reader) {
@@ -109,6 +118,9 @@ struct Settings {
     if (const auto* value = reader.find("check")) {
       check = static_cast<Check>(
           index_of(kCheckNames, read_name(*value, reader.pointer("check"), "check", kCheckNames)));
+    }
+    if (const auto* value = reader.find("laws")) {
+      laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
     }
     if (const auto* value = reader.find("tier")) {
       tier = static_cast<Tier>(
@@ -212,6 +224,11 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   imply_if(test_case.check == Check::neighbours, {"DET-2"});
   imply_if(test_case.check == Check::schedule, {"SCHED-1", "SCHED-2"});
   imply_if(test_case.check == Check::memory, {"MEM-1", "MEM-2"});
+  for (const std::string& name : test_case.laws) {
+    const LawName& law = *find_law(name);
+    implied.emplace_back(law.clause);
+    for (const std::string_view id : clauses_of_variants(law, problem)) implied.emplace_back(id);
+  }
   return implied;
 }
 
@@ -258,8 +275,8 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
 
 struct FileRead {
   std::string stem;  // path below the root, without .json
-  std::string file;
-  const LocatedJson& json;
+  std::string file = {};
+  const LocatedJson* json;  // null: the entry is in no file
   std::uint64_t seed;
 };
 
@@ -279,6 +296,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
   const auto cited = read_clauses(reader.at("clauses"), reader.pointer("clauses"));
   const auto because = reader.get<std::string>("because");
   if (because.empty()) throw InputError(reader.pointer("because"), "\"because\" is empty");
+  const auto bits = reader.get_or<std::string>("bits", "");
   const nlohmann::json* problem = reader.find("problem");
   const auto points = expand_axes(reader.find("for"), reader.pointer("for"));
   Settings settings = defaults;
@@ -290,26 +308,29 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
     problem_reader.add(fields, "/defaults");
     if (problem) problem_reader.add(*problem, reader.pointer("problem"));
     for (const Setting& setting : point.settings) problem_reader.add(setting);
-    const std::string stem =
-        fmt::format("{}/{}{}{}", source.stem, name, point.label.empty() ? "" : "/", point.label);
+    const std::string label = (point.label.empty() ? "" : "/") + point.label;
+    const std::string stem = fmt::format("{}/{}{}", source.stem, name, label);
+    const std::string seed = bits.empty() ? stem : bits + label;
     Extras extras;
-    Problem of_point = problem_reader.read(stem, extras);
+    Problem of_point = problem_reader.read(seed, extras);
     for (const std::string& dtype : settings.dtypes) {
       of_point.dtype = *dtype_named(dtype);
       for (const std::string& data : settings.data) {
-        Case test_case{
-            .id = fmt::format("{}/dtype={}/data={}/s={}", stem, dtype, data, source.seed),
-            .clauses = cited,
-            .because = because,
-            .tier = settings.tier,
-            .problem = of_point,
-            .data = data,
-            .hidden = settings.hidden,
-            .check = settings.check,
-            .extras = extras,
-            .seed = source.seed,
-            .file = source.file,
-            .line = source.json.line_of(pointer)};
+        const std::string rest = fmt::format("/dtype={}/data={}/s={}", dtype, data, source.seed);
+        Case test_case{.id = stem + rest,
+                       .clauses = cited,
+                       .because = because,
+                       .tier = settings.tier,
+                       .problem = of_point,
+                       .data = data,
+                       .hidden = settings.hidden,
+                       .check = settings.check,
+                       .laws = settings.laws,
+                       .extras = extras,
+                       .seed = source.seed,
+                       .bits = bits.empty() ? "" : seed + rest,
+                       .file = source.file,
+                       .line = source.json ? source.json->line_of(pointer) : 0};
         if (const auto defect = defect_of(test_case.problem)) {
           const std::string culprit = problem_reader.culprit_of(defect->clause);
           throw InputError(
@@ -326,6 +347,12 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
+        if (test_case.check == Check::neighbours &&
+            test_case.problem.dropout.mode == Dropout::Mode::generated) {
+          throw InputError(reader.pointer("check"),
+                           "\"neighbours\" needs the same keep-mask for a batch element alone, "
+                           "which no testee draws again");
+        }
         cases.push_back(std::move(test_case));
       }
     }
@@ -341,7 +368,7 @@ void read_file(const nlohmann::json& root, const FileRead& source, std::vector<C
     ObjectReader own(*value, "/defaults");
     defaults.read(own);
     fields = *value;
-    for (const char* key : {"dtypes", "data", "hidden", "check", "tier"}) fields.erase(key);
+    for (const char* key : {"dtypes", "data", "hidden", "check", "laws", "tier"}) fields.erase(key);
   }
   const nlohmann::json& list = reader.at("cases");
   if (!list.is_array() || list.empty()) {
@@ -364,16 +391,30 @@ std::string text_of(const std::filesystem::path& path) {
 
 }  // namespace
 
+Case read_entry(const nlohmann::json& entry, const std::string& stem) {
+  std::set<std::string> names;
+  std::vector<Case> cases;
+  read_entry(entry, "", nlohmann::json::object(), {}, {.stem = stem, .json = nullptr, .seed = 1},
+             names, cases);
+  if (cases.size() != 1) {
+    throw InputError("", fmt::format("the entry is {} cases, not one", cases.size()));
+  }
+  return std::move(cases.front());
+}
+
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed) {
   namespace fs = std::filesystem;
-  if (!fs::is_directory(root)) {
-    throw InputError("", fmt::format("{}: no such folder of cases", root.generic_string()));
-  }
   std::map<std::string, fs::path> files;  // by their path below the root: a stable order
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
-    if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
-    const fs::path below = entry.path().lexically_relative(root);
-    files[(below.parent_path() / below.stem()).generic_string()] = entry.path();
+  if (fs::is_regular_file(root)) {
+    files[root.stem().generic_string()] = root;
+  } else if (!fs::is_directory(root)) {
+    throw InputError("", fmt::format("{}: no such folder of cases", root.generic_string()));
+  } else {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
+      if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
+      const fs::path below = entry.path().lexically_relative(root);
+      files[(below.parent_path() / below.stem()).generic_string()] = entry.path();
+    }
   }
   if (files.empty()) {
     throw InputError("", fmt::format("{}: no case files (*.json) here", root.generic_string()));
@@ -383,7 +424,7 @@ std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t se
     const std::string file = path.generic_string();
     const LocatedJson json(text_of(path), file);
     try {
-      read_file(json.root(), {.stem = stem, .file = file, .json = json, .seed = seed}, cases);
+      read_file(json.root(), {.stem = stem, .file = file, .json = &json, .seed = seed}, cases);
     } catch (const InputError& error) {
       throw json.locate(error);
     }

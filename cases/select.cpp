@@ -61,6 +61,8 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
     Case found = candidate;
     found.seed = wanted.seed.value_or(candidate.seed);
     found.id = fmt::format("{}/s={}", wanted.stem, found.seed);
+    if (!found.bits.empty())
+      found.bits = fmt::format("{}/s={}", split(found.bits).stem, found.seed);
     return found;
   }
   // Compared as far as the wanted id goes, so that the beginning of an id finds what begins so.

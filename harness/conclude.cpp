@@ -29,6 +29,35 @@ ProfileRecord stand(const TesteeRecord& testee, const Profile& profile, const st
 
 }  // namespace
 
+Footer conclude_search(const std::map<std::string, Index>& tried,
+                       const std::vector<VerdictRecord>& found) {
+  Footer footer;
+  footer.tried = tried;
+  const auto count = [&](Outcome outcome) {
+    const auto place = tried.find(std::string(name(outcome)));
+    return place == tried.end() ? 0 : place->second;
+  };
+  bool harness_error = false;
+  for (const VerdictRecord& v : found) {
+    ++footer.counts[std::string(name(v.verdict.outcome))];
+    harness_error |= v.verdict.outcome == Outcome::harness_error;
+  }
+  if (harness_error) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kUsageOrHarnessError;
+  } else if (!found.empty()) {
+    footer.conclusion = "not conformant";
+    footer.exit_code = kNotConformant;
+  } else if (count(Outcome::pass) + count(Outcome::warn) == 0) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kIncomplete;
+  } else {
+    footer.conclusion = "passed";
+    footer.exit_code = kConformant;
+  }
+  return footer;
+}
+
 Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts) {
   Footer footer;
   std::set<std::string> judged;  // testees with a verdict on what they did

@@ -14,7 +14,7 @@ namespace attest {
 namespace {
 
 // How likely a case may fail a testee that draws as it should: shared out among its tests.
-constexpr double kRateChance = 0.5e-9, kHeadChance = 0.25e-9, kSeedChance = 0.25e-9;
+constexpr double kRateChance = 0.5e-9, kPairChance = 0.25e-9, kSeedChance = 0.25e-9;
 
 // Which elements count, in the order of the mask.
 std::vector<bool> elements_that_count(const Problem& p, const Inputs& in) {
@@ -38,13 +38,6 @@ struct Rates {
 Rates rates(const Dropout& dropout, double quantum) {
   const double rate = 1 - dropout.probability;
   return {std::max(0.0, rate - quantum), std::min(1.0, rate + quantum)};
-}
-
-// How likely two elements drawn independently are equal, at most.
-double agreement(const Dropout& dropout, double quantum) {
-  const auto of_rate = [](double r) { return r * r + (1 - r) * (1 - r); };
-  const Rates allowed = rates(dropout, quantum);
-  return std::max(of_rate(allowed.lowest), of_rate(allowed.highest));
 }
 
 std::optional<Finding> difference(const Keep& first, const Keep& second) {
@@ -139,40 +132,92 @@ std::optional<Finding> rate_defect(const Problem& p, double quantum, const Keep&
   return std::nullopt;
 }
 
-// ---- Equal bits --------------------------------------------------------------------------------
+// ---- Independence ------------------------------------------------------------------------------
 
-// How many elements count in both of two heads that begin there, if all of them are equal; else 0.
-std::size_t equal_elements(const Keep& keep, const std::vector<bool>& counts, std::size_t a,
-                           std::size_t b, std::size_t size) {
-  std::size_t equal = 0;
-  for (std::size_t n = 0; n < size; ++n) {
-    if (!counts[a + n] || !counts[b + n]) continue;
-    if (keep.kept[a + n] != keep.kept[b + n]) return 0;
-    ++equal;
+// A head of a batch element, and how far its element lies from its partner: elements of two heads,
+// or of one, that are compared in pairs.
+struct Pairing {
+  std::size_t first, second;  // planes of the mask: heads, batch elements outermost
+  Index rows, keys;           // from the first's element to the second's
+};
+
+// Those that are compared: in one plane the nearest 64 of the same row and of the same column, in
+// two the same place and the nearest 8.
+std::vector<Pairing> pairings(const Problem& p) {
+  constexpr Index kWithin = 64, kBetween = 8;
+  std::vector<Pairing> all;
+  const auto planes = static_cast<std::size_t>(p.batch * p.query_heads);
+  for (std::size_t a = 0; a < planes; ++a) {
+    for (Index d = 1; d <= std::min(kWithin, p.key_len - 1); ++d) all.push_back({a, a, 0, d});
+    for (Index d = 1; d <= std::min(kWithin, p.query_len - 1); ++d) all.push_back({a, a, d, 0});
+    for (std::size_t b = a + 1; b < planes; ++b) {
+      all.push_back({a, b, 0, 0});
+      for (Index d = 1; d <= kBetween; ++d) {
+        for (const Index shift : {d, -d}) {
+          if (d < p.key_len) all.push_back({a, b, 0, shift});
+          if (d < p.query_len) all.push_back({a, b, shift, 0});
+        }
+      }
+    }
   }
-  return equal;
+  return all;
 }
 
-// Of all batch elements each head is compared with each other one.
-std::optional<Finding> equal_heads(const Problem& p, double quantum, const Keep& keep,
-                                   const std::vector<bool>& counts) {
-  const auto heads = static_cast<std::size_t>(p.query_heads);
-  const std::size_t planes = static_cast<std::size_t>(p.batch) * heads;
-  if (planes < 2) return std::nullopt;
-  const std::size_t size = counts.size() / planes;
-  const double pairs = static_cast<double>(planes) * static_cast<double>(planes - 1) / 2;
-  const double agree = agreement(p.dropout, quantum);
-  for (std::size_t a = 0; a < planes; ++a) {
-    for (std::size_t b = a + 1; b < planes; ++b) {
-      const std::size_t equal = equal_elements(keep, counts, a * size, b * size, size);
-      if (pairs * std::pow(agree, static_cast<double>(equal)) >= kHeadChance) continue;
-      return failure(
-          "statistical",
-          fmt::format("head {} of batch element {} and head {} of batch element {} have the same "
-                      "bits in all {} elements that are visible in both",
-                      a % heads, a / heads, b % heads, b / heads, equal),
-          "DROP-3");
+// How many of the pairs whose elements both count are equal. Of one plane only every other stretch
+// of elements begins a pair, so that none is in two and all pairs are independent.
+Tally agreements(const Problem& p, const Keep& keep, const std::vector<bool>& counts,
+                 const Pairing& pairing) {
+  const auto element = [&](std::size_t plane, Index i, Index j) {
+    return (plane * static_cast<std::size_t>(p.query_len) + static_cast<std::size_t>(i)) *
+               static_cast<std::size_t>(p.key_len) +
+           static_cast<std::size_t>(j);
+  };
+  const bool one_plane = pairing.first == pairing.second;
+  Tally tally;
+  for (Index i = std::max<Index>(0, -pairing.rows);
+       i < p.query_len - std::max<Index>(0, pairing.rows); ++i) {
+    if (one_plane && pairing.rows > 0 && i / pairing.rows % 2 != 0) continue;
+    for (Index j = std::max<Index>(0, -pairing.keys);
+         j < p.key_len - std::max<Index>(0, pairing.keys); ++j) {
+      if (one_plane && pairing.keys > 0 && j / pairing.keys % 2 != 0) continue;
+      const std::size_t a = element(pairing.first, i, j);
+      const std::size_t b = element(pairing.second, i + pairing.rows, j + pairing.keys);
+      if (counts[a] && counts[b]) tally.add((keep.kept[a] != 0) == (keep.kept[b] != 0));
     }
+  }
+  return tally;
+}
+
+// How likely two elements that are drawn independently are equal.
+Rates agreement(const Dropout& dropout, double quantum) {
+  const auto of_rate = [](double r) { return r * r + (1 - r) * (1 - r); };
+  const Rates allowed = rates(dropout, quantum);
+  const double a = of_rate(allowed.lowest), b = of_rate(allowed.highest);
+  const bool even = allowed.lowest <= 0.5 && allowed.highest >= 0.5;
+  return {even ? 0.5 : std::min(a, b), std::max(a, b)};
+}
+
+std::optional<Finding> dependence(const Problem& p, double quantum, const Keep& keep,
+                                  const std::vector<bool>& counts) {
+  const std::vector<Pairing> all = pairings(p);
+  const Rates agree = agreement(p.dropout, quantum);
+  const double chance = kPairChance / static_cast<double>(all.size());
+  const auto heads = static_cast<std::size_t>(p.query_heads);
+  for (const Pairing& pairing : all) {
+    const Tally tally = agreements(p, keep, counts, pairing);
+    if (tally.count == 0) continue;
+    const double share = tally.kept / tally.count;
+    const double nearest = std::clamp(share, agree.lowest, agree.highest);
+    if (share == nearest || tail(tally, nearest) >= chance / 2) continue;  // of two sides
+    return failure(
+        "statistical",
+        fmt::format("elements of head {} of batch element {} and those {} rows and {} keys further "
+                    "in head {} of batch element {} are equal in {} of {} visible pairs, where "
+                    "independent ones are in {:.1f}",
+                    pairing.first % heads, pairing.first / heads, pairing.rows, pairing.keys,
+                    pairing.second % heads, pairing.second / heads, tally.kept, tally.count,
+                    tally.count * nearest),
+        "DROP-3");
   }
   return std::nullopt;
 }
@@ -184,13 +229,13 @@ std::optional<Finding> keep_defect(const Problem& problem, const Inputs& inputs,
   if (auto found = difference(first, second)) return found;
   const std::vector<bool> counts = elements_that_count(problem, inputs);
   if (auto found = rate_defect(problem, quantum, first, counts)) return found;
-  return equal_heads(problem, quantum, first, counts);
+  return dependence(problem, quantum, first, counts);
 }
 
-bool tells_seeds(const Problem& problem, const Inputs& inputs, double quantum) {
+bool tells_draws(const Problem& problem, const Inputs& inputs, double quantum) {
   const std::vector<bool> counts = elements_that_count(problem, inputs);
   const auto count = static_cast<double>(std::count(counts.begin(), counts.end(), true));
-  return std::pow(agreement(problem.dropout, quantum), count) < kSeedChance;
+  return kOtherDraws * std::pow(agreement(problem.dropout, quantum).highest, count) < kSeedChance;
 }
 
 bool same_bits(const Problem& problem, const Inputs& inputs, const Keep& a, const Keep& b) {

@@ -15,6 +15,7 @@
 #include "harness/exemptions.h"
 #include "harness/judge.h"
 #include "harness/memory.h"
+#include "harness/property/law.h"
 #include "harness/wire.h"
 #include "spec/assert.h"
 #include "spec/clause.h"
@@ -134,10 +135,15 @@ class Examiner {
     }
     auto finding = judge(first, second);
     if (finding && finding->outcome == Outcome::fail) return lenient(*finding);
-    if (first.keep && tells_seeds(problem(), prepared_.inputs(), testee_.keep_quantum)) {
-      if (auto broken = other_seed(*first.keep)) return broken;
+    if (first.keep && tells_draws(problem(), prepared_.inputs(), testee_.keep_quantum)) {
+      if (auto broken = other_draws(*first.keep)) return broken;
     }
     if (auto broken = check(first)) return broken;
+    if (const auto found = laws(first)) {
+      const bool shrug =
+          found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
+      if (!finding || !shrug) return found;
+    }
     if (!finding && exemptions_.dialect()) {
       return Finding{.outcome = Outcome::unsupported,
                      .reason = "dialect",
@@ -165,6 +171,10 @@ class Examiner {
       return Finding{.outcome = Outcome::unsupported,
                      .message = fmt::format("does not declare {}", promise)};
     };
+    const auto& laws = prepared_.test_case().laws;
+    if (const auto promise = property::missing_promise(laws, testee_, arithmetic_)) {
+      return not_promised(promise->c_str());
+    }
     const Check wanted = prepared_.test_case().check;
     if (wanted == Check::threads && !arithmetic_.thread_invariant) {
       return not_promised("thread_invariant");
@@ -293,14 +303,20 @@ class Examiner {
     return finding;
   }
 
-  std::optional<Finding> other_seed(const Keep& keep) {
-    Problem p = problem();
-    ++p.dropout.seed;
-    p.backward = p.d_lse = false;
-    const Trial other = attest::try_out(calling_, p, prepared_.inputs(), Placement::end_flush);
-    if (other.stopped) return other.stopped;
-    if (same_bits(problem(), prepared_.inputs(), *other.keep, keep)) {
-      return failure("property:seed", "another seed drew the same keep-mask", "DROP-3");
+  std::optional<Finding> other_draws(const Keep& keep) {
+    Problem seed = problem(), high = problem(), offset = problem();
+    ++seed.dropout.seed;
+    high.dropout.seed += std::uint64_t(1) << 32;  // kernels keep the halves apart
+    ++offset.dropout.offset;
+    for (const auto& [p, what] :
+         {std::pair(&seed, "seed"), std::pair(&high, "seed"), std::pair(&offset, "offset")}) {
+      p->backward = p->d_lse = false;
+      const Trial other = attest::try_out(calling_, *p, prepared_.inputs(), Placement::end_flush);
+      if (other.stopped) return other.stopped;
+      if (same_bits(problem(), prepared_.inputs(), *other.keep, keep)) {
+        return failure(fmt::format("property:{}", what),
+                       fmt::format("another {} drew the same keep-mask", what), "DROP-3");
+      }
     }
     return std::nullopt;
   }
@@ -319,6 +335,19 @@ class Examiner {
         return check_memory();
     }
     return std::nullopt;
+  }
+
+  std::optional<Finding> laws(const Trial& first) {
+    const auto& names = prepared_.test_case().laws;
+    if (names.empty()) return std::nullopt;
+    std::optional<PreparedCase> own;
+    if (first.keep) own = prepared_.with_keep(*first.keep);
+    PreparedCase& prepared = own ? *own : prepared_;
+    const property::Sample sample(
+        prepared.problem(), prepared.inputs(), first, testee_, arithmetic_,
+        [&]() -> const ForwardExpected& { return prepared.forward(arithmetic_); },
+        [&]() -> const BackwardExpected& { return prepared.backward(arithmetic_); });
+    return property::try_laws(calling_, arithmetic_, sample, names);
   }
 
   std::optional<Finding> check_threads(const Trial& first) {

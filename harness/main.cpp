@@ -16,9 +16,12 @@
 #include <thread>
 
 #include "cases/case.h"
+#include "cases/entry.h"
 #include "harness/conclude.h"
 #include "harness/dump.h"
 #include "harness/examine.h"
+#include "harness/fuzz/fuzz.h"
+#include "harness/fuzz/random_entry.h"
 #include "harness/in_process.h"
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
@@ -35,6 +38,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::atomic<bool> g_interrupted = false;
+
+constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
 
 const std::map<std::string, Tier> kTiers = {
     {"smoke", Tier::smoke}, {"standard", Tier::standard}, {"full", Tier::full}};
@@ -64,7 +69,17 @@ struct Options {
   bool in_process = false;
   fs::path dump_folder;
   fs::path record_folder;
+  fs::path from;  // cases of another file or folder
+  std::uint64_t count = 0;
+  double seconds = 0;
+  std::vector<std::string> dtypes;
 };
+
+Installation installation_for(const Options& options) {
+  Installation installation = find_installation();
+  if (!options.from.empty()) installation.cases = options.from;
+  return installation;
+}
 
 // The cases of that tier that some filter matches; all if there is no filter.
 std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
@@ -122,7 +137,7 @@ void check_profiles(const std::vector<std::string>& names) {
 }
 
 int list(const Options& options) {
-  const auto cases = selected_cases(options, find_installation());
+  const auto cases = selected_cases(options, installation_for(options));
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const Case& c : cases) {
@@ -175,76 +190,160 @@ std::vector<std::string> record_files(const fs::path& folder) {
   return files;
 }
 
+// What `run` and `fuzz` share: the testees, and the record with its reports.
+class Session {
+ public:
+  Session(const Options& options, const Installation& installation, const std::string& tier,
+          const std::vector<std::string>& more_files = {})
+      : options_(options), file_(options.out / "results.jsonl") {
+    make_out_folder(options.out);
+    hidden_ = record_files(options.out);
+    hidden_.insert(hidden_.end(), more_files.begin(), more_files.end());
+    testees_ = find_testees(options.testees, installation, options.limits, hidden_);
+    for (const Testee& t : testees_) {
+      if (t.isolation != Isolation::none) continue;
+      fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
+    }
+    results_.open(file_, std::ios::binary);
+    // Until the run is over nobody else may read what others returned.
+    if (!results_) cannot_write_into(options.out, std::strerror(errno));
+    fs::permissions(file_, fs::perms::owner_read | fs::perms::owner_write);
+    header_ = {.suite_version = ATTEST_VERSION,
+               .testees = {},
+               .tier = tier,
+               .seed = options.seed,
+               .shard = options.shard,
+               .filters = options.filters,
+               .isolation = describe(weakest_isolation(testees_)),
+               .profiles = options.profiles};
+    for (const Testee& t : testees_) {
+      TesteeRecord record{.name = t.name,
+                          .version = t.description.version,
+                          .vendor = t.description.vendor,
+                          .profiles = t.description.profiles,
+                          .features = t.description.features,
+                          .dtypes = {},
+                          .arithmetic = t.description.declared_arithmetic};
+      for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
+      header_.testees.push_back(std::move(record));
+    }
+    const auto stop = [](int number) {
+      g_interrupted = true;
+      signal(number, SIG_DFL);  // a second time it ends us at once
+    };
+    signal(SIGINT, stop);
+    signal(SIGTERM, stop);
+  }
+
+  const std::vector<Testee>& testees() const { return testees_; }
+  const Header& header() const { return header_; }
+  std::ostream& results() { return results_; }
+  RunOptions run_options() const {
+    return {.jobs = options_.jobs, .threads = options_.threads, .limits = options_.limits};
+  }
+  std::unique_ptr<Executor> start(const Testee& testee) const {
+    WorkerOptions worker = worker_options(testee, options_.limits, hidden_);
+    worker.interrupted = [] { return g_interrupted.load(); };
+    return std::make_unique<WorkerExecutor>(std::move(worker));
+  }
+
+  // Writes the reports; the exit code.
+  int finish(const Record& record) {
+    if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
+    fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
+    write_reports(record, options_.out);
+    fmt::print("{}", to_summary_text(record));
+    fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+    if (!record.footer) {
+      fmt::print(stderr, "attest: interrupted; the record is truncated\n");
+      return kIncomplete;
+    }
+    return record.footer->exit_code;
+  }
+
+ private:
+  const Options& options_;
+  fs::path file_;
+  std::vector<std::string> hidden_;
+  std::vector<Testee> testees_;
+  std::ofstream results_;
+  Header header_;
+};
+
+bool interrupted() { return g_interrupted; }
+
 int run(const Options& options) {
   check_profiles(options.profiles);
-  const Installation installation = find_installation();
+  const Installation installation = installation_for(options);
   const auto cases = shard_of(selected_cases(options, installation), options.shard);
-  make_out_folder(options.out);
-  const std::vector<std::string> hidden = record_files(options.out);
-  const auto testees = find_testees(options.testees, installation, options.limits, hidden);
-  const Isolation isolation = weakest_isolation(testees);
-  for (const Testee& t : testees) {
-    if (t.isolation != Isolation::none) continue;
-    fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
-  }
-  const fs::path file = options.out / "results.jsonl";
-  std::ofstream results(file, std::ios::binary);
-  // Until the run is over nobody else may read what others returned.
-  if (!results) cannot_write_into(options.out, std::strerror(errno));
-  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
-
-  Header header{.suite_version = ATTEST_VERSION,
-                .testees = {},
-                .tier = name_of(options.tier),
-                .seed = options.seed,
-                .shard = options.shard,
-                .filters = options.filters,
-                .isolation = describe(isolation),
-                .profiles = options.profiles};
-  for (const Testee& t : testees) {
-    TesteeRecord record{.name = t.name,
-                        .version = t.description.version,
-                        .vendor = t.description.vendor,
-                        .profiles = t.description.profiles,
-                        .features = t.description.features,
-                        .dtypes = {},
-                        .arithmetic = t.description.declared_arithmetic};
-    for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
-    header.testees.push_back(std::move(record));
-  }
-  const RunOptions run_options = {
-      .jobs = options.jobs, .threads = options.threads, .limits = options.limits};
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * testees.size());
-  const auto stop = [](int number) {
-    g_interrupted = true;
-    signal(number, SIG_DFL);  // a second time it ends us at once
-  };
-  signal(SIGINT, stop);
-  signal(SIGTERM, stop);
+  Session session(options, installation, name_of(options.tier));
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   const Record record = run(
-      cases, testees, header, run_options,
-      [&](const Testee& testee) {
-        WorkerOptions worker = worker_options(testee, options.limits, hidden);
-        worker.interrupted = [] { return g_interrupted.load(); };
-        return std::make_unique<WorkerExecutor>(std::move(worker));
-      },
-      results, [&](const Verdict& verdict) { progress.add(verdict); },
-      [] { return g_interrupted.load(); });
+      cases, session.testees(), session.header(), session.run_options(),
+      [&](const Testee& testee) { return session.start(testee); }, session.results(),
+      [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  if (!results) throw InputError("", fmt::format("writing {} failed", file.string()));
-  fs::permissions(file, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
-  write_reports(record, options.out);
-  fmt::print("{}", to_summary_text(record));
-  fmt::print("\nReport: {}\n", (options.out / "index.html").string());
-  if (!record.footer) {
-    fmt::print(stderr, "attest: interrupted; the record is truncated\n");
-    return kIncomplete;
+  return session.finish(record);
+}
+
+// A search's find, as a verdict on the case that `file` has.
+VerdictRecord record_of(const Find& find, const Testee& testee, const RunOptions& options,
+                        const fs::path& file) {
+  const Case test_case = read_entry(find.entry, kFuzzStem);
+  VerdictRecord record{.case_id = test_case.id,
+                       .testee = testee.name,
+                       .dtype = std::string(name(test_case.problem.dtype)),
+                       .because = test_case.because,
+                       .verdict = find.verdict};
+  record.verdict.repro = repro_line(test_case, testee, options, file.string());
+  return record;
+}
+
+int fuzz(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const fs::path file = fs::absolute(options.out / fmt::format("{}.json", kFuzzStem));
+  Session session(options, find_installation(), "fuzz", {file.string()});
+  fs::remove(file);  // of an earlier search
+  FuzzOptions search = {.seed = options.seed,
+                        .count = options.count,
+                        .seconds = options.seconds,
+                        .run = session.run_options()};
+  if (search.count == 0 && search.seconds == 0) search.seconds = 60;
+  for (const std::string& dtype : options.dtypes) search.dtypes.push_back(*dtype_named(dtype));
+  Record record{.header = session.header(), .verdicts = {}, .footer = Footer()};
+  session.results() << to_line(record.header) << '\n';
+  std::vector<nlohmann::json> entries;
+  std::map<std::string, Index> tried;
+  for (const Testee& testee : session.testees()) {
+    Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
+    const FuzzResult result = fuzz(
+        testee, search, [&](const Testee& t) { return session.start(t); },
+        [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
+    progress.finish();
+    for (const auto& [outcome, count] : result.tried) tried[outcome] += count;
+    if (!result.found) continue;
+    entries.push_back(result.found->entry);
+    std::ofstream out(file);
+    out << to_case_file("What attest fuzz found.", entries);
+    if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+    record.verdicts.push_back(record_of(*result.found, testee, search.run, file));
+    session.results() << to_line(record.verdicts.back()) << '\n';
   }
-  return record.footer->exit_code;
+  if (interrupted()) {
+    record.footer.reset();
+  } else {
+    record.footer = conclude_search(tried, record.verdicts);
+    record.footer->wall_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    session.results() << to_line(*record.footer) << '\n';
+  }
+  const int exit_code = session.finish(record);
+  if (!entries.empty()) fmt::print("Found: {}\n", file.string());
+  return exit_code;
 }
 
 int repro(const Options& options) {
-  const Installation installation = find_installation();
+  const Installation installation = installation_for(options);
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
   const auto testees = find_testees(options.testees, installation, options.limits, {});
   if (options.in_process) {
@@ -334,6 +433,14 @@ CLI::Validator takes_count(const std::string& option, std::uint64_t least, std::
                });
 }
 
+// The name of a format.
+CLI::Validator takes_dtype() {
+  std::vector<std::string_view> names;
+  for (const DType dtype : kDTypes) names.push_back(name(dtype));
+  return takes("--dtype", fmt::format("one of {}", fmt::join(names, ", ")),
+               [](const std::string& text) { return dtype_named(text).has_value(); });
+}
+
 CLI::Validator takes_seconds(const std::string& option) {
   constexpr double kLongest = 1'000'000;  // beyond any run, within any clock
   return takes(option, fmt::format("a number of seconds above 0, at most {}", kLongest),
@@ -382,7 +489,13 @@ int main(int argc, char** argv) {
         ->type_name("TIER")
         ->option_text("TIER [standard]");
     command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
-        ->check(takes_count("--seed", 0, std::numeric_limits<std::uint64_t>::max()));
+        ->check(takes_count("--seed", 0, kMostOfASeed));
+    command.add_option("--from", options.from, "Another file or folder of cases");
+  };
+  const auto add_recording = [&](CLI::App& command) {
+    command.add_option("--jobs", options.jobs, "Cases examined at a time")
+        ->check(takes_count("--jobs", 1, 1024));
+    command.add_option("--out", options.out, "The folder of the record and its reports");
   };
 
   CLI::App& list_command = *app.add_subcommand("list", "List cases");
@@ -394,13 +507,27 @@ int main(int argc, char** argv) {
   add_selection(run_command);
   run_command.add_option("--profile", options.profiles,
                          "A profile to be met, or none. Default: all that a testee declares");
-  run_command.add_option("--jobs", options.jobs, "Cases examined at a time")
-      ->check(takes_count("--jobs", 1, 1024));
+  add_recording(run_command);
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
-  run_command.add_option("--out", options.out, "The folder of the record and its reports");
+
+  CLI::App& fuzz_command =
+      *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
+  add_testee_options(fuzz_command, options);
+  add_recording(fuzz_command);
+  fuzz_command.add_option("--count", options.count, "Problems to try, of each testee")
+      ->check(takes_count("--count", 1, kMostOfASeed));
+  fuzz_command
+      .add_option("--seconds", options.seconds,
+                  "Time for each testee. Default: 60, without --count")
+      ->check(takes_seconds("--seconds"));
+  fuzz_command.add_option("--seed", options.seed, "Of the random problems")
+      ->check(takes_count("--seed", 0, kMostOfASeed));
+  fuzz_command.add_option("--dtype", options.dtypes, "Only this format; may be given again")
+      ->check(takes_dtype());
 
   CLI::App& repro_command = *app.add_subcommand("repro", "Repeat one case");
   repro_command.add_option("case", options.case_id, "The case's id")->required();
+  repro_command.add_option("--from", options.from, "Another file or folder of cases");
   add_testee_options(repro_command, options);
   repro_command.add_flag("--in-process", options.in_process,
                          "Run the plug-in in this process, for a debugger");
@@ -432,6 +559,7 @@ int main(int argc, char** argv) {
   harden_this_process();
   if (list_command) return list(options);
   if (run_command) return run(options);
+  if (fuzz_command) return fuzz(options);
   if (repro_command) return repro(options);
   return report(options);
 }

@@ -20,13 +20,20 @@ void Progress::add(const Verdict& verdict) {
   bad_ += !conforms(verdict.outcome) && verdict.outcome != Outcome::unsupported;
   const auto now = Clock::now();
   const double pause = terminal_ ? 0.1 : 10.0;
-  if (done_ < total_ && seconds(now - drawn_) < pause) return;
+  if ((done_ < total_ || total_ == 0) && seconds(now - drawn_) < pause) return;
   drawn_ = now;
   draw();
 }
 
 void Progress::draw() {
   const double spent = seconds(Clock::now() - start_);
+  if (total_ == 0) {
+    const double rate = static_cast<double>(done_) / spent;
+    const std::string text = fmt::format("{} problems, {:.0f} a second", done_, rate);
+    fmt::print(out_, "{}{}{}", terminal_ ? "\r" : "", text, terminal_ ? "\x1b[K" : "\n");
+    std::fflush(out_);
+    return;
+  }
   const double left = spent / static_cast<double>(done_) * static_cast<double>(total_ - done_);
   const std::string counts =
       fmt::format("{}/{} verdicts, {} not passed, {} unsupported, {:.0f} s left", done_, total_,

@@ -11,7 +11,7 @@ namespace attest {
 
 class Progress {
  public:
-  // Writes to `out` for `total` verdicts.
+  // Writes to `out` for `total` verdicts; 0: nobody knows how many there will be.
   Progress(std::FILE* out, bool terminal, std::size_t total);
 
   void add(const Verdict& verdict);

@@ -86,7 +86,8 @@ class InOrder {
 
 }  // namespace
 
-std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options,
+                       const std::string& from) {
   std::string line =
       fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
   const Limits& limits = options.limits;
@@ -101,6 +102,7 @@ std::string repro_line(const Case& test_case, const Testee& testee, const RunOpt
   if (limits.memory_bytes != usual.memory_bytes) {
     line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
   }
+  if (!from.empty()) line += fmt::format(" --from {}", quoted(from));
   return line;
 }
 

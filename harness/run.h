@@ -30,7 +30,9 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
            const std::function<void(const Verdict&)>& seen,
            const std::function<bool()>& interrupted);
 
-// The command that repeats a verdict, with whatever options are not the usual ones.
-std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);
+// The command that repeats a verdict, with whatever options are not the usual ones. `from` is the
+// file of the case if it is none of the suite's.
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options,
+                       const std::string& from = {});
 
 }  // namespace attest

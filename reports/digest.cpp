@@ -223,7 +223,22 @@ class Digester {
     return text;
   }
 
+  // Of a random search.
+  std::string what_was_tried(const Footer& footer) const {
+    Index problems = 0;
+    std::vector<std::string> outcomes;
+    for (const auto& [outcome, count] : footer.tried) {
+      problems += count;
+      outcomes.push_back(fmt::format("{} {}", count, outcome));
+    }
+    const Index failed = failures_in(digest_.counts);
+    const std::string found = failed == 0 ? "Nothing" : count_text(failed, "failure");
+    return fmt::format("{} found in {}: {}.", found, count_text(problems, "random problem"),
+                       list_text(outcomes, "none"));
+  }
+
   std::string sentence(const Footer& footer) const {
+    if (!footer.tried.empty()) return what_was_tried(footer);
     const std::string failing = who_fails();
     const std::string profiles =
         record_.header.profiles.empty()

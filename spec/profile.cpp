@@ -6,20 +6,22 @@
 namespace attest {
 namespace {
 
-constexpr std::array<std::string_view, 28> kForwardCore = {
-    "SHAPE-1",   "SHAPE-2",  "LAYOUT-1", "LAYOUT-2", "HEAD-1",   "SCORE-1",  "SOFTMAX-1",
-    "SOFTMAX-2", "MASK-1",   "MASK-2",   "MASK-3",   "EMPTY-1",  "EMPTY-2",  "LSE-1",
-    "LSE-2",     "FINITE-1", "NUM-1",    "NUM-2",    "DET-1",    "DET-3",    "SAFE-1",
-    "SAFE-2",    "SAFE-3",   "SAFE-4",   "CALL-1",   "FORMAT-2", "FORMAT-3", "FORMAT-4"};
-constexpr std::array<std::string_view, 5> kTrainingCore = {"HEAD-2", "GRAD-1", "GRAD-2", "GRAD-3",
-                                                           "EMPTY-3"};
+constexpr std::array<std::string_view, 37> kForwardCore = {
+    "SHAPE-1", "SHAPE-2",  "LAYOUT-1", "LAYOUT-2", "HEAD-1",  "SCORE-1", "SOFTMAX-1", "SOFTMAX-2",
+    "MASK-1",  "MASK-2",   "MASK-3",   "EMPTY-1",  "EMPTY-2", "LSE-1",   "LSE-2",     "FINITE-1",
+    "NUM-1",   "NUM-2",    "DET-1",    "DET-3",    "SAFE-1",  "SAFE-2",  "SAFE-3",    "SAFE-4",
+    "CALL-1",  "FORMAT-2", "FORMAT-3", "FORMAT-4", "LAW-1",   "LAW-2",   "LAW-3",     "LAW-4",
+    "LAW-5",   "LAW-6",    "LAW-7",    "LAW-9",    "LAW-10"};
+constexpr std::array<std::string_view, 8> kTrainingCore = {"HEAD-2",  "GRAD-1", "GRAD-2", "GRAD-3",
+                                                           "EMPTY-3", "LAW-14", "LAW-15", "LAW-16"};
 constexpr std::array<std::string_view, 5> kTrainingFull = {"GRAD-4", "GRAD-5", "GRAD-6", "SINK-2",
                                                            "DROP-2"};
-constexpr std::array<std::string_view, 4> kMasks = {"MASK-4", "MASK-7", "MASK-8", "HIDE-1"};
+constexpr std::array<std::string_view, 5> kMasks = {"MASK-4", "MASK-7", "MASK-8", "HIDE-1",
+                                                    "LAW-8"};
 constexpr std::array<std::string_view, 5> kSparseMasks = {"MASK-9", "MASK-10", "MASK-11", "MASK-12",
                                                           "MASK-13"};
-constexpr std::array<std::string_view, 6> kScores = {"SCORE-2", "SCORE-3", "SCORE-4",
-                                                     "MASK-14", "SINK-1",  "EMPTY-4"};
+constexpr std::array<std::string_view, 9> kScores = {
+    "SCORE-2", "SCORE-3", "SCORE-4", "MASK-14", "SINK-1", "EMPTY-4", "LAW-11", "LAW-12", "LAW-13"};
 constexpr std::array<std::string_view, 1> kDropout = {"DROP-1"};
 constexpr std::array<std::string_view, 1> kDropoutGenerated = {"DROP-3"};
 constexpr std::array<std::string_view, 3> kVarlen = {"MASK-5", "MASK-6", "HIDE-2"};

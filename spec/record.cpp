@@ -98,6 +98,7 @@ Footer footer_from(const json& j) {
   footer.exit_code = j.at("exit_code").get<int>();
   footer.wall_s = j.at("wall_s").get<double>();
   footer.complete = j.at("complete").get<bool>();
+  footer.tried = j.value("tried", footer.tried);
   return footer;
 }
 
@@ -167,13 +168,15 @@ std::string to_line(const Footer& footer) {
                         {"demanded", p.demanded},
                         {"passed", p.passed}});
   }
-  return line({{"kind", "footer"},
-               {"counts", footer.counts},
-               {"profiles", profiles},
-               {"conclusion", footer.conclusion},
-               {"exit_code", footer.exit_code},
-               {"wall_s", footer.wall_s},
-               {"complete", footer.complete}});
+  json j = {{"kind", "footer"},
+            {"counts", footer.counts},
+            {"profiles", profiles},
+            {"conclusion", footer.conclusion},
+            {"exit_code", footer.exit_code},
+            {"wall_s", footer.wall_s},
+            {"complete", footer.complete}};
+  if (!footer.tried.empty()) j["tried"] = footer.tried;
+  return line(j);
 }
 
 Record read_record(std::istream& in) {

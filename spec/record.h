@@ -66,6 +66,9 @@ struct Footer {
   int exit_code = 3;
   double wall_s = 0;
   bool complete = true;
+  // Of a random search, of which only what was found has verdicts: all problems that were tried, by
+  // outcome name. Empty for a run.
+  std::map<std::string, Index> tried = {};
 };
 
 struct Record {

@@ -8,6 +8,8 @@
 //   every feature in every format
 //   every feature at the sizes of real models, in both: beyond one tile of queries and of keys with
 //   D >= 64, and D >= 128
+//   every feature with what kernels have entries or instances of their own for (`traits_of`), in
+//   both, in f32
 //   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
 //   scores, in both
 //
@@ -18,6 +20,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -84,6 +91,38 @@ std::set<std::string> sizes_of(const Problem& p) {
   if (beyond && p.head_dim >= 64) sizes.insert(kSizes[0]);
   if (p.head_dim >= 128) sizes.insert(kSizes[1]);
   return sizes;
+}
+
+// What no feature is declared by, but a kernel has an entry or an instance of its own for, which
+// may leave out a feature.
+constexpr const char* kTraits[] = {"a scale not 1/sqrt(D)",
+                                   "one query over more than 128 keys",
+                                   "D >= 192",
+                                   "D not a multiple of 8",
+                                   "one key head for all",
+                                   "a group of no power of 2"};
+std::set<std::string> traits_of(const Problem& p) {
+  constexpr Index kSplit = 128, kWide = 192, kVector = 8;
+  const auto is_split = [&p] {
+    for (Index b = 0; b < p.batch; ++b) {
+      const Lengths lengths = p.lengths(b);
+      if (lengths.query == 1 && lengths.key > kSplit) return true;
+    }
+    return false;
+  };
+  const auto group = static_cast<std::uint64_t>(p.query_heads / std::max<Index>(p.key_heads, 1));
+  const bool holds[] = {
+      p.head_dim > 0 && std::abs(p.scale * std::sqrt(static_cast<double>(p.head_dim)) - 1) > 0.01,
+      is_split(),
+      p.head_dim >= kWide,
+      p.head_dim % kVector != 0,
+      p.key_heads == 1 && group > 1,
+      group > 0 && !std::has_single_bit(group)};
+  std::set<std::string> traits;
+  for (std::size_t i = 0; i < std::size(kTraits); ++i) {
+    if (holds[i]) traits.insert(kTraits[i]);
+  }
+  return traits;
 }
 
 // Three features of which a kernel may have any two, a word of each list. One way to be "value-dim"
@@ -207,6 +246,9 @@ std::set<Combination> tried() {
       for (const std::string& size : sizes_of(p)) {
         if (counts(a)) all.insert({a, size, pass});
       }
+      if (p.dtype == DType::f32 && counts(a)) {
+        for (const std::string& trait : traits_of(p)) all.insert({a, trait, pass});
+      }
     }
     if (empty) continue;
     for (const std::string& value_dim : value_dims_of(p)) {
@@ -322,6 +364,16 @@ TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
     }
   }
   expect_tried("features, at the sizes of models, in each pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryInstanceOrImpossible) {
+  std::vector<Combination> wanted;
+  for (const std::string& feature : features()) {
+    for (const char* trait : kTraits) {
+      for (const char* pass : kPasses) wanted.push_back({feature, trait, pass});
+    }
+  }
+  expect_tried("features, in instances of their own, in each pass", wanted);
 }
 
 TEST(FeaturePairsTest, EveryBandIsTriedOverEverySequenceWithEveryFeatureOfScoresOrImpossible) {

@@ -254,6 +254,22 @@ TEST(GenerateTest, ElementsAlongAnExpandedAxisAreEqual) {
   }
 }
 
+TEST(GenerateTest, BiasAlongAnExpandedAxisIsHiddenAltogetherOrNotAtAll) {
+  Case c = case_of("normal");
+  c.problem.bias_shape = c.problem.keep_shape();
+  c.problem.layouts.bias = Layout::parse("bhsd expand=s");
+  c.extras.bias_allows.shape = *c.problem.bias_shape;
+  for (Index n = 0; n < element_count(*c.problem.bias_shape); ++n) {
+    c.extras.bias_allows.allowed.push_back(n % 3 != 0);
+  }
+  const Values bias = generate(c).bias;
+  for (Index key = 0; key < c.problem.key_len; ++key) {
+    for (Index query = 1; query < c.problem.query_len; ++query) {
+      ASSERT_EQ(bias.at(1, 2, query, key), bias.at(1, 2, 0, key));
+    }
+  }
+}
+
 TEST(GenerateTest, GradientIsMadeForBackwardProblemsOnly) {
   Case c = case_of("normal");
   EXPECT_EQ(generate(c).d_o.shape, c.problem.o_shape());

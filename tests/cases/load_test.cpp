@@ -133,6 +133,10 @@ TEST(LoadTest, AddsTheClausesOfEveryFeature) {
   EXPECT_THAT(clauses_of(R"("hidden": "nan_value")"), ElementsAre("FINITE-2"));
   EXPECT_THAT(clauses_of(R"("check": "threads")"), ElementsAre("DET-3"));
   EXPECT_THAT(clauses_of(R"("check": "neighbours")"), ElementsAre("DET-2"));
+  EXPECT_THAT(clauses_of(R"("laws": ["ones", "wide_window"])"),
+              ElementsAre("LAW-4", "LAW-8", "MASK-4"));
+  EXPECT_THAT(clauses_of(R"("laws": ["split_keys"], "problem": {"mask": "causal"})"),
+              ElementsAre("LAW-6", "MASK-7"));
 }
 
 TEST(LoadTest, ReadsWhatTheTensorsBesideHold) {
@@ -345,6 +349,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
        "a.json:4: ", "an object with one of"},
       {R"("problem": {"mask": {}})", "a.json:4: ", "an object with one of"},
       {R"("check": "thread")", "a.json:4: ", "unknown check \"thread\""},
+      {R"("laws": ["one"])", "a.json:4: ", "unknown law \"one\"; similar: ones"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
       {R"("hidden": "nan_gradient")", "a.json:4: ", "backward"},
       {R"("hidden": "nan_query", "problem": {"layouts": {"q": "bhsd expand=b"}})",
@@ -442,6 +447,16 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
                 AllOf(StartsWith(mistake.place), HasSubstr(mistake.key)))
         << mistake.members;
   }
+}
+
+TEST(LoadTest, RefusesToTryABatchElementAloneWhoseKeepMaskIsDrawn) {
+  const char* problem = R"("check": "neighbours",
+      "problem": {"batch": 2, "dropout": {"probability": 0.5, "mode": "MODE"}})";
+  std::string drawn = problem, given = problem;
+  drawn.replace(drawn.find("MODE"), 4, "generated");
+  given.replace(given.find("MODE"), 4, "given");
+  EXPECT_THAT(error_of(file_with(drawn)), HasSubstr("\"neighbours\" needs the same keep-mask"));
+  EXPECT_EQ(error_of(file_with(given)), "");
 }
 
 // The mask "full" within `depth` combinations.

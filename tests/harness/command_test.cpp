@@ -248,13 +248,60 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"run --out " ATTEST, "attest: --out takes a folder; " ATTEST " is none\n"},
       {"run --out /proc/x",
        "attest: --out takes a folder; /proc/x cannot be made: No such file or directory\n"},
-      {"runn", "attest: there is no command runn; there are list, run, repro, report\n"},
-      {"", "attest: which command? there are list, run, repro, report; --help says more\n"}};
+      {"runn", "attest: there is no command runn; there are list, run, fuzz, repro, report\n"},
+      {"fuzz --count 0", "attest: --count takes a number from 1 to 18446744073709551615, not 0\n"},
+      {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
+      {"", "attest: which command? there are list, run, fuzz, repro, report; --help says more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
     EXPECT_EQ(result.text, text);
   }
+}
+
+Index tried(const Record& record) {
+  Index problems = 0;
+  for (const auto& [outcome, count] : record.footer->tried) problems += count;
+  return problems;
+}
+
+TEST_F(CommandTest, FuzzOfARightKernelFindsNothingAndCountsWhatItTried) {
+  const Result result = attest_command("fuzz --testee fa2 --testee naive --count 60" + out());
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("Nothing found in 120 random problems"));
+  ASSERT_TRUE(record().footer);
+  EXPECT_EQ(tried(record()), 120);
+  EXPECT_EQ(record().verdicts.size(), 0u);
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "found.json"));
+  EXPECT_GT(fs::file_size(folder_ / "out" / "index.html"), 100u);
+  EXPECT_EQ(attest_command("report " + (folder_ / "out").string()).exit_code, 0);
+}
+
+// Wrong only where Sq % 32 is 15 and a window reaches 3 back.
+TEST_F(CommandTest, FuzzFindsARareFaultMakesItSmallAndItsLineRepeatsIt) {
+  const Result result =
+      attest_command("fuzz --seed 1 --count 20000" + kMutants + "rare_window" + out());
+  EXPECT_EQ(result.exit_code, 1) << result.text;
+  const auto file = nlohmann::json::parse(contents(folder_ / "out" / "found.json"));
+  const auto& problem = file.at("cases").at(0).at("problem");
+  EXPECT_EQ(problem.at("query_len"), 15);
+  EXPECT_THAT(problem.at("mask").get<std::string>(), HasSubstr("window -3.."));
+  EXPECT_LE(problem.size(), 4u) << problem;
+  const Record r = record();
+  ASSERT_EQ(r.verdicts.size(), 1u);
+  EXPECT_EQ(r.verdicts[0].verdict.outcome, Outcome::fail);
+  EXPECT_EQ(r.footer->counts.at("FAIL"), 1);
+  const Result again = attest_command(r.verdicts[0].verdict.repro.substr(7));
+  EXPECT_EQ(again.exit_code, 1) << again.text;
+  EXPECT_THAT(again.text, HasSubstr("FAIL  mutant/rare_window"));
+}
+
+TEST_F(CommandTest, FuzzThatIsInterruptedEndsCleanlyAndIsIncomplete) {
+  const Result result = shell(std::string("timeout --preserve-status -s INT 1 ") + ATTEST +
+                              " fuzz --testee naive" + out());
+  EXPECT_EQ(result.exit_code, 3) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("interrupted"));
+  EXPECT_FALSE(record().footer);
 }
 
 TEST_F(CommandTest, TesteeMayLieInTheFolderOfTheRecord) {

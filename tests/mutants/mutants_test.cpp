@@ -258,6 +258,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"keeps_visible", Outcome::fail, "statistical", "DROP-3"},
                     Expectation{"same_bits_per_head", Outcome::fail, "statistical", "DROP-3"},
                     Expectation{"same_bits_per_batch", Outcome::fail, "statistical", "DROP-3"},
+                    Expectation{"offset_ignored", Outcome::fail, "property:offset", "DROP-3"},
+                    Expectation{"seed_halved", Outcome::fail, "property:seed", "DROP-3"},
+                    Expectation{"columns_repeat", Outcome::fail, "statistical", "DROP-3"},
+                    Expectation{"neighbours_drop", Outcome::fail, "statistical", "DROP-3"},
+                    Expectation{"heads_shifted", Outcome::fail, "statistical", "DROP-3"},
                     Expectation{"prefix_inclusive", Outcome::fail, "bound", "MASK-10"},
                     Expectation{"segment_boundary", Outcome::fail, "bound", "MASK-11"},
                     Expectation{"negative_segments", Outcome::fail, "bound", "MASK-11"},
@@ -272,6 +277,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"nan_dsink_spreads", Outcome::fail, "nonfinite", "SINK-2"},
                     Expectation{"batch_variant", Outcome::fail, "nondeterministic", "DET-2"},
                     Expectation{"thread_variant", Outcome::fail, "nondeterministic", "DET-3"},
+                    Expectation{"stirred_by_hidden", Outcome::fail, "property:hidden_keys",
+                                "HIDE-1"},
+                    Expectation{"small_scales", Outcome::fail, "property:rescaled_query", "LAW-5"},
                     Expectation{"misses_block", Outcome::fail, "schedule", "SCHED-1"},
                     Expectation{"misses_backward_block", Outcome::fail, "schedule", "SCHED-1"},
                     Expectation{"doubles_block", Outcome::fail, "schedule", "SCHED-1"},
@@ -298,7 +306,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"dense_dbias", Outcome::fail, "guard", "GRAD-4"},
                     Expectation{"dense_dsink", Outcome::fail, "guard", "SINK-2"}));
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef ATTEST_SANITIZED
 INSTANTIATE_TEST_SUITE_P(
     AllPromisesOfMemory, WrongFeatureTest,
     testing::Values(Expectation{"asks_for_more", Outcome::fail, "memory", "MEM-1"},

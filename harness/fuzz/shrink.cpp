@@ -1,0 +1,239 @@
+#include "harness/fuzz/shrink.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "spec/index.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+Index number_of(const json& object, const char* key, Index fallback = 1) {
+  const auto place = object.find(key);
+  return place == object.end() ? fallback : place->get<Index>();
+}
+
+// Smaller numbers: the least, then with each power of two taken off, so that what shows at a
+// residue alone stays there.
+std::vector<Index> smaller(Index number, Index least) {
+  std::vector<Index> numbers;
+  if (number <= least) return numbers;
+  numbers.push_back(least);
+  Index step = 1;
+  while (2 * step <= number - least) step *= 2;
+  for (; step > 0; step /= 2) {
+    if (number - step > least) numbers.push_back(number - step);
+  }
+  return numbers;
+}
+
+// ---- Fields that go together --------------------------------------------------------------------
+
+void clamp_list(json& lens, Index count, Index most) {
+  while (lens.size() > static_cast<std::size_t>(count)) lens.erase(lens.size() - 1);
+  for (json& len : lens) len = std::min(len.get<Index>(), most);
+}
+
+void clamp_prefixes(json& mask, Index batch, Index most) {
+  if (mask.is_object()) {
+    for (auto& [key, value] : mask.items()) {
+      if (key == "prefix") {
+        clamp_list(value, std::max<Index>(batch, 1), most);
+      } else {
+        clamp_prefixes(value, batch, most);
+      }
+    }
+  } else if (mask.is_array()) {
+    for (json& part : mask) clamp_prefixes(part, batch, most);
+  }
+}
+
+Index longest(const json& problem, const char* lens) {
+  Index most = 0;
+  for (const json& len : problem.value(lens, json::array()))
+    most = std::max(most, len.get<Index>());
+  return most;
+}
+
+// Takes from a problem what can no longer stay after another field has changed.
+void repair(json& problem) {
+  const bool packed = problem.value("packed", false), paged = problem.contains("paging");
+  if (!problem.value("backward", false)) problem.erase("d_lse");
+  if (const auto layouts = problem.find("layouts");
+      layouts != problem.end() && layouts->is_object()) {
+    if (!problem.contains("bias")) layouts->erase("bias");
+    if (!problem.value("backward", false)) {
+      for (const char* gradient : {"d_o", "dq", "dk", "dv"}) layouts->erase(gradient);
+    }
+    if (layouts->empty()) problem.erase("layouts");
+  }
+  if (packed) problem.erase("query_len");
+  if (packed || paged) problem.erase("key_len");
+  const Index batch = number_of(problem, "batch");
+  const Index keys = packed || paged ? longest(problem, "key_lens") : number_of(problem, "key_len");
+  const Index queries = packed ? longest(problem, "query_lens") : number_of(problem, "query_len");
+  for (const auto& [lens, most] : {std::pair{"key_lens", keys}, {"query_lens", queries}}) {
+    if (const auto list = problem.find(lens); list != problem.end()) clamp_list(*list, batch, most);
+  }
+  if (const auto mask = problem.find("mask"); mask != problem.end()) {
+    clamp_prefixes(*mask, batch, keys);
+  }
+  if (const auto alibi = problem.find("alibi");
+      alibi != problem.end() && alibi->is_object() && alibi->contains("slopes")) {
+    const Index times = alibi->value("axes", "h") == "bh" ? batch : 1;
+    const auto count = static_cast<std::size_t>(number_of(problem, "query_heads") * times);
+    json& slopes = (*alibi)["slopes"];
+    if (slopes.is_array() && slopes.size() != count) slopes = "standard";
+  }
+}
+
+// ---- Steps --------------------------------------------------------------------------------------
+
+// All that is one step simpler than a value, whatever it means.
+std::vector<json> variants(const json& value) {
+  std::vector<json> found;
+  const auto simplify_at = [&](const auto& key) {
+    for (json& simple : variants(value[key])) {
+      json other = value;
+      other[key] = std::move(simple);
+      found.push_back(std::move(other));
+    }
+  };
+  if (value.is_object()) {
+    for (const char* several : {"all_of", "any_of"}) {  // a part of a mask instead of the whole
+      for (const json& part : value.value(several, json::array())) found.push_back(part);
+    }
+    for (const auto& [key, item] : value.items()) {
+      found.push_back(value);
+      found.back().erase(key);
+    }
+    for (const auto& [key, item] : value.items()) simplify_at(key);
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size() && value.size() > 1; ++i) {
+      found.push_back(value);
+      found.back().erase(i);
+    }
+    for (std::size_t i = 0; i < value.size(); ++i) simplify_at(i);
+  } else if (value.is_number_integer()) {
+    for (const Index number : smaller(value.get<Index>(), 0)) found.push_back(number);
+  } else if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    for (auto space = text.find(' '); space != text.npos; space = text.find(' ', space + 1)) {
+      found.push_back(text.substr(0, space) +
+                      text.substr(std::min(text.find(' ', space + 1), text.size())));
+    }
+  }
+  return found;
+}
+
+class Steps {
+ public:
+  explicit Steps(const json& entry) : entry_(entry), problem_(entry.at("problem")) {}
+
+  std::vector<json> all() {
+    for (const char* setting : {"hidden", "check"}) {
+      if (!entry_.contains(setting)) continue;
+      json other = entry_;
+      other.erase(setting);
+      found_.push_back(std::move(other));
+    }
+    without_packing();
+    sizes();
+    for (json& simple : variants(problem_)) add(std::move(simple));
+    for (const auto& [key, plain] : {std::pair{"data", "normal"}, {"dtypes", "f32"}}) {
+      if (entry_.at(key) == json::array({plain})) continue;
+      found_.push_back(entry_);
+      found_.back()[key] = json::array({plain});
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void add(json problem) {
+    repair(problem);
+    if (problem == problem_) return;
+    found_.push_back(entry_);
+    found_.back()["problem"] = std::move(problem);
+  }
+
+  // Padding, or whole sequences, in place of packed sequences and pages: the lengths are given
+  // then.
+  void without_packing() {
+    for (const char* feature : {"packed", "paging"}) {
+      if (!problem_.contains(feature)) continue;
+      for (const bool padded : {false, true}) {
+        json other = problem_;
+        other.erase(feature);
+        other["key_len"] = longest(problem_, "key_lens");
+        if (problem_.contains("query_lens") && problem_.value("packed", false)) {
+          other["query_len"] = longest(problem_, "query_lens");
+        }
+        if (!padded) {
+          other.erase("key_lens");
+          other.erase("query_lens");
+        }
+        add(std::move(other));
+      }
+    }
+  }
+
+  void sizes() {
+    const Index heads = number_of(problem_, "query_heads"),
+                groups = number_of(problem_, "key_heads");
+    const Index group = groups > 0 ? heads / groups : 1;
+    const auto add_heads = [&](Index query_heads, Index key_heads) {
+      if (query_heads == heads && key_heads == groups) return;
+      json other = problem_;
+      other["query_heads"] = query_heads;
+      other["key_heads"] = key_heads;
+      add(std::move(other));
+    };
+    if (groups > 0 && heads > 0) {
+      add_heads(1, 1);
+      add_heads(groups, groups);
+      for (const Index fewer : smaller(groups, 1)) add_heads(fewer * group, fewer);
+      for (const Index fewer : smaller(group, 1)) add_heads(groups * fewer, groups);
+    }
+    for (const char* size : {"batch", "query_len", "key_len", "head_dim", "value_dim"}) {
+      if (!problem_.contains(size)) continue;
+      for (const Index less : smaller(problem_[size].get<Index>(), 1)) {
+        json other = problem_;
+        other[size] = less;
+        add(std::move(other));
+      }
+    }
+  }
+
+  const json& entry_;
+  const json& problem_;
+  std::vector<json> found_;
+};
+
+}  // namespace
+
+std::vector<json> simpler(const json& entry) { return Steps(entry).all(); }
+
+json shrink(json entry, int most_tries, const std::function<bool(const json&)>& fails) {
+  std::set<std::string> known = {entry.dump()};
+  for (bool shrunk = true; shrunk;) {
+    shrunk = false;
+    for (json& candidate : simpler(entry)) {
+      if (!known.insert(candidate.dump()).second) continue;
+      if (most_tries-- == 0) return entry;
+      if (!fails(candidate)) continue;
+      entry = std::move(candidate);
+      shrunk = true;
+      break;
+    }
+  }
+  return entry;
+}
+
+}  // namespace attest

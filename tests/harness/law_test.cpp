@@ -1,0 +1,496 @@
+// Every law holds for a right kernel and is broken by a wrong one, with no exact value in play: the
+// laws are called as they are, and nobody else judges.
+#include "harness/property/law.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "cases/generate.h"
+#include "cases/laws.h"
+#include "harness/examine.h"
+#include "harness/in_process.h"
+#include "tests/harness/mock_plugin.h"
+#include "tests/harness/plain_kernel.h"
+
+namespace attest::property {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::NiceMock;
+
+float& at(const attest_tensor& t, std::int64_t n) { return static_cast<float*>(t.data)[n]; }
+
+std::int64_t count(const attest_tensor& t) {
+  return t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
+}
+
+void scale_by(const attest_tensor& t, float factor) {
+  for (std::int64_t n = 0; n < count(t); ++n) at(t, n) *= factor;
+}
+
+// What a wrong kernel does: it mistakes what it is told, or spoils what it has computed.
+using Mistake = std::function<void(attest_problem&, attest_inputs&, std::vector<attest_mask>&)>;
+using Damage =
+    std::function<void(const attest_problem&, const attest_inputs&, const attest_outputs&)>;
+
+struct Trying {
+  const char* law;
+  const char* clause;
+  Problem problem;
+  Mistake mistake = {};
+  Damage forward = {}, backward = {};
+  const char* data = "normal";
+};
+
+void PrintTo(const Trying& trying, std::ostream* out) { *out << trying.law; }
+
+Problem usual(const std::function<void(Problem&)>& change = [](Problem&) {}) {
+  Problem p = {.dtype = DType::f32,
+               .batch = 2,
+               .query_heads = 4,
+               .key_heads = 2,
+               .query_len = 6,
+               .key_len = 8,
+               .head_dim = 4,
+               .value_dim = 8,
+               .scale = 0.5};
+  change(p);
+  return p;
+}
+Problem with_gradients(const std::function<void(Problem&)>& change = [](Problem&) {}) {
+  Problem p = usual(change);
+  p.backward = true;
+  return p;
+}
+Problem packed() {
+  return with_gradients([](Problem& p) {
+    p.packed = true;
+    p.query_lens = {6, 2};
+    p.key_lens = {3, 8};
+  });
+}
+Problem paged() {
+  return usual([](Problem& p) {
+    p.key_lens = {8, 5};
+    p.paging = {.page_size = 4, .pages = 5, .table = {{3, 0}, {1, 4}}};
+  });
+}
+
+Mistake in_case(bool (*hits)(const attest_problem&, const attest_inputs&)) {
+  return [=](attest_problem& p, attest_inputs& in, auto&) {
+    if (hits(p, in)) p.scale *= 1.01;
+  };
+}
+
+std::vector<Trying> tryings() {
+  const auto bias = [](Problem& p) { p.bias_shape = Shape{2, 4, 6, 8}; };
+  const auto spoil_o = [](float by) {
+    return [=](auto&, auto&, const attest_outputs& out) { at(out.o, 0) += by; };
+  };
+  const auto causal = [](Anchor anchor) {
+    return [=](Problem& p) { p.mask = Mask::causal(anchor); };
+  };
+  return {
+      {"permuted_keys",
+       "LAW-1",
+       with_gradients(),
+       {},
+       [](auto&, const attest_inputs& in, const attest_outputs& out) {
+         at(out.o, 0) += 0.01f * at(in.v, 0);
+       }},
+      {"permuted_keys",
+       "LAW-1",
+       with_gradients([](Problem& p) {
+         p.mask = Mask::causal(Anchor::bottom_right);
+         p.bias_shape = Shape{1, 4, 6, 8};
+       }),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dbias, 3) += 0.1f; }},
+      {"shifted_keys", "LAW-2", with_gradients(),
+       [](attest_problem& p, auto&, auto&) { p.softcap = 20; }},
+      {"row_bias",
+       "LAW-2",
+       with_gradients(bias),
+       {},
+       [](auto&, auto&, const attest_outputs& out) { scale_by(out.lse, 0.999f); }},
+      {"linear_values", "LAW-3", usual(), {}, spoil_o(0.01f)},
+      {"ones", "LAW-4", usual(), {}, spoil_o(1e-4f)},
+      {"ones", "LAW-4", usual([](Problem& p) { p.sink = true; }), {}, spoil_o(1e-4f)},
+      {"identity_values",
+       "LAW-4",
+       usual(causal(Anchor::top_left)),
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.o, 7) += 1e-30f; }},
+      {"identity_values",
+       "LAW-4",
+       usual(),
+       {},
+       [](auto&, auto&, const attest_outputs& out) { scale_by(out.o, 0.999f); }},
+      {"hull", "LAW-4", usual(), {}, spoil_o(10)},
+      {"zero_query",
+       "LAW-4",
+       usual(causal(Anchor::top_left)),
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.lse, 5) += 1e-4f; }},
+      {"rescaled_query", "LAW-5", usual(), [](attest_problem& p, auto&, auto&) { p.scale = 0.5; }},
+      {"split_keys",
+       "LAW-6",
+       usual(),
+       {},
+       [](auto&, auto&, const attest_outputs& out) { scale_by(out.lse, 1.4427f); }},
+      {"split_keys", "LAW-6", usual([](Problem& p) {
+         p.sink = true;
+         p.mask = Mask::causal(Anchor::top_left);
+       }),
+       [](attest_problem& p, auto&, auto&) { p.has_sink = p.key_len == 8 ? 0 : p.has_sink; }},
+      {"causal_prefix", "LAW-7", usual(causal(Anchor::top_left)),
+       [](auto&, auto&, auto& nodes) { nodes.back().anchored_bottom_right = 1; }},
+      {"decode_row", "LAW-7", usual(causal(Anchor::bottom_right)),
+       [](auto&, auto&, auto& nodes) { nodes.back().anchored_bottom_right = 0; }},
+      {"wide_window", "LAW-8", with_gradients(),
+       [](auto&, auto&, auto& nodes) {
+         if (nodes.back().kind == ATTEST_MASK_BAND) nodes.back().left = 3;
+       }},
+      {"repeated_heads", "LAW-9", with_gradients(),
+       [](attest_problem& p, attest_inputs& in, auto&) {
+         if (p.key_heads < p.query_heads) in.v.stride[1] = 0;
+       }},
+      {"repeated_heads",
+       "LAW-9",
+       with_gradients(),
+       {},
+       {},
+       [](const attest_problem& p, auto&, const attest_outputs& out) {
+         if (p.key_heads < p.query_heads) scale_by(out.dk, 0.5f);
+       }},
+      {"padded", "LAW-10", packed(), in_case([](const attest_problem& p, const attest_inputs&) {
+         return p.cu_key_lens.data != nullptr;
+       })},
+      {"contiguous", "LAW-10", paged(),
+       in_case([](const attest_problem& p, const attest_inputs&) { return p.page_size > 0; })},
+      {"alone", "LAW-10", packed(),
+       in_case([](const attest_problem& p, const attest_inputs&) { return p.batch > 1; })},
+      {"layouts", "LAW-10", with_gradients(),
+       in_case([](const attest_problem&, const attest_inputs& in) {
+         return in.q.stride[1] < in.q.stride[2];
+       })},
+      {"sink_as_key", "LAW-11", usual([](Problem& p) { p.sink = true; }),
+       [](attest_problem& p, auto&, auto&) { p.has_sink = 0; }},
+      {"sink_as_key",
+       "LAW-11",
+       with_gradients([](Problem& p) {
+         p.sink = true;
+         p.mask = Mask::causal(Anchor::bottom_right, -5);  // rows without keys among them
+       }),
+       {},
+       {},
+       [](const attest_problem& p, auto&, const attest_outputs& out) {
+         if (p.has_sink) scale_by(out.dsink, -1);
+       }},
+      {"alibi_as_bias", "LAW-12", with_gradients([](Problem& p) {
+         p.slopes_shape = Shape{1, 4, 1, 1};
+       }),
+       [](attest_problem& p, auto&, auto&) { p.has_alibi = 0; }},
+      {"huge_softcap", "LAW-13", usual(),
+       [](attest_problem& p, auto&, auto&) {
+         if (p.softcap > 0) p.softcap = 10;
+       }},
+      {"linear_gradient",
+       "LAW-14",
+       with_gradients(bias),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dbias, 0) += 0.01f; }},
+      {"zero_loss",
+       "LAW-14",
+       with_gradients([](Problem& p) { p.d_lse = true; }),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dv, 0) += 1e-30f; }},
+      {"zero_loss",
+       "LAW-14",
+       with_gradients(),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dq, 0) += 1e-30f; }},
+      {"value_sums",
+       "LAW-15",
+       with_gradients(causal(Anchor::bottom_right)),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { scale_by(out.dv, 1.001f); }},
+      {"key_sums",
+       "LAW-15",
+       packed(),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dk, 0) += 0.01f; }},
+      {"logit_sums",
+       "LAW-15",
+       with_gradients(bias),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dbias, 0) += 0.01f; }},
+      {"logit_sums",
+       "LAW-15",
+       with_gradients([](Problem& p) {
+         p.bias_shape = Shape{1, 4, 1, 8};
+         p.sink = p.d_lse = true;
+       }),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dsink, 1) += 0.01f; }},
+      {"directions",
+       "LAW-16",
+       with_gradients([](Problem& p) {
+         p.sink = p.d_lse = true;
+         p.bias_shape = Shape{2, 4, 1, 8};
+       }),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { scale_by(out.dq, 1.01f); }},
+      {"hidden_keys",
+       "HIDE-1",
+       with_gradients(causal(Anchor::top_left)),
+       {},
+       [](auto&, const attest_inputs& in, const attest_outputs& out) {
+         at(out.o, 0) += 1e-6f * at(in.v, 7 * 8);
+       }},
+      {"hidden_keys",
+       "HIDE-1",
+       with_gradients([](Problem& p) { p.mask = Mask::window(0, 0, Anchor::top_left); }),
+       {},
+       {},
+       [](auto&, const attest_inputs& in, const attest_outputs& out) {
+         at(out.dk, 2 * 4) += 1e-6f * at(in.k, 7 * 4);
+       }},
+      {"unseen_keys",
+       "HIDE-1",
+       with_gradients(causal(Anchor::top_left)),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dk, 7 * 4) += 1e-30f; }},
+      {"drawn_as_given", "DROP-3", with_gradients([](Problem& p) {
+         p.dropout = {.mode = Dropout::Mode::generated, .probability = 0.25, .seed = 5};
+       }),
+       [](attest_problem& p, auto&, auto&) {
+         if (p.dropout == ATTEST_DROPOUT_GIVEN) p.dropout_probability = 0.26;
+       }},
+  };
+}
+
+// A kernel in this process, and what a law finds with it.
+class LawsTest : public testing::Test {
+ protected:
+  LawsTest() {
+    arithmetic_.deterministic = true;
+    description_.name = "plain";
+    description_.dtypes = {DType::f32};
+    description_.features = known_features();
+    description_.alignment = 4;
+    description_.arithmetic = {{DType::f32, arithmetic_}};
+    ON_CALL(mock_, forward).WillByDefault(plain::forward);
+    ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  }
+
+  template <class Call>
+  static auto mistaken(Call call, const Mistake& mistake, const Damage& damage) {
+    return [=](const attest_problem& p, const attest_inputs& in, const attest_outputs& out,
+               const attest_context& context) {
+      attest_problem problem = p;
+      attest_inputs inputs = in;
+      std::vector<attest_mask> nodes(p.mask, p.mask + p.mask_count);
+      if (mistake) mistake(problem, inputs, nodes);
+      problem.mask = nodes.data();
+      const attest_status status = call(problem, inputs, out, context);
+      if (damage) damage(p, in, out);
+      return status;
+    };
+  }
+  void make_wrong(const Trying& trying) {
+    ON_CALL(mock_, forward).WillByDefault(mistaken(plain::forward, trying.mistake, trying.forward));
+    ON_CALL(mock_, backward)
+        .WillByDefault(mistaken(plain::backward, trying.mistake, trying.backward));
+  }
+
+  std::optional<Finding> find(const std::string& law, const Problem& problem, const char* data) {
+    Case test_case;
+    test_case.id = "test/laws/" + law + "/s=1";
+    test_case.data = data;
+    test_case.problem = problem;
+    Inputs inputs = generate(test_case);
+    const std::string kernel = "mock";
+    const Calling calling = {description_, kernel, executor_, 1, captured_};
+    const Trial trial = try_out(calling, problem, inputs, Placement::end_flush);
+    EXPECT_FALSE(trial.stopped) << trial.stopped->message;
+    if (trial.keep) inputs.keep = *trial.keep;
+    const ForwardExpected forward = expect_forward(problem, inputs, arithmetic_);
+    const BackwardExpected backward =
+        problem.backward ? expect_backward(problem, inputs, arithmetic_) : BackwardExpected();
+    const Sample first(
+        problem, inputs, trial, description_, arithmetic_,
+        [&]() -> const ForwardExpected& { return forward; },
+        [&]() -> const BackwardExpected& { return backward; });
+    return try_laws(calling, arithmetic_, first, {law});
+  }
+
+  Arithmetic arithmetic_ = loosest(DType::f32);
+  Description description_;
+  NiceMock<MockPlugin> mock_;
+  InProcessExecutor executor_{mock_.plugin()};
+  std::string captured_;
+};
+
+class LawTest : public LawsTest, public testing::WithParamInterface<Trying> {};
+
+TEST_P(LawTest, HoldsForARightKernel) {
+  const Trying& t = GetParam();
+  ASSERT_FALSE(defect_of(t.problem)) << defect_of(t.problem)->what;
+  const auto found = find(t.law, t.problem, t.data);
+  EXPECT_FALSE(found) << found->reason << ": " << found->message;
+}
+
+TEST_P(LawTest, IsBrokenByAWrongKernelAndSaysWhere) {
+  const Trying& t = GetParam();
+  make_wrong(t);
+  const auto found = find(t.law, t.problem, t.data);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->outcome, Outcome::fail) << found->message;
+  EXPECT_EQ(found->reason, std::string("property:") + t.law) << found->message;
+  EXPECT_EQ(found->clause, t.clause);
+  EXPECT_THAT(found->message, HasSubstr("] = "));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LawTest, testing::ValuesIn(tryings()), [](const auto& trying) {
+  std::string name = trying.param.law + std::to_string(trying.index);
+  std::erase(name, '_');
+  return name;
+});
+
+TEST_F(LawsTest, StateOfAnEarlierCallBreaksAfterOthers) {
+  double last = 0.5;
+  EXPECT_FALSE(find("after_others", with_gradients(), "normal"));
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    if (p.scale != last) at(out.o, 0) = std::nextafter(at(out.o, 0), 10.0f);
+    last = p.scale;
+    return ATTEST_OK;
+  });
+  const auto found = find("after_others", with_gradients(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->reason, "property:after_others");
+  EXPECT_EQ(found->clause, "DET-1");
+  // Who does not declare to be deterministic may differ by as much as the bounds allow.
+  arithmetic_.deterministic = false;
+  last = 0.5;
+  EXPECT_FALSE(find("after_others", with_gradients(), "normal"));
+}
+
+TEST_F(LawsTest, VariantThatNobodyPromisedIsUnsupported) {
+  std::erase(description_.features, "window");
+  ON_CALL(mock_, supports).WillByDefault([](const attest_problem& p) {
+    return p.mask_count > 0 && p.mask[p.mask_count - 1].kind == ATTEST_MASK_BAND ? "no windows"
+                                                                                 : "ok";
+  });
+  auto found = find("wide_window", usual(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->outcome, Outcome::unsupported);
+  EXPECT_THAT(found->message, HasSubstr("no windows"));
+  description_.features.push_back("window");
+  found = find("wide_window", usual(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->reason, "wrong_refusal");
+}
+
+TEST_F(LawsTest, LawWithNothingToCompareIsInconclusive) {
+  const auto found = find("unseen_keys", with_gradients(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->outcome, Outcome::inconclusive);
+}
+
+TEST_F(LawsTest, LawThatDoesNotApplySaysWhy) {
+  const auto found = find("sink_as_key", usual(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->outcome, Outcome::inconclusive);
+  EXPECT_THAT(found->message, HasSubstr("there is no sink"));
+}
+
+TEST_F(LawsTest, AreThoseThatCasesMayName) {
+  std::set<std::string> tried, named;
+  for (const Law* law : all_laws()) EXPECT_TRUE(tried.emplace(law->name).second) << law->name;
+  for (const LawName& law : law_names()) named.emplace(law.name);
+  EXPECT_EQ(tried, named);
+}
+
+TEST_F(LawsTest, AreSeenBrokenEachAndEachHasItsClause) {
+  std::set<std::string> broken = {"after_others"};  // above
+  for (const Trying& t : tryings()) {
+    broken.insert(t.law);
+    EXPECT_EQ(find_law(t.law)->clause, t.clause);
+  }
+  for (const LawName& law : law_names()) EXPECT_TRUE(broken.contains(std::string(law.name)));
+}
+
+TEST_F(LawsTest, EveryLawHasACaseAndAppliesToAllItsCases) {
+  std::set<std::string> asked_for;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    if (c.laws.empty()) continue;
+    const Inputs inputs = generate(c);
+    for (const std::string& name : c.laws) {
+      asked_for.insert(name);
+      for (const Law* law : all_laws()) {
+        if (law->name != name) continue;
+        EXPECT_EQ(unmet(*law, c.problem, inputs), "") << c.id;
+      }
+    }
+  }
+  EXPECT_EQ(asked_for.size(), law_names().size());
+}
+
+// ---- In a verdict ------------------------------------------------------------------------------
+
+class LawVerdictTest : public LawsTest {
+ protected:
+  Verdict verdict(const std::vector<std::string>& laws) {
+    Case test_case;
+    test_case.id = "test/laws/verdict/s=1";
+    test_case.clauses = {"MASK-1", "LAW-5"};
+    test_case.data = "normal";
+    test_case.problem = usual();
+    test_case.laws = laws;
+    PreparedCase prepared(test_case, 1);
+    return examine(prepared, description_, "mock", executor_, 1).verdict;
+  }
+};
+
+TEST_F(LawVerdictTest, CitesTheClauseOfTheLawThatIsBroken) {
+  EXPECT_EQ(verdict({"ones", "rescaled_query"}).outcome, Outcome::pass);
+  // Within every bound, and not the same bits.
+  ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    if (p.scale < 0.2) at(out.o, 3) = std::nextafter(at(out.o, 3), 10.0f);
+    return ATTEST_OK;
+  });
+  const Verdict v = verdict({"ones", "rescaled_query"});
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "property:rescaled_query");
+  EXPECT_THAT(v.clauses, ElementsAre("LAW-5", "MASK-1"));
+  EXPECT_THAT(v.message, HasSubstr("O[0,0,0,3]"));
+}
+
+TEST_F(LawVerdictTest, SaysWhatWasNotPromised) {
+  description_.arithmetic.at(DType::f32).deterministic = false;
+  const Verdict v = verdict({"rescaled_query"});
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.message, "does not declare deterministic");
+  EXPECT_TRUE(v.clauses.empty());
+}
+
+}  // namespace
+}  // namespace attest::property

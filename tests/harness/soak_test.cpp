@@ -1,0 +1,119 @@
+// Hostile calls at random places of a long run: it ends, every case has one verdict, the right one,
+// and the next case nothing of it. ATTEST_SOAK is the number of cases, 1000 unless it is set.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "harness/run.h"
+#include "harness/testee.h"
+#include "tests/harness/plugins/hostile.h"
+
+namespace attest {
+namespace {
+
+using hostile::Deed;
+
+struct Consequence {
+  Outcome outcome;
+  Reason reason = {};
+};
+
+Consequence consequence(Deed deed) {
+  switch (deed) {
+    case Deed::nothing:
+    case Deed::dawdles:
+    case Deed::resizes_memory:
+    case Deed::breaks_in:
+    case Deed::floods:
+    case Deed::leaves_child:
+      return {Outcome::pass};
+    case Deed::segfault:
+    case Deed::kills_itself:
+    case Deed::kills_all:
+    case Deed::exits:
+    case Deed::aborts:
+      return {Outcome::crash};
+    case Deed::stops_itself:
+    case Deed::hangs:
+      return {Outcome::timeout};
+    case Deed::babbles:
+    case Deed::hangs_up:
+      return {Outcome::protocol_error};
+    case Deed::overwrites_input:
+      return {Outcome::fail, "input_mutated"};
+    case Deed::hoards:
+      return {Outcome::fail, "memory"};
+    case Deed::writes_behind:
+    case Deed::writes_before:
+    case Deed::reads_behind:
+      return {Outcome::fail, "guard"};
+    case Deed::writes_elsewhere:
+      return {Outcome::fail, "bound"};
+    case Deed::returns_nan:
+      return {Outcome::fail, "nonfinite"};
+    case Deed::writes_nothing:
+      return {Outcome::fail, "unwritten"};
+    case Deed::fails:
+      return {Outcome::fail, "wrong_refusal"};
+  }
+  return {Outcome::harness_error};
+}
+
+// One in four calls is hostile; those that take until they are given up are few.
+Deed deed_at(std::uint64_t place) {
+  std::uint64_t bits = (place + 1) * 0x9e3779b97f4a7c15u;
+  bits = (bits ^ (bits >> 31)) * 0xbf58476d1ce4e5b9u;
+  bits ^= bits >> 29;
+  if (bits % 4 != 0) return Deed::nothing;
+  const auto deed = static_cast<Deed>(bits / 4 % hostile::kDeeds);
+  const bool slow = consequence(deed).outcome == Outcome::timeout;
+  return slow && bits / 128 % 16 != 0 ? Deed::nothing : deed;
+}
+
+Case case_at(std::uint64_t place) {
+  Case c;
+  c.id = "soak/" + std::to_string(place) + "/dtype=f32/data=normal/s=1";
+  c.clauses = {"SCORE-1"};
+  c.data = "normal";
+  c.problem = {.dtype = DType::f32,
+               .query_len = 1 + static_cast<Index>(place % 7),
+               .key_len = 1 + static_cast<Index>(place % 5),
+               .head_dim = 4,
+               .value_dim = 4,
+               .scale = hostile::scale_of(deed_at(place))};
+  return c;
+}
+
+TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
+  const char* asked = std::getenv("ATTEST_SOAK");
+  const std::uint64_t count = asked ? std::strtoull(asked, nullptr, 10) : 1000;
+  std::vector<Case> cases;
+  for (std::uint64_t place = 0; place < count; ++place) cases.push_back(case_at(place));
+  const Limits limits = {.call_seconds = 2, .memory_bytes = std::size_t(64) << 20};
+  const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
+  const auto testees = find_testees({HOSTILE}, installation, limits, {});
+  Header header;
+  header.testees.push_back({.name = "hostile", .dtypes = {"f32"}});
+  std::ostringstream out;
+  const Record record = run(
+      cases, testees, header, {.jobs = 2, .limits = limits},
+      [&](const Testee& t) {
+        return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
+      },
+      out, [](const Verdict&) {}, [] { return false; });
+
+  ASSERT_TRUE(record.footer);
+  ASSERT_EQ(record.verdicts.size(), count);
+  for (std::uint64_t place = 0; place < count; ++place) {
+    const VerdictRecord& v = record.verdicts[place];
+    const Consequence expected = consequence(deed_at(place));
+    EXPECT_EQ(v.case_id, cases[place].id);
+    EXPECT_EQ(v.verdict.outcome, expected.outcome)
+        << "deed " << static_cast<int>(deed_at(place)) << ": " << v.verdict.message;
+    EXPECT_EQ(v.verdict.reason, expected.reason) << v.verdict.message;
+  }
+}
+
+}  // namespace
+}  // namespace attest
