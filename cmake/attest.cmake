@@ -11,7 +11,7 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 # Plug-ins lie in a folder of their own: `attest run --testee NAME` looks beside the command.
 set(ATTEST_PLUGIN_DIRECTORY ${CMAKE_BINARY_DIR}/lib/attest)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O1 -DNDEBUG")
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -46,6 +46,17 @@ function(attest_layer name)
   endif()
   target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS}
     PRIVATE $<$<BOOL:${ARG_FAST}>:attest_fast>)
+  if(NOT ARG_FAST)  # which includes little
+    if(NOT TARGET attest_layer_headers)
+      set(source ${CMAKE_BINARY_DIR}/layer_headers.cpp)
+      file(CONFIGURE OUTPUT ${source} CONTENT "int layer_headers;\n")
+      add_library(attest_layer_headers OBJECT ${source})
+      target_link_libraries(attest_layer_headers PRIVATE
+        attest_options fmt::fmt nlohmann_json::nlohmann_json)
+      target_precompile_headers(attest_layer_headers PRIVATE ${CMAKE_SOURCE_DIR}/cmake/layer_headers.h)
+    endif()
+    target_precompile_headers(attest_${name} REUSE_FROM attest_layer_headers)
+  endif()
 endfunction()
 
 add_custom_target(plugins)  # all bundled kernels
