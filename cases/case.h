@@ -57,6 +57,7 @@ struct Case {
   std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
+  Index excerpt = 0;  // how many groups of 8 queries, and of 8 keys, are compared; 0: all
   std::vector<std::string> laws = {};  // that are tried beside, by their names in laws.h
   Extras extras = {};
   std::uint64_t seed = 1;  // the N of s=N

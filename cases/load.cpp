@@ -101,6 +101,7 @@ struct Settings {
   std::vector<std::string> data = {"normal"};
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
+  Index excerpt = 0;
   std::vector<std::string> laws = {};
   Tier tier = Tier::standard;
 
@@ -118,6 +119,14 @@ struct Settings {
     if (const auto* value = reader.find("check")) {
       check = static_cast<Check>(
           index_of(kCheckNames, read_name(*value, reader.pointer("check"), "check", kCheckNames)));
+    }
+    if (const auto* value = reader.find("excerpt")) {
+      if (!value->is_number_integer() || *value < 1) {
+        throw InputError(reader.pointer("excerpt"),
+                         fmt::format("\"excerpt\" is a number of groups, at least 1, not {}",
+                                     value->dump()));
+      }
+      excerpt = value->get<Index>();
     }
     if (const auto* value = reader.find("laws")) {
       laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
@@ -325,6 +334,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
                        .data = data,
                        .hidden = settings.hidden,
                        .check = settings.check,
+                       .excerpt = settings.excerpt,
                        .laws = settings.laws,
                        .extras = extras,
                        .seed = source.seed,
@@ -347,6 +357,10 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
+        if (test_case.excerpt > 0 && !test_case.laws.empty()) {
+          throw InputError(reader.pointer("excerpt"),
+                           "laws look at all elements, \"excerpt\" leaves most of them out");
+        }
         if (test_case.check == Check::neighbours &&
             test_case.problem.dropout.mode == Dropout::Mode::generated) {
           throw InputError(reader.pointer("check"),
@@ -368,7 +382,7 @@ void read_file(const nlohmann::json& root, const FileRead& source, std::vector<C
     ObjectReader own(*value, "/defaults");
     defaults.read(own);
     fields = *value;
-    for (const char* key : {"dtypes", "data", "hidden", "check", "laws", "tier"}) fields.erase(key);
+    for (const char* key : {"dtypes", "data", "hidden", "check", "excerpt", "laws", "tier"}) fields.erase(key);
   }
   const nlohmann::json& list = reader.at("cases");
   if (!list.is_array() || list.empty()) {

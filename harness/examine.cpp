@@ -491,8 +491,8 @@ const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
   for (const auto& [known, expected] : forward_) {
     if (known == arithmetic) return *expected;
   }
-  forward_.emplace_back(arithmetic, std::make_unique<ForwardExpected>(
-                                        expect_forward(problem(), inputs_, arithmetic, threads_)));
+  forward_.emplace_back(arithmetic, std::make_unique<ForwardExpected>(expect_forward(
+                                        problem(), inputs_, arithmetic, threads_, excerpt())));
   return *forward_.back().second;
 }
 
@@ -501,7 +501,7 @@ const BackwardExpected& PreparedCase::backward(const Arithmetic& arithmetic) {
     if (known == arithmetic) return *expected;
   }
   backward_.emplace_back(arithmetic, std::make_unique<BackwardExpected>(expect_backward(
-                                         problem(), inputs_, arithmetic, threads_)));
+                                         problem(), inputs_, arithmetic, threads_, excerpt())));
   return *backward_.back().second;
 }
 

@@ -4,10 +4,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cases/case.h"
+#include "harness/excerpt.h"
 #include "harness/executor.h"
 #include "harness/trial.h"
 #include "reference/working.h"
@@ -33,11 +35,16 @@ class PreparedCase {
 
  private:
   PreparedCase(const Case& test_case, Inputs inputs, int threads)
-      : case_(test_case), inputs_(std::move(inputs)), threads_(threads) {}
+      : case_(test_case),
+        inputs_(std::move(inputs)),
+        excerpt_(excerpt_of(test_case)),
+        threads_(threads) {}
   static Inputs generate(const Case& test_case);
+  const Excerpt* excerpt() const { return excerpt_ ? &*excerpt_ : nullptr; }
 
   Case case_;
   Inputs inputs_;
+  std::optional<Excerpt> excerpt_;
   int threads_;
   // Few testees, fewer arithmetics: a list is enough.
   std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardExpected>>> forward_;

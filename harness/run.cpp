@@ -124,7 +124,10 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
       std::unique_ptr<PreparedCase> prepared;
       std::string error;
       try {
-        prepared = std::make_unique<PreparedCase>(cases[i], 1);
+        // What is long enough for an excerpt takes long enough for all processors.
+        const int threads =
+            cases[i].excerpt > 0 ? static_cast<int>(std::thread::hardware_concurrency()) : 1;
+        prepared = std::make_unique<PreparedCase>(cases[i], threads);
       } catch (const std::exception& problem) {
         error = fmt::format("cannot prepare the case: {}", problem.what());
       }

@@ -45,6 +45,7 @@ void run_with_whole_mask(const Call& call, bool backward) {
 KernelCode dense() {
   KernelCode kernel = lazy();
   kernel.name += "/dense";
+  kernel.longest = 65536;
   kernel.memory = &memory_with_whole_mask;
   kernel.shared_workspace = [](const Call& call, bool backward) {
     return whole_mask(call, backward, Arena()).bytes();

@@ -542,6 +542,7 @@ KernelCode kernel(const char* name) {
           },
       .schedule = &schedule,
       .memory = &memory,
+      .longest = 16384,
   };
 }
 

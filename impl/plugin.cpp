@@ -307,6 +307,10 @@ Call accept(const KernelCode& code, const attest_problem* problem) {
     if (refused.applies(p)) throw std::runtime_error(refused.reason);
   }
   check_dtype(code, p.dtype);
+  if (code.longest && std::max(p.query_len, p.key_len) > *code.longest) {
+    throw std::runtime_error(
+        fmt::format("more than {} queries or keys, whose pairs would be kept", *code.longest));
+  }
   call.mask = read_mask(p);
   for (std::size_t n = 0; n < call.mask.size(); ++n) {
     const char* reason = refusal(call.mask[n], static_cast<std::int64_t>(n));
@@ -524,6 +528,7 @@ std::string description_of(const KernelCode& code) {
   if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {
     description["profiles"].push_back("double");
   }
+  if (!code.longest) description["features"].push_back("long");
   const auto declare = [&](const char* promise, nlohmann::json (*declaration)()) {
     if (!declaration) return;
     description[promise] = declaration();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ struct KernelCode {
   // Bytes that all workers share, which lie behind those of the last; null: none.
   std::uint64_t (*shared_workspace)(const Call& call, bool backward) = nullptr;
   std::vector<std::string> dtypes = {"f64", "f32", "f16", "bf16"};
+  // Queries or keys that it takes at most, if it keeps something for each pair of them; at least
+  // 16384. Without, it has the feature "long".
+  std::optional<std::int64_t> longest = {};
 };
 
 // The kernel itself and, as NAME/TARGET, the same on each instruction set of the processor that the

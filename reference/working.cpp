@@ -17,6 +17,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <thread>
 
 #include "reference/bound.h"
@@ -802,10 +803,26 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
   return tau * d_error * (1 + dq_share);
 }
 
-// dQ of the block's rows; dK and dV of the keys they see are added to `to`.
+// What the block's rows give to dK and dV of those of `wanted` that they see.
 template <class Real>
-void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block,
-                    KeyGradients<Real>& to) {
+void add_key_gradients(const Block<Real>& block, Range wanted, KeyGradients<Real>& to) {
+  const Range keys = {std::max(block.keys.begin, wanted.begin),
+                      std::min(block.keys.end, wanted.end)};
+  if (keys.begin >= keys.end) return;
+  add_outer_products(block.ds, block.q.value, keys, to.dk);
+  add_outer_products(block.dk_weight, block.q.size, keys, to.dk_bound);
+  add_outer_products(block.p, block.d_o.value, keys, to.dv);
+  add_outer_products(block.dv_weight, block.d_o.size, keys, to.dv_bound);
+  if (!block.q.small.empty()) add_outer_products(block.ds_size, block.q.small, keys, to.dk_bound);
+  if (!block.d_o.small.empty()) {
+    add_outer_products(block.dv_size, block.d_o.small, keys, to.dv_bound);
+  }
+}
+
+// dQ of the block's rows. What they give to dK and dV of `keys`, in order, is added to `to`.
+template <class Real>
+void backward_block(const Context<Real>& context, const KeyHead<Real>& head, bool with_dq,
+                    const std::vector<Range>& keys, Block<Real>& block, KeyGradients<Real>& to) {
   const Problem& problem = context.problem;
   const Model<Real>& model = context.model;
   const Index key_len = problem.lengths(block.b).key;
@@ -858,6 +875,8 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Blo
     if (!row.lost && row.keys > 0) d_weight[at(r)] = weigh_row(context, block, r, d_lse);
   }
 
+  for (const Range& wanted : keys) add_key_gradients(block, wanted, to);
+  if (!with_dq) return;
   weighted_sums(block.ds, head.k.value, block.keys, block.dq);
   weighted_sums(apart ? block.p_slope : block.p, head.k.value, block.keys, block.p_k);
   weighted_sums(block.dq_weight, head.k.size, block.keys, block.dq_bound);
@@ -875,16 +894,6 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, Blo
           (bound + (3 * model.u_s + model.keep_roundoff) * (size + bound)) * model.slack +
           model.flushed;
     }
-  }
-  add_outer_products(block.ds, block.q.value, block.keys, to.dk);
-  add_outer_products(block.dk_weight, block.q.size, block.keys, to.dk_bound);
-  add_outer_products(block.p, block.d_o.value, block.keys, to.dv);
-  add_outer_products(block.dv_weight, block.d_o.size, block.keys, to.dv_bound);
-  if (!block.q.small.empty()) {
-    add_outer_products(block.ds_size, block.q.small, block.keys, to.dk_bound);
-  }
-  if (!block.d_o.small.empty()) {
-    add_outer_products(block.dv_size, block.d_o.small, block.keys, to.dv_bound);
   }
 }
 
@@ -962,6 +971,24 @@ void put_row(Expected& expected, const Shape& shape, Place place, Index h, bool 
   }
 }
 
+// Of a row or key that sees, or is seen by, nothing.
+void put_zeros(Expected& expected, const Shape& shape, Place place, Index h) {
+  const auto first = at(dense_index(shape, place.batch, h, place.position, 0));
+  for (std::size_t e = first; e < first + at(shape[kChannel]); ++e) expected.value[e] = 0;
+}
+
+// The groups of kRows neighbours among `count` that are computed.
+std::vector<Index> wanted_groups(Index count, const std::vector<Index>* excerpt) {
+  static_assert(kRows == 8, "working.h says so");
+  std::vector<Index> groups(at(ceil_div(count, kRows)));
+  std::iota(groups.begin(), groups.end(), Index(0));
+  if (!excerpt) return groups;
+  std::vector<Index> chosen = *excerpt;
+  std::sort(chosen.begin(), chosen.end());
+  std::erase_if(chosen, [&](Index group) { return group >= Index(groups.size()); });
+  return chosen;
+}
+
 // The key heads of all batch elements, batch outermost.
 template <class Real>
 std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int threads) {
@@ -976,10 +1003,10 @@ std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int thre
 
 template <class Real>
 ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic,
-                        int threads) {
+                        int threads, const Excerpt* excerpt) {
   ForwardExpected result;
-  prepare(result.o, problem, problem.o_shape(), 0);
-  prepare(result.lse, problem, problem.lse_shape(), -kInfinity);
+  prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0);
+  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity);
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -988,24 +1015,30 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   const Context<Real> context = {problem, inputs, model};
   const auto key_heads = pack_key_heads(context, threads);
   std::vector<Block<Real>> blocks(at(threads));
-  const Index blocks_of_head = ceil_div(problem.query_len, kRows);
-  for_each_task(heads * blocks_of_head, threads, [&](Index task, int worker) {
+  const auto groups = wanted_groups(problem.query_len, excerpt ? &excerpt->query_groups : nullptr);
+  for_each_task(heads * Index(groups.size()), threads, [&](Index task, int worker) {
     Block<Real>& block = blocks[at(worker)];
-    const Index head = task / blocks_of_head;
+    const Index head = task / Index(groups.size());
     block.b = head / problem.query_heads;
     block.h = head % problem.query_heads;
-    block.begin = task % blocks_of_head * kRows;
+    block.begin = groups[at(task) % groups.size()] * kRows;
     block.count = std::min(kRows, problem.lengths(block.b).query - block.begin);
     if (block.count <= 0) return;
     const Index key_head = block.h / problem.group_size();
     forward_block(context, key_heads[at(block.b * problem.key_heads + key_head)], block);
     for (Index r = 0; r < block.count; ++r) {
       const RowState<Real>& row = block.rows[at(r)];
-      if (row.keys == 0 && !row.has_sink) continue;
       const Place place = problem.query_place(block.b, block.begin + r);
-      put(result.lse, dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0),
-          row.lost, row.lse, row.lse_bound);
-      if (row.keys == 0) continue;
+      const Index lse = dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0);
+      if (row.keys == 0 && !row.has_sink) {
+        result.lse.value[at(lse)] = -kInfinity;
+      } else {
+        put(result.lse, lse, row.lost, row.lse, row.lse_bound);
+      }
+      if (row.keys == 0) {
+        put_zeros(result.o, problem.o_shape(), place, block.h);
+        continue;
+      }
       put_row<Real>(result.o, problem.o_shape(), place, block.h, row.lost, block.o, block.o_bound,
                     r);
     }
@@ -1087,11 +1120,12 @@ struct ScoreGradients {
 
 template <class Real>
 BackwardExpected backward(const Problem& problem, const Inputs& inputs,
-                          const Arithmetic& arithmetic, int threads) {
+                          const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
   BackwardExpected result;
-  prepare(result.dq, problem, problem.q_shape(), 0);
-  prepare(result.dk, problem, problem.k_shape(), 0);
-  prepare(result.dv, problem, problem.v_shape(), 0);
+  const double unless_put = excerpt ? kNaN : 0;
+  prepare(result.dq, problem, problem.q_shape(), unless_put);
+  prepare(result.dk, problem, problem.k_shape(), unless_put);
+  prepare(result.dv, problem, problem.v_shape(), unless_put);
   if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0);
   if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0);
   const Index heads = problem.batch * problem.key_heads;
@@ -1108,6 +1142,15 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   const Index parts = std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
   std::vector<std::unique_ptr<KeyGradients<Real>>> sums(at(heads * parts));
   ScoreGradients<Real> of_scores(problem, blocks_of_head);
+  const std::vector<Index> query_groups =
+      wanted_groups(problem.query_len, excerpt ? &excerpt->query_groups : nullptr);
+  std::vector<Range> keys = {{0, problem.key_len}};
+  if (excerpt) {
+    keys.clear();
+    for (const Index group : wanted_groups(problem.key_len, &excerpt->key_groups)) {
+      keys.push_back({group * kRows, std::min((group + 1) * kRows, problem.key_len)});
+    }
+  }
   std::vector<Block<Real>> blocks(at(threads));
   for_each_task(heads * parts, threads, [&](Index task, int worker) {
     const Index head = task / parts, part = task % parts;
@@ -1120,13 +1163,19 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
       block.begin = n % blocks_of_head * kRows;
       block.count = std::min(kRows, lengths.query - block.begin);
       if (block.count <= 0) continue;
-      backward_block(context, key_heads[at(head)], block, *sums[at(task)]);
+      const bool with_dq =
+          std::binary_search(query_groups.begin(), query_groups.end(), n % blocks_of_head);
+      backward_block(context, key_heads[at(head)], with_dq, keys, block, *sums[at(task)]);
       of_scores.add(problem, block);
-      for (Index r = 0; r < block.count; ++r) {
+      for (Index r = 0; with_dq && r < block.count; ++r) {
         const RowState<Real>& row = block.rows[at(r)];
-        if (row.keys == 0) continue;
-        put_row<Real>(result.dq, problem.q_shape(), problem.query_place(block.b, block.begin + r),
-                      block.h, row.lost, block.dq, block.dq_bound, r);
+        const Place place = problem.query_place(block.b, block.begin + r);
+        if (row.keys == 0) {
+          put_zeros(result.dq, problem.q_shape(), place, block.h);
+          continue;
+        }
+        put_row<Real>(result.dq, problem.q_shape(), place, block.h, row.lost, block.dq,
+                      block.dq_bound, r);
       }
     }
   });
@@ -1135,13 +1184,19 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
     KeyGradients<Real>& sum = *sums[at(head * parts)];
     for (Index part = 1; part < parts; ++part) sum.add(*sums[at(head * parts + part)]);
     finish(problem, model, b, sum);
-    for (Index j = 0; j < problem.lengths(b).key; ++j) {
-      if (!sum.seen[at(j)]) continue;
-      const Place place = problem.key_place(b, j);
-      put_row<Real>(result.dk, problem.k_shape(), place, h, sum.lost[at(j)], sum.dk, sum.dk_bound,
-                    j);
-      put_row<Real>(result.dv, problem.v_shape(), place, h, sum.lost[at(j)], sum.dv, sum.dv_bound,
-                    j);
+    for (const Range& wanted : keys) {
+      for (Index j = wanted.begin; j < std::min(wanted.end, problem.lengths(b).key); ++j) {
+        const Place place = problem.key_place(b, j);
+        if (!sum.seen[at(j)]) {
+          put_zeros(result.dk, problem.k_shape(), place, h);
+          put_zeros(result.dv, problem.v_shape(), place, h);
+          continue;
+        }
+        put_row<Real>(result.dk, problem.k_shape(), place, h, sum.lost[at(j)], sum.dk, sum.dk_bound,
+                      j);
+        put_row<Real>(result.dv, problem.v_shape(), place, h, sum.lost[at(j)], sum.dv, sum.dv_bound,
+                      j);
+      }
     }
   });
   if (problem.bias_shape) of_scores.put_bias(problem, model, result.dbias);
@@ -1153,17 +1208,18 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
 }  // namespace working
 
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
-                               const Arithmetic& arithmetic, int threads) {
+                               const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
   const auto compute =
       problem.dtype == DType::f64 ? working::forward<long double> : working::forward<double>;
-  return compute(problem, inputs, arithmetic, threads);
+  return compute(problem, inputs, arithmetic, threads, excerpt);
 }
 
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
-                                 const Arithmetic& arithmetic, int threads) {
+                                 const Arithmetic& arithmetic, int threads,
+                                 const Excerpt* excerpt) {
   const auto compute =
       problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
-  return compute(problem, inputs, arithmetic, threads);
+  return compute(problem, inputs, arithmetic, threads, excerpt);
 }
 
 }  // namespace attest

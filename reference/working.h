@@ -35,11 +35,21 @@ struct BackwardExpected {
   Expected dsink;  // problem.sink_shape(), f32; empty if there is none
 };
 
+// A part of a problem that is too long to be computed as a whole: some query rows and some keys,
+// the same of each head, in groups of 8 neighbours (8g to 8g + 7 of each batch element). What
+// belongs to others, and what lies beyond a length, is unspecified: its value is NaN.
+struct Excerpt {
+  std::vector<Index> query_groups;  // of O, LSE and dQ; none twice
+  std::vector<Index> key_groups;    // of dK and dV; none twice
+};
+
 // `problem` must be well formed, and `inputs` of its shapes. The result does not depend on
-// `threads`.
+// `threads`, nor on what of it an excerpt leaves out.
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
-                               const Arithmetic& arithmetic, int threads = 1);
+                               const Arithmetic& arithmetic, int threads = 1,
+                               const Excerpt* excerpt = nullptr);
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
-                                 const Arithmetic& arithmetic, int threads = 1);
+                                 const Arithmetic& arithmetic, int threads = 1,
+                                 const Excerpt* excerpt = nullptr);
 
 }  // namespace attest

@@ -67,6 +67,7 @@ std::vector<std::string> features_of(const Problem& p) {
   if (p.dropout.mode == Dropout::Mode::generated) features.push_back("dropout-generated");
   if (p.key_heads != p.query_heads) features.push_back("gqa");
   if (p.value_dim != p.head_dim) features.push_back("value-dim");
+  if (std::max(p.query_len, p.key_len) > kLong) features.push_back("long");
   const Layouts& l = p.layouts;
   for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
     if (*layout != Layout{}) features.push_back("strides");
@@ -201,7 +202,8 @@ std::vector<std::string> known_features() {
           "packed",     "paged",    "gqa",        "value-dim",
           "strides",    "expanded", "transposed", "zero-sizes",
           "softcap",    "bias",     "dbias",      "alibi",
-          "sink",       "dlse",     "dropout",    "dropout-generated"};
+          "sink",       "dlse",     "dropout",    "dropout-generated",
+          "long"};
 }
 
 bool Description::has(const std::string& feature) const { return contains(features, feature); }

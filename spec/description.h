@@ -20,8 +20,11 @@ namespace attest {
 // (full mask, LSE apart) needs no declaration.
 //   backward  lse  causal  window  dense-mask  prefix  segments  block-sparse  dilated  mask-and
 //   mask-or  lengths  packed  paged  gqa  value-dim  strides  expanded  transposed  zero-sizes
-//   softcap  bias  dbias  alibi  sink  dlse  dropout  dropout-generated
+//   softcap  bias  dbias  alibi  sink  dlse  dropout  dropout-generated  long
 std::vector<std::string> known_features();
+
+// More queries or keys than this are the feature "long": a head's scores would take gigabytes.
+inline constexpr Index kLong = 16384;
 
 // What a testee that reports its blocks promises of them (SCHED-1 to SCHED-3).
 struct ScheduleDeclaration {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -74,6 +75,27 @@ class ExamineTest : public testing::Test {
   NiceMock<MockPlugin> mock_;
   InProcessExecutor executor_{mock_.plugin()};
 };
+
+TEST_F(ExamineTest, OfAnExcerptOnlyItsGroupsAreCompared) {
+  test_case_.problem.query_len = 100;  // 13 groups of 8
+  test_case_.excerpt = 4;
+  const std::vector<Index> groups = excerpt_of(test_case_)->query_groups;
+  ASSERT_EQ(groups.size(), 4u);
+  EXPECT_EQ(groups.front(), 0);
+  EXPECT_EQ(groups.back(), 12);
+  EXPECT_EQ(excerpt_of(test_case_)->key_groups, std::vector<Index>{0});
+  for (Index group = 0; group < 13; ++group) {
+    EXPECT_CALL(mock_, forward)
+        .WillRepeatedly(
+            Invoke([&](const auto& p, const auto& in, const auto& out, const auto& context) {
+              right_forward(p, in, out, context);
+              floats(out.o)[8 * group] += 1;
+              return ATTEST_OK;
+            }));
+    const bool compared = std::find(groups.begin(), groups.end(), group) != groups.end();
+    EXPECT_EQ(verdict().outcome, compared ? Outcome::fail : Outcome::pass) << group;
+  }
+}
 
 TEST_F(ExamineTest, RightKernelPassesWithEvidenceForEachTensor) {
   const Verdict v = verdict();

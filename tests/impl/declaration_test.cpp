@@ -49,8 +49,10 @@ RC_GTEST_PROP(DeclarationTest, NoWorkspaceIsLargerThanDeclared, ()) {
   const int threads = static_cast<int>(1 + below(9));
   const HostProblem problem(p);
   for (const attest_kernel* kernel : kKernels) {
-    const auto declared = description_of(*kernel).memory;
+    const Description description = description_of(*kernel);
+    const auto& declared = description.memory;
     RC_ASSERT(declared.has_value());
+    if (!undeclared(p, description).empty()) continue;  // too long for it, and refused
     for (const int backward : {0, int(p.backward)}) {
       const std::uint64_t asked = kernel->workspace(kernel, problem.get(), backward, threads);
       if (static_cast<double>(asked) > declared->workspace.bytes(p, threads)) {

@@ -505,7 +505,12 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
   const Description description =
       parse_description(nlohmann::json::parse(kernel().describe(&kernel())));
   EXPECT_EQ(description.name, kernel().name);
-  EXPECT_EQ(description.features, known_features());
+  auto features = known_features();
+  if (kernel().name == std::string_view("naive") ||
+      kernel().name == std::string_view("naive/textbook")) {
+    std::erase(features, "long");  // it keeps all scores
+  }
+  EXPECT_EQ(description.features, features);
   EXPECT_EQ(description.dtypes.size(), kDTypes.size());
   EXPECT_EQ(description.profiles.size(), profiles().size());
   for (const auto& [dtype, arithmetic] : description.arithmetic) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -329,6 +330,62 @@ TEST(WorkingTest, TheNumberOfThreadsChangesNoBit) {
     for (const int threads : {2, 3, 5}) {
       EXPECT_TRUE(same_bits(forward, expect_forward(problem, inputs, arithmetic, threads)));
       EXPECT_TRUE(same_bits(backward, expect_backward(problem, inputs, arithmetic, threads)));
+    }
+  }
+}
+
+// Groups of 8 rows, or keys: the same bits as without an excerpt if the group is chosen, else NaN.
+// What lies beyond a length may be either.
+void expect_excerpt(const Problem& problem, const Expected& whole, const Expected& part,
+                    const Shape& shape, const std::vector<Index>& groups, bool of_keys) {
+  ASSERT_EQ(part.value.size(), whole.value.size());
+  for (std::size_t e = 0; e < whole.value.size(); ++e) {
+    const auto [b, h, i, c] = coordinates(shape, Index(e));
+    const Lengths lengths = problem.lengths(b);
+    if (i >= (of_keys ? lengths.key : lengths.query)) continue;
+    if (std::find(groups.begin(), groups.end(), i / 8) == groups.end()) {
+      ASSERT_TRUE(std::isnan(part.value[e])) << e;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(part.value[e]),
+              std::bit_cast<std::uint64_t>(whole.value[e]))
+        << e;
+    ASSERT_EQ(part.bound[e], whole.bound[e]) << e;
+  }
+}
+
+TEST(WorkingTest, AnExcerptHasTheBitsOfTheWholeAndLeavesTheRestUnspecified) {
+  std::mt19937_64 random(11);
+  const Problem plain = {
+      .batch = 2,
+      .query_heads = 4,
+      .key_heads = 2,
+      .query_len = 43,
+      .key_len = 70,
+      .head_dim = 5,
+      .value_dim = 3,
+      .mask = Mask::window(9, 4, Anchor::top_left),  // rows and keys without partner
+      .key_lens = {3, 70},
+      .query_lens = {43, 20},
+      .backward = true};
+  for (const Problem& problem : {plain, with_all_features(plain)}) {
+    const Inputs inputs = random_inputs(problem, 1, random);
+    const Arithmetic arithmetic = loosest(problem.dtype);
+    const Excerpt excerpt = {.query_groups = {5, 0, 2}, .key_groups = {0, 8, 3}};
+    const ForwardExpected whole = expect_forward(problem, inputs, arithmetic);
+    const BackwardExpected gradients = expect_backward(problem, inputs, arithmetic);
+    for (const int threads : {1, 2}) {
+      const ForwardExpected part = expect_forward(problem, inputs, arithmetic, threads, &excerpt);
+      const BackwardExpected back = expect_backward(problem, inputs, arithmetic, threads, &excerpt);
+      const auto& rows = excerpt.query_groups;
+      expect_excerpt(problem, whole.o, part.o, problem.o_shape(), rows, false);
+      expect_excerpt(problem, whole.lse, part.lse, problem.lse_shape(), rows, false);
+      expect_excerpt(problem, gradients.dq, back.dq, problem.q_shape(), rows, false);
+      const auto& keys = excerpt.key_groups;
+      expect_excerpt(problem, gradients.dk, back.dk, problem.k_shape(), keys, true);
+      expect_excerpt(problem, gradients.dv, back.dv, problem.v_shape(), keys, true);
+      EXPECT_EQ(back.dsink.value, gradients.dsink.value);
+      EXPECT_EQ(back.dbias.value, gradients.dbias.value);
     }
   }
 }

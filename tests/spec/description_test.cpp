@@ -111,6 +111,8 @@ TEST(DescriptionTest, NamesWhatAProblemNeedsBeyondTheDeclaration) {
   EXPECT_EQ(missing({.query_heads = 2}), "gqa");
   EXPECT_EQ(missing({.value_dim = 2}), "value-dim");
   EXPECT_EQ(missing({.query_len = 0}), "zero-sizes");
+  EXPECT_EQ(missing({.query_len = 16384, .key_len = 16384}), "");
+  EXPECT_EQ(missing({.key_len = 16385}), "long");
   EXPECT_EQ(missing({.mask = Mask::causal(Anchor::top_left, 3)}), "causal");
   EXPECT_EQ(missing({.mask = Mask::window(1, 0, Anchor::top_left)}), "window");
   EXPECT_EQ(missing({.mask = Mask::dense({.shape = {1, 1, 1, 1}, .allowed = {1}})}), "dense-mask");
