@@ -307,9 +307,10 @@ Call accept(const KernelCode& code, const attest_problem* problem) {
     if (refused.applies(p)) throw std::runtime_error(refused.reason);
   }
   check_dtype(code, p.dtype);
-  if (code.longest && std::max(p.query_len, p.key_len) > *code.longest) {
+  const auto pairs = static_cast<double>(p.query_len) * static_cast<double>(p.key_len);
+  if (code.longest && pairs > static_cast<double>(*code.longest) * double(*code.longest)) {
     throw std::runtime_error(
-        fmt::format("more than {} queries or keys, whose pairs would be kept", *code.longest));
+        fmt::format("more pairs, which would be kept, than of {0} x {0}", *code.longest));
   }
   call.mask = read_mask(p);
   for (std::size_t n = 0; n < call.mask.size(); ++n) {

@@ -32,8 +32,8 @@ struct KernelCode {
   // Bytes that all workers share, which lie behind those of the last; null: none.
   std::uint64_t (*shared_workspace)(const Call& call, bool backward) = nullptr;
   std::vector<std::string> dtypes = {"f64", "f32", "f16", "bf16"};
-  // Queries or keys that it takes at most, if it keeps something for each pair of them; at least
-  // 16384. Without, it has the feature "long".
+  // If it keeps something for each pair of a query and a key: the longest square that it takes, at
+  // least 16384, and whatever has as many pairs. Without, it has the feature "long".
   std::optional<std::int64_t> longest = {};
 };
 
