@@ -13,6 +13,7 @@
 #include "impl/amx/steps.inl"
 #include "reference/working.h"
 #include "tests/impl/amx_emulation.h"
+#include "tests/impl/any_features.h"
 #include "tests/impl/any_mask.h"
 #include "tests/impl/fractions.h"
 #include "tests/impl/host.h"
@@ -313,29 +314,8 @@ Problem any_problem() {
   const bool paged = once_in(6);
   if (once_in(3)) p.query_lens = lens(p.query_len);
   if (paged || once_in(3)) p.key_lens = lens(p.key_len);
-  if (paged) {
-    p.backward = false;
-    p.paging = {.page_size = *rc::gen::element<Index>(1, 3, 100), .pages = 7};
-    for (const Index len : p.key_lens) {
-      auto& row = p.paging.table.emplace_back();
-      while (static_cast<Index>(row.size()) * p.paging.page_size < len) {
-        row.push_back(within<Index>(0, 7));
-      }
-    }
-  }
-  p.mask = any_mask(p);
-  const auto one_or = [](Index size) { return *rc::gen::element(Index(1), size); };
-  if (once_in(4)) p.softcap = *rc::gen::element(30.0, 1.5);
-  if (once_in(4)) {
-    p.bias_shape = {one_or(p.batch), one_or(p.query_heads), one_or(p.query_len), one_or(p.key_len)};
-  }
-  if (once_in(4)) p.slopes_shape = {one_or(p.batch), p.query_heads, 1, 1};
-  p.sink = once_in(4);
-  if (once_in(4)) {
-    p.dropout = {.mode = *rc::gen::element(Dropout::Mode::given, Dropout::Mode::generated),
-                 .probability = *rc::gen::element(0.0, 0.25)};
-  }
-  p.d_lse = p.backward && once_in(3);
+  if (paged) add_pages(p);
+  add_features(p);
   if (once_in(3)) p.layouts.q = p.layouts.k = Layout::parse("bhds gap=3");
   if (once_in(3)) p.layouts.v = p.layouts.d_o = p.layouts.dk = Layout::parse("sbhd gap=3");
   return p;

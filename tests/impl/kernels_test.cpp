@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "spec/profile.h"
+#include "tests/impl/any_features.h"
 #include "tests/impl/any_mask.h"
 #include "tests/impl/expected.h"
 #include "tests/impl/fractions.h"
@@ -153,31 +154,8 @@ Problem any_problem() {
   if (p.packed || paged || *rc::gen::arbitrary<bool>()) p.key_lens = lens(p.key_len);
   if (p.packed) p.query_len = longest(p.query_lens);
   if (p.packed && !paged) p.key_len = longest(p.key_lens);
-  if (paged) {
-    p.backward = false;
-    p.paging = {.page_size = *rc::gen::element<Index>(1, 3, 16, 100), .pages = 7};
-    for (const Index len : p.key_lens) {
-      auto& row = p.paging.table.emplace_back();
-      while (static_cast<Index>(row.size()) * p.paging.page_size < len) {
-        row.push_back(within<Index>(0, 7));
-      }
-    }
-  }
-  p.mask = any_mask(p);
-  const auto one_or = [](Index size) { return *rc::gen::element(Index(1), size); };
-  if (once_in(3)) p.softcap = *rc::gen::element(30.0, 1.5, 0.1);
-  if (once_in(3)) {
-    p.bias_shape = {one_or(p.batch), one_or(p.query_heads), one_or(p.query_len), one_or(p.key_len)};
-  }
-  if (once_in(4)) p.slopes_shape = {one_or(p.batch), p.query_heads, 1, 1};
-  p.sink = once_in(3);
-  if (once_in(3)) {
-    p.dropout = {.mode = *rc::gen::element(Dropout::Mode::given, Dropout::Mode::generated),
-                 .probability = *rc::gen::element(0.0, 0.25, 0.3, 0.9),
-                 .seed = *rc::gen::arbitrary<std::uint64_t>(),
-                 .offset = *rc::gen::arbitrary<std::uint64_t>()};
-  }
-  p.d_lse = p.backward && once_in(3);
+  if (paged) add_pages(p);
+  add_features(p);
   Layouts& l = p.layouts;
   if (p.bias_shape) l.bias = any_layout(true);
   for (Layout* layout : {&l.q, &l.k, &l.v, &l.d_o}) *layout = any_layout(true);
