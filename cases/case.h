@@ -58,6 +58,7 @@ struct Case {
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
   Index excerpt = 0;  // how many groups of 8 queries, and of 8 keys, are compared; 0: all
+  bool statistical = false;  // random roundings are judged as such too (NUM-3)
   std::vector<std::string> laws = {};  // that are tried beside, by their names in laws.h
   Extras extras = {};
   std::uint64_t seed = 1;  // the N of s=N

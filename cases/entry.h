@@ -18,6 +18,10 @@ namespace attest {
 // either, and for what is not one case.
 Case read_entry(const nlohmann::json& entry, const std::string& stem);
 
+// The entry that is this one case of those that its file makes of an entry: the same problem with
+// the same bits. Throws InputError if the file is no longer what it was loaded from.
+nlohmann::json entry_of(const Case& test_case);
+
 // The text of a case file with these entries.
 std::string to_case_file(const std::string& about, const std::vector<nlohmann::json>& entries);
 

@@ -338,6 +338,40 @@ double subnormal_value(Element& e) {
                                        : e.random.normal();
 }
 
+// exponents: row i sees half of its keys 2^(-e) times as much as the other half, e = i/8 modulo
+// 48/8; channel c of V is 1 for the former and -2^(-c/8) for the latter, so that it is nearly 0
+// where c and i meet: an error of exp that these exponents have in common shows there. All scores
+// are stirred by up to 1/16, so that P is rounded at random.
+constexpr Index kEighths = 48;
+bool is_faint(Element& e) {  // of a key
+  const auto [b, h, s, d] = e.at;
+  return e.source.random(kK, {b, h, s, 0}, 1).integer(0, 1) == 0;
+}
+double exponent_query(Element& e) {
+  constexpr double kLog2 = 0.6931471805599453;
+  const Index eighths = e.at[kPosition] % kEighths;
+  const double size = direction(e.problem) / reach(e.problem);
+  return e.at[kChannel] == 0   ? -size * kLog2 * static_cast<double>(eighths) / 8
+         : e.at[kChannel] == 1 ? size
+                               : 0;
+}
+double exponent_key(Element& e) {
+  return e.at[kChannel] == 0   ? (is_faint(e) ? 1 : 0)
+         : e.at[kChannel] == 1 ? (e.random.uniform() - 0.5) / 8
+                               : e.random.normal();
+}
+double exponent_value(Element& e) {
+  if (is_faint(e)) return 1;
+  const Index eighths = e.at[kChannel] % kEighths;
+  double power = power_of_two(static_cast<int>(-(eighths / 8)));
+  double root = 0.5;
+  for (Index bit = 4; bit > 0; bit /= 2) {
+    root = std::sqrt(root);  // 2^(-1/2), 2^(-1/4), 2^(-1/8)
+    if (eighths % 8 & bit) power *= root;
+  }
+  return -power;
+}
+
 struct Recipe {
   InputClass input_class;
   Make q, k, v, d_o;
@@ -345,12 +379,13 @@ struct Recipe {
 
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> kRecipes = {
-      {{"normal", "logits of deviation 1 at the usual scale: everything in its ordinary range"},
+      {{"normal", "logits of deviation 1 at the usual scale: everything in its ordinary range",
+        true},
        normal,
        normal,
        normal,
        normal},
-      {{"std10", "logits of deviation 10: errors of the score and of exp come through"},
+      {{"std10", "logits of deviation 10: errors of the score and of exp come through", true},
        spread<10>,
        spread<10>,
        normal,
@@ -467,6 +502,12 @@ const std::vector<Recipe>& recipes() {
        stagnant_key,
        turning,
        fading},
+      {{"exponents", "weights that cancel, up to what exp errs alike over an eighth of an octave",
+        true},
+       exponent_query,
+       exponent_key,
+       exponent_value,
+       normal},
       {{"lse_loss", "dO = 0: what gradient there is comes through LSE"},
        normal,
        normal,

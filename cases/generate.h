@@ -14,6 +14,7 @@ namespace attest {
 struct InputClass {
   std::string name;
   std::string about;  // what it makes visible
+  bool generic = false;  // so random that roundings are as good as independent (NUM-3)
 };
 
 const std::vector<InputClass>& input_classes();

@@ -102,8 +102,21 @@ struct Settings {
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
   Index excerpt = 0;
+  bool statistical = false;
   std::vector<std::string> laws = {};
   Tier tier = Tier::standard;
+
+  // All but what a case has one of.
+  void write(nlohmann::json& entry) const {
+    const auto at = [](const auto& names, auto value) {
+      return names[static_cast<std::size_t>(value)];
+    };
+    if (hidden != Hidden::plain) entry["hidden"] = at(kHiddenNames, hidden);
+    if (check != Check::none) entry["check"] = at(kCheckNames, check);
+    if (excerpt > 0) entry["excerpt"] = excerpt;
+    if (statistical) entry["statistical"] = true;
+    if (!laws.empty()) entry["laws"] = laws;
+  }
 
   void read(ObjectReader& reader) {
     if (const auto* value = reader.find("dtypes")) {
@@ -122,12 +135,13 @@ struct Settings {
     }
     if (const auto* value = reader.find("excerpt")) {
       if (!value->is_number_integer() || *value < 1) {
-        throw InputError(reader.pointer("excerpt"),
-                         fmt::format("\"excerpt\" is a number of groups, at least 1, not {}",
-                                     value->dump()));
+        throw InputError(
+            reader.pointer("excerpt"),
+            fmt::format("\"excerpt\" is a number of groups, at least 1, not {}", value->dump()));
       }
       excerpt = value->get<Index>();
     }
+    if (reader.find("statistical")) statistical = reader.get<bool>("statistical");
     if (const auto* value = reader.find("laws")) {
       laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
     }
@@ -229,6 +243,7 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   imply_if(
       hidden == Hidden::nan_key || hidden == Hidden::nan_value || hidden == Hidden::nan_gradient,
       {"FINITE-2"});
+  imply_if(test_case.statistical, {"NUM-3"});
   imply_if(test_case.check == Check::threads, {"DET-3"});
   imply_if(test_case.check == Check::neighbours, {"DET-2"});
   imply_if(test_case.check == Check::schedule, {"SCHED-1", "SCHED-2"});
@@ -239,6 +254,22 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
     for (const std::string_view id : clauses_of_variants(law, problem)) implied.emplace_back(id);
   }
   return implied;
+}
+
+// Throws if roundings are not as good as random, or nothing was derived for what they do.
+void check_generic(const Case& test_case, const std::string& pointer) {
+  const auto& classes = input_classes();
+  const auto of_case = std::find_if(classes.begin(), classes.end(), [&](const InputClass& each) {
+    return each.name == test_case.data;
+  });
+  if (!of_case->generic) {
+    throw InputError(pointer, fmt::format("inputs of the class \"{}\" are not random enough for a "
+                                          "statistical verdict",
+                                          test_case.data));
+  }
+  if (test_case.hidden != Hidden::plain || test_case.excerpt > 0) {
+    throw InputError(pointer, "a statistical verdict is about all elements of finite inputs");
+  }
 }
 
 // Throws if what the case hides cannot be hidden.
@@ -282,11 +313,18 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
   }
 }
 
+// One case of a file, wanted as an entry of its own.
+struct Wanted {
+  std::string id;
+  nlohmann::json entry = {};
+};
+
 struct FileRead {
   std::string stem;  // path below the root, without .json
   std::string file = {};
   const LocatedJson* json;  // null: the entry is in no file
   std::uint64_t seed;
+  Wanted* wanted = nullptr;
 };
 
 void read_entry(const nlohmann::json& entry, const std::string& pointer,
@@ -335,6 +373,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
                        .hidden = settings.hidden,
                        .check = settings.check,
                        .excerpt = settings.excerpt,
+                       .statistical = settings.statistical,
                        .laws = settings.laws,
                        .extras = extras,
                        .seed = source.seed,
@@ -361,11 +400,19 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           throw InputError(reader.pointer("excerpt"),
                            "laws look at all elements, \"excerpt\" leaves most of them out");
         }
+        if (test_case.statistical) check_generic(test_case, reader.pointer("statistical"));
         if (test_case.check == Check::neighbours &&
             test_case.problem.dropout.mode == Dropout::Mode::generated) {
           throw InputError(reader.pointer("check"),
                            "\"neighbours\" needs the same keep-mask for a batch element alone, "
                            "which no testee draws again");
+        }
+        if (source.wanted && source.wanted->id == test_case.id) {
+          source.wanted->entry = {{"name", name},       {"clauses", cited},
+                                  {"because", because}, {"problem", problem_reader.whole()},
+                                  {"dtypes", {dtype}},  {"data", {data}},
+                                  {"bits", seed}};
+          settings.write(source.wanted->entry);
         }
         cases.push_back(std::move(test_case));
       }
@@ -382,7 +429,10 @@ void read_file(const nlohmann::json& root, const FileRead& source, std::vector<C
     ObjectReader own(*value, "/defaults");
     defaults.read(own);
     fields = *value;
-    for (const char* key : {"dtypes", "data", "hidden", "check", "excerpt", "laws", "tier"}) fields.erase(key);
+    for (const char* key :
+         {"dtypes", "data", "hidden", "check", "excerpt", "statistical", "laws", "tier"}) {
+      fields.erase(key);
+    }
   }
   const nlohmann::json& list = reader.at("cases");
   if (!list.is_array() || list.empty()) {
@@ -414,6 +464,27 @@ Case read_entry(const nlohmann::json& entry, const std::string& stem) {
     throw InputError("", fmt::format("the entry is {} cases, not one", cases.size()));
   }
   return std::move(cases.front());
+}
+
+nlohmann::json entry_of(const Case& test_case) {
+  // The stem is the longest end of the file's path that the id begins with.
+  const std::string path =
+      std::filesystem::path(test_case.file).replace_extension().generic_string();
+  std::size_t begin = 0;
+  while (!test_case.id.starts_with(path.substr(begin) + "/")) {
+    begin = path.find('/', begin);
+    if (begin++ == std::string::npos) throw InputError("", test_case.id + " has no file");
+  }
+  const LocatedJson json(text_of(std::filesystem::path(test_case.file)), test_case.file);
+  Wanted wanted = {.id = test_case.id};
+  std::vector<Case> cases;
+  read_file(json.root(),
+            {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
+            cases);
+  if (wanted.entry.is_null()) {
+    throw InputError("", fmt::format("{} no longer has {}", test_case.file, test_case.id));
+  }
+  return wanted.entry;
 }
 
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed) {

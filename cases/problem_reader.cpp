@@ -268,6 +268,20 @@ void ProblemReader::add(const Setting& setting) {
   pointers_[setting.axis] = setting.pointer;
 }
 
+nlohmann::json ProblemReader::whole() const {
+  nlohmann::json fields = fields_;
+  std::set<std::string> used;
+  for (auto& [field, value] : fields.items()) fill_in(value, names_, used);
+  // Defaults that give way to lengths.
+  const bool packed = fields.value("packed", false);
+  const auto gives_way = [&](const char* field) {
+    if (pointer_of(field).starts_with("/defaults/")) fields.erase(field);
+  };
+  if (packed) gives_way("query_len");
+  if (packed || fields.contains("paging")) gives_way("key_len");
+  return fields;
+}
+
 Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
   nlohmann::json fields = fields_;
   std::set<std::string> used;

@@ -39,6 +39,9 @@ class ProblemReader {
   // unused axes; what the numbers mean is not checked.
   Problem read(std::string_view seed, Extras& extras) const;
 
+  // The same problem as one object without axes.
+  nlohmann::json whole() const;
+
   // Where the value of `field` was written; empty if nowhere.
   std::string pointer_of(const std::string& field) const;
 

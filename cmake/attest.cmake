@@ -22,6 +22,9 @@ endif()
 add_library(attest_options INTERFACE)
 target_compile_options(attest_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -ffp-contract=off $<$<BOOL:${ATTEST_WERROR}>:-Werror>)
+# GCC collects garbage early and often; with more memory to itself it takes a tenth less time.
+target_compile_options(attest_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:
+  --param=ggc-min-heapsize=500000 --param=ggc-min-expand=300>)
 target_include_directories(attest_options INTERFACE ${CMAKE_SOURCE_DIR})
 if(ATTEST_SANITIZE)
   # GCC's own advice: with a sanitizer, -Wmaybe-uninitialized sees what is not there.
@@ -118,25 +121,91 @@ endfunction()
 
 add_custom_target(unit_tests)  # all that ctest -L unit needs
 
+# The --gtest_filter for the test suites of a file. A suite lies in one file, else two entries of
+# ctest would run it.
+function(attest_test_filter file target filter)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  string(REGEX MATCHALL "(^|\n)(RC_GTEST_(FIXTURE_)?PROP|TEST(_[FP])?|TYPED_TEST(_P)?)\\([ \n]*[A-Za-z0-9]+"
+    tests "${text}")
+  set(patterns)
+  foreach(test ${tests})
+    string(REGEX MATCH "([A-Z_]+)\\([ \n]*(.*)" test "${test}")
+    set(macro ${CMAKE_MATCH_1})
+    set(suite ${CMAKE_MATCH_2})
+    get_target_property(owner ${target} ATTEST_FILE_OF_${suite})
+    if(owner AND NOT owner STREQUAL file)
+      message(FATAL_ERROR "The test suite ${suite} is both in ${owner} and in ${file}")
+    endif()
+    set_target_properties(${target} PROPERTIES ATTEST_FILE_OF_${suite} ${file})
+    # As GoogleTest names them: instantiation/suite.test/parameter, suite/type.test.
+    if(macro MATCHES "_P$")
+      string(PREPEND suite "*/")
+    endif()
+    if(macro MATCHES "^TYPED")
+      list(APPEND patterns "${suite}/*")
+    else()
+      list(APPEND patterns "${suite}.*")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES patterns)
+  list(JOIN patterns ":" patterns)
+  set(${filter} "${patterns}" PARENT_SCOPE)
+endfunction()
+
+# The unit tests of a folder are one program, folder_tests, and those that are OPTIMISED another:
+# most of the time of a small test goes into templates that all of them instantiate. With
+# ATTEST_UNITY a few files are compiled at a time. What no entry of ctest asks for is run as
+# folder/others, so that no test is lost.
+function(attest_unit_tests target others optimised)
+  add_executable(${target})
+  target_link_libraries(${target} PRIVATE
+    attest_options rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  attest_compile_test(${target} "${optimised}")
+  if(ATTEST_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
+  add_dependencies(unit_tests ${target})
+  add_test(NAME ${others}
+    COMMAND ${target} --gtest_filter=-$<JOIN:$<TARGET_PROPERTY:${target},ATTEST_FILTERS>,:>)
+  set_tests_properties(${others} PROPERTIES LABELS unit TIMEOUT 60)
+endfunction()
+
 # attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s] [OPTIMISED]): NAME_test.cpp,
-# run by ctest as folder/NAME_test.
+# run by ctest as folder/NAME_test. It is a part of its folder's program if it is a unit test, and a
+# program of its own, folder_NAME_test, if it is not or has other SOURCES besides.
 function(attest_test name)
   cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT" "LABELS;DEPS;SOURCES" ${ARGN})
   attest_test_name(${name})
-  add_executable(${target} ${name}.cpp ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE
-    attest_options ${ARG_DEPS} rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  if(NOT ARG_SOURCES MATCHES "\\.c$")  # CMake wants headers for each language
+  if(unit IN_LIST ARG_LABELS AND NOT ARG_SOURCES)
+    if(ARG_OPTIMISED)
+      string(APPEND folder /optimised)
+    endif()
+    string(REPLACE "/" "_" target ${folder}_tests)
+    if(NOT TARGET ${target})
+      attest_unit_tests(${target} ${folder}/others "${ARG_OPTIMISED}")
+    endif()
+    attest_test_filter(${CMAKE_CURRENT_SOURCE_DIR}/${name}.cpp ${target} filter)
+    set_property(TARGET ${target} APPEND PROPERTY ATTEST_FILTERS ${filter})
+    target_sources(${target} PRIVATE ${name}.cpp)
+    target_link_libraries(${target} PRIVATE ${ARG_DEPS})
+    set(arguments --gtest_filter=${filter})
+  else()
+    add_executable(${target} ${name}.cpp ${ARG_SOURCES})
+    target_link_libraries(${target} PRIVATE
+      attest_options ${ARG_DEPS} rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     attest_compile_test(${target} "${ARG_OPTIMISED}")
-  endif()
-  if(unit IN_LIST ARG_LABELS)
-    add_dependencies(unit_tests ${target})
+    if(unit IN_LIST ARG_LABELS)
+      add_dependencies(unit_tests ${target})
+    endif()
+    set(arguments)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_test(NAME ${path} COMMAND ${target})
+  add_test(NAME ${path} COMMAND ${target} ${arguments})
   set_tests_properties(${path} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 

@@ -15,6 +15,7 @@
 #include "harness/exemptions.h"
 #include "harness/judge.h"
 #include "harness/memory.h"
+#include "harness/noise.h"
 #include "harness/property/law.h"
 #include "harness/wire.h"
 #include "spec/assert.h"
@@ -67,6 +68,18 @@ std::optional<std::string> difference(const Trial& first, const Trial& second,
 bool is_recommended(const std::string& clause) {
   const Clause* known = find_clause(clause);
   return known && known->level == Level::recommended;
+}
+
+const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
+                        const Arithmetic& arithmetic) {
+  if (tensor == "O") return prepared.forward_spread(arithmetic).o;
+  if (tensor == "LSE") return prepared.forward_spread(arithmetic).lse;
+  const BackwardSpread& backward = prepared.backward_spread(arithmetic);
+  return tensor == "dQ"      ? backward.dq
+         : tensor == "dK"    ? backward.dk
+         : tensor == "dV"    ? backward.dv
+         : tensor == "dBias" ? backward.dbias
+                             : backward.dsink;
 }
 
 // Examines one case with one testee, step by step. Each step returns what it finds; nothing if all
@@ -139,6 +152,9 @@ class Examiner {
       if (auto broken = other_draws(*first.keep)) return broken;
     }
     if (auto broken = check(first)) return broken;
+    if (prepared_.test_case().statistical) {
+      if (auto found = statistical(first)) return found;
+    }
     if (const auto found = laws(first)) {
       const bool shrug =
           found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
@@ -303,6 +319,58 @@ class Examiner {
     return finding;
   }
 
+  // Random roundings of the case's own inputs, and if they exceed a limit, of others: a correct
+  // testee may have bad luck once.
+  std::optional<Finding> statistical(const Trial& first) {
+    std::string complaint = noise_complaint(first, prepared_, true);
+    for (const char* again : {"/again=1", "/again=2"}) {
+      if (complaint.empty()) return std::nullopt;
+      Case other = prepared_.test_case();
+      other.bits = (other.bits.empty() ? other.id : other.bits) + again;
+      PreparedCase prepared(other, 1);
+      const Trial trial =
+          attest::try_out(calling_, problem(), prepared.inputs(), Placement::end_flush);
+      if (trial.stopped) return trial.stopped;
+      complaint = noise_complaint(trial, prepared, false);
+    }
+    if (complaint.empty()) return std::nullopt;
+    return failure("statistical", complaint + ", on three seeds", "NUM-3");
+  }
+
+  // What is wrong with the roundings of one trial, in words.
+  std::string noise_complaint(const Trial& trial, PreparedCase& of_case, bool record) {
+    std::optional<PreparedCase> own;
+    if (trial.keep) own = of_case.with_keep(*trial.keep);
+    PreparedCase& prepared = own ? *own : of_case;
+    if (!small_enough_for_noise(prepared.forward(arithmetic_).lse)) {
+      abandons("NUM-3");
+      return {};
+    }
+    std::string complaint;
+    for (const Returned& tensor : trial.returned) {
+      const bool of_rows = tensor.name == "O" || tensor.name == "LSE" || tensor.name == "dQ";
+      const double rows =
+          of_rows ? double(tensor.shape[kBatch] * tensor.shape[kHead] * tensor.shape[kPosition])
+                  : 1;
+      std::vector<double> values;
+      for (const std::uint64_t bits : tensor.bits) values.push_back(decode(tensor.dtype, bits));
+      const Rounding rounding =
+          tensor.name == "LSE" ? Rounding::nearest : arithmetic_.output_rounding;
+      const Expected& whole = expected_of(tensor.name, prepared, arithmetic_);
+      const std::optional<Expected> part = without_exempt(whole, tensor);
+      const NoiseEvidence noise =
+          noise_of(values, tensor.dtype, part ? *part : whole,
+                   spread_of(tensor.name, prepared, arithmetic_), rounding, rows);
+      const auto known = verdict().tensors.find(tensor.name);
+      if (record && known != verdict().tensors.end()) known->second.noise = noise;
+      if (complaint.empty()) {
+        complaint = complaint_of(noise);
+        if (!complaint.empty()) complaint = tensor.name + ": " + complaint;
+      }
+    }
+    return complaint;
+  }
+
   std::optional<Finding> other_draws(const Keep& keep) {
     Problem seed = problem(), high = problem(), offset = problem();
     ++seed.dropout.seed;
@@ -347,7 +415,9 @@ class Examiner {
         prepared.problem(), prepared.inputs(), first, testee_, arithmetic_,
         [&]() -> const ForwardExpected& { return prepared.forward(arithmetic_); },
         [&]() -> const BackwardExpected& { return prepared.backward(arithmetic_); });
-    return property::try_laws(calling_, arithmetic_, sample, names);
+    auto found = property::try_laws(calling_, arithmetic_, sample, names, &verdict().slopes);
+    if (!verdict().slopes.empty()) verdict().features = features_of(problem());
+    return found;
   }
 
   std::optional<Finding> check_threads(const Trial& first) {
@@ -487,22 +557,41 @@ PreparedCase PreparedCase::with_keep(Keep keep) const {
   return PreparedCase(case_, std::move(inputs), threads_);
 }
 
-const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
-  for (const auto& [known, expected] : forward_) {
-    if (known == arithmetic) return *expected;
+namespace {
+
+// Of what is known for each arithmetic, that for this one; made if it is not there yet.
+template <class Made, class Make>
+const Made& known_or_made(std::vector<std::pair<Arithmetic, std::unique_ptr<Made>>>& all,
+                          const Arithmetic& arithmetic, const Make& make) {
+  for (const auto& [known, made] : all) {
+    if (known == arithmetic) return *made;
   }
-  forward_.emplace_back(arithmetic, std::make_unique<ForwardExpected>(expect_forward(
-                                        problem(), inputs_, arithmetic, threads_, excerpt())));
-  return *forward_.back().second;
+  all.emplace_back(arithmetic, std::make_unique<Made>(make()));
+  return *all.back().second;
+}
+
+}  // namespace
+
+const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
+  return known_or_made(forward_, arithmetic, [&] {
+    return expect_forward(problem(), inputs_, arithmetic, threads_, excerpt());
+  });
 }
 
 const BackwardExpected& PreparedCase::backward(const Arithmetic& arithmetic) {
-  for (const auto& [known, expected] : backward_) {
-    if (known == arithmetic) return *expected;
-  }
-  backward_.emplace_back(arithmetic, std::make_unique<BackwardExpected>(expect_backward(
-                                         problem(), inputs_, arithmetic, threads_, excerpt())));
-  return *backward_.back().second;
+  return known_or_made(backward_, arithmetic, [&] {
+    return expect_backward(problem(), inputs_, arithmetic, threads_, excerpt());
+  });
+}
+
+const ForwardSpread& PreparedCase::forward_spread(const Arithmetic& arithmetic) {
+  return known_or_made(forward_spread_, arithmetic,
+                       [&] { return spread_forward(problem(), inputs_, arithmetic, threads_); });
+}
+
+const BackwardSpread& PreparedCase::backward_spread(const Arithmetic& arithmetic) {
+  return known_or_made(backward_spread_, arithmetic,
+                       [&] { return spread_backward(problem(), inputs_, arithmetic, threads_); });
 }
 
 const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,

@@ -12,6 +12,7 @@
 #include "harness/excerpt.h"
 #include "harness/executor.h"
 #include "harness/trial.h"
+#include "reference/statistical.h"
 #include "reference/working.h"
 #include "spec/description.h"
 #include "spec/verdict.h"
@@ -32,6 +33,8 @@ class PreparedCase {
   const Inputs& inputs() const { return inputs_; }
   const ForwardExpected& forward(const Arithmetic& arithmetic);
   const BackwardExpected& backward(const Arithmetic& arithmetic);
+  const ForwardSpread& forward_spread(const Arithmetic& arithmetic);
+  const BackwardSpread& backward_spread(const Arithmetic& arithmetic);
 
  private:
   PreparedCase(const Case& test_case, Inputs inputs, int threads)
@@ -49,6 +52,8 @@ class PreparedCase {
   // Few testees, fewer arithmetics: a list is enough.
   std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardExpected>>> forward_;
   std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardExpected>>> backward_;
+  std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardSpread>>> forward_spread_;
+  std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardSpread>>> backward_spread_;
 };
 
 struct Examination {

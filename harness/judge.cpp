@@ -28,7 +28,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
   TensorVerdict verdict;
   TensorEvidence& evidence = verdict.evidence;
-  long double squares = 0;
+  long double squares = 0, sum = 0;
   std::size_t finite = 0, worst = 0;
   double worst_ratio = -1;
   for (std::size_t i = 0; i < bits.size(); ++i) {
@@ -59,6 +59,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     }
     if (std::isfinite(actual) && std::isfinite(exact)) {
       squares += (actual - exact) * (actual - exact);
+      sum += actual - exact;
       ++finite;
     }
   }
@@ -74,6 +75,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   evidence.bound = expected.bound[worst];
   if (finite > 0) {
     evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
+    evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));
   }
   return verdict;
 }

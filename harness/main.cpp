@@ -18,6 +18,9 @@
 #include "cases/case.h"
 #include "cases/entry.h"
 #include "harness/conclude.h"
+#include "harness/criteria/inputs.h"
+#include "harness/criteria/report.h"
+#include "harness/criteria/subjects.h"
 #include "harness/dump.h"
 #include "harness/examine.h"
 #include "harness/fuzz/fuzz.h"
@@ -26,6 +29,7 @@
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
 #include "harness/run.h"
+#include "harness/selfcheck/selfcheck.h"
 #include "harness/testee.h"
 #include "reports/reports.h"
 #include "reports/text.h"
@@ -73,6 +77,11 @@ struct Options {
   std::uint64_t count = 0;
   double seconds = 0;
   std::vector<std::string> dtypes;
+  fs::path plugins;  // the folder of those that selfcheck needs
+  bool full = false;
+  bool shrink = false;
+  bool legitimate = false;
+  std::string inputs = "both";  // theirs, ours
 };
 
 Installation installation_for(const Options& options) {
@@ -108,8 +117,9 @@ std::vector<Case> selected_cases(const Options& options, const Installation& ins
   return chosen;
 }
 
-// Every N-th of the cases, so that shards are alike. "I/N", 1 <= I <= N.
-std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
+// Every N-th of the items, so that shards are alike. "I/N", 1 <= I <= N.
+template <class Item>
+std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
   std::size_t index = 0, count = 0;
   char slash = 0;
   std::istringstream text(shard);
@@ -118,8 +128,8 @@ std::vector<Case> shard_of(std::vector<Case> cases, const std::string& shard) {
       index > count) {
     throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
   }
-  std::vector<Case> kept;
-  for (std::size_t i = index - 1; i < cases.size(); i += count) kept.push_back(std::move(cases[i]));
+  std::vector<Item> kept;
+  for (std::size_t i = index - 1; i < items.size(); i += count) kept.push_back(std::move(items[i]));
   return kept;
 }
 
@@ -190,6 +200,15 @@ std::vector<std::string> record_files(const fs::path& folder) {
   return files;
 }
 
+void stop_on_signals() {
+  const auto stop = [](int number) {
+    g_interrupted = true;
+    signal(number, SIG_DFL);  // a second time it ends us at once
+  };
+  signal(SIGINT, stop);
+  signal(SIGTERM, stop);
+}
+
 // What `run` and `fuzz` share: the testees, and the record with its reports.
 class Session {
  public:
@@ -227,12 +246,7 @@ class Session {
       for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
       header_.testees.push_back(std::move(record));
     }
-    const auto stop = [](int number) {
-      g_interrupted = true;
-      signal(number, SIG_DFL);  // a second time it ends us at once
-    };
-    signal(SIGINT, stop);
-    signal(SIGTERM, stop);
+    stop_on_signals();
   }
 
   const std::vector<Testee>& testees() const { return testees_; }
@@ -247,11 +261,15 @@ class Session {
     return std::make_unique<WorkerExecutor>(std::move(worker));
   }
 
-  // Writes the reports; the exit code.
-  int finish(const Record& record) {
+  void publish(const Record& record) {
     if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
     fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
     write_reports(record, options_.out);
+  }
+
+  // Writes the reports; the exit code.
+  int finish(const Record& record) {
+    publish(record);
     fmt::print("{}", to_summary_text(record));
     fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
     if (!record.footer) {
@@ -289,7 +307,7 @@ int run(const Options& options) {
 // A search's find, as a verdict on the case that `file` has.
 VerdictRecord record_of(const Find& find, const Testee& testee, const RunOptions& options,
                         const fs::path& file) {
-  const Case test_case = read_entry(find.entry, kFuzzStem);
+  const Case test_case = read_entry(find.entry, file.stem().string());
   VerdictRecord record{.case_id = test_case.id,
                        .testee = testee.name,
                        .dtype = std::string(name(test_case.problem.dtype)),
@@ -342,6 +360,150 @@ int fuzz(const Options& options) {
   return exit_code;
 }
 
+// Mutants, each on the cases that must catch it; and legitimate kernels, on all cases if that is
+// what is asked for, else on a few.
+int selfcheck(Options options) {
+  constexpr std::size_t kSample = 40;
+  constexpr double kMutantSeconds = 5;  // for a call: some hang
+  const auto start = std::chrono::steady_clock::now();
+  const Installation installation = installation_for(options);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  Selfcheck check = {.all_catches = options.full,
+                     .filtered = !options.filters.empty() || options.tier < Tier::standard,
+                     .cases = by_worth(selected_cases(options, installation))};
+  const fs::path mutants = options.plugins / "mutants.so";
+  if (!options.legitimate) check.catalogue = load_catalogue(mutants);
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
+  const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
+  const auto session_of = [&](const fs::path& plugin) {
+    options.testees = {plugin.string()};
+    return std::make_unique<Session>(options, installation, name_of(options.tier));
+  };
+  const auto start_testee = [](const Session& session) {
+    return [&](const Testee& testee) { return session.start(testee); };
+  };
+  if (!options.legitimate) {
+    const auto limit = std::exchange(options.limits.call_seconds, kMutantSeconds);
+    const auto session = session_of(mutants);
+    check.hunt = hunt(check.cases, check.catalogue, session->testees(),
+                      {.all = options.full, .run = session->run_options()}, start_testee(*session),
+                      seen, interrupted);
+    options.limits.call_seconds = limit;
+  }
+  if (!interrupted()) {
+    const auto session = session_of(options.plugins / "legitimate.so");
+    const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
+    const Record record = run(cases, session->testees(), session->header(), session->run_options(),
+                              start_testee(*session), session->results(), seen, interrupted);
+    check.trust = trust_of(record, cases.size());
+    check.trust->all = options.legitimate && !check.filtered;
+    session->publish(record);
+  }
+  progress.finish();
+  check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::ofstream out(options.out / "selfcheck.json");
+  out << to_json(check).dump(2) << '\n';
+  if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+  fmt::print("{}", to_text(check));
+  return exit_code_of(check);
+}
+
+// The rules of other projects beside Attest, on the suite's own kernels unless others are named.
+int side_by_side(Options options) {
+  constexpr std::size_t kEnough = 10;    // cases for a wrong kernel
+  constexpr double kLongestSeconds = 3;  // a call of a wrong kernel: some hang
+  const auto start = std::chrono::steady_clock::now();
+  const Installation installation = installation_for(options);
+  make_out_folder(options.out);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  const fs::path mutants = options.plugins / "mutants.so";
+  criteria::Comparison comparison = {
+      .suite_version = ATTEST_VERSION,
+      .command = fmt::format("attest criteria --tier {}", name_of(options.tier)),
+      .sides = {}};
+  for (const std::string& filter : options.filters) comparison.command += " --cases " + filter;
+  for (const std::string& testee : options.testees) comparison.command += " --testee " + testee;
+  const bool named = !options.testees.empty();
+  if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
+  auto testees = find_testees(options.testees, installation, options.limits, {});
+  if (!named) {
+    for (Testee& bundled : find_testees({}, installation, options.limits, {})) {
+      testees.push_back(std::move(bundled));
+    }
+  }
+  const auto subjects = shard_of(criteria::subjects_of(testees, mutants), options.shard);
+
+  std::vector<criteria::CaseSet> sets;
+  if (options.inputs != "ours") {
+    sets.push_back({.name = "theirs",
+                    .about = "On the inputs that those projects use",
+                    .own_data = true,
+                    .cases = criteria::their_cases()});
+  }
+  if (options.inputs != "theirs") {
+    auto cases = selected_cases(options, installation);
+    if (options.filters.empty()) cases = criteria::representatives(cases);
+    sets.push_back({.name = "ours",
+                    .about = "On Attest's own cases",
+                    .cases = by_worth(std::move(cases)),
+                    .enough = kEnough});
+  }
+  stop_on_signals();
+  for (const criteria::CaseSet& set : sets) {
+    const auto wrong = static_cast<std::size_t>(std::count_if(
+        subjects.begin(), subjects.end(), [](const criteria::Subject& s) { return s.wrong; }));
+    const std::size_t steps = wrong == subjects.size() ? 0 : set.cases.size();
+    Progress progress(stderr, isatty(STDERR_FILENO) != 0, steps + wrong);
+    comparison.sides.push_back(criteria::compare(
+        set, subjects, {.jobs = options.jobs, .threads = options.threads, .limits = options.limits},
+        [&](const Testee& testee) {
+          WorkerOptions worker = worker_options(testee, options.limits, {});
+          worker.interrupted = interrupted;
+          std::error_code none;
+          if (!testee.plugin.empty() && fs::equivalent(testee.plugin, mutants, none)) {
+            worker.limits.call_seconds = std::min(worker.limits.call_seconds, kLongestSeconds);
+          }
+          return std::make_unique<WorkerExecutor>(std::move(worker));
+        },
+        [&] { progress.add({.outcome = Outcome::pass}); }, interrupted));
+    progress.finish();
+    if (interrupted()) {
+      fmt::print(stderr, "attest: interrupted; nothing is written\n");
+      return kIncomplete;
+    }
+  }
+  comparison.wall_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  criteria::write_comparison(comparison, options.out);
+  fmt::print("{}\nReport: {}\n", criteria::to_text(comparison),
+             (options.out / "criteria.html").string());
+  return kConformant;
+}
+
+// Writes the case that a testee fails, as small as it gets, into shrunk.json.
+void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
+                 const Options& options) {
+  if (test_case.seed != 1) {
+    throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
+  }
+  stop_on_signals();
+  const RunOptions run = {.threads = options.threads, .limits = options.limits};
+  const auto start = [&](const Testee& t) {
+    return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, {}));
+  };
+  const Find find = shrunk({.entry = entry_of(test_case), .verdict = verdict}, "attest repro",
+                           testee, run, start, interrupted);
+  const fs::path file = fs::absolute(options.out / "shrunk.json");
+  fs::create_directories(options.out);
+  std::ofstream out(file);
+  out << to_case_file("What attest repro --shrink made.", {find.entry});
+  if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+  const VerdictRecord record = record_of(find, testee, run, file);
+  fmt::print("  shrunk   {}\n  message  {}\n  file     {}\n  repeat   {}\n",
+             to_string(read_entry(find.entry, "shrunk").problem), clean(find.verdict.message),
+             file.string(), record.verdict.repro);
+}
+
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
@@ -390,6 +552,7 @@ int repro(const Options& options) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
+      if (options.shrink) shrink_case(test_case, v, testee, options);
     }
   }
   return exit_code;
@@ -525,6 +688,31 @@ int main(int argc, char** argv) {
   fuzz_command.add_option("--dtype", options.dtypes, "Only this format; may be given again")
       ->check(takes_dtype());
 
+  CLI::App& selfcheck_command = *app.add_subcommand(
+      "selfcheck", "See that every broken kernel is caught and no correct one fails");
+  add_selection(selfcheck_command);
+  add_recording(selfcheck_command);
+  selfcheck_command.add_flag("--full", options.full,
+                             "Count all cases that catch a mutant, not only the first");
+  selfcheck_command.add_flag("--legitimate", options.legitimate,
+                             "Only the correct kernels, on all cases");
+  selfcheck_command.add_option("--plugins", options.plugins,
+                               "The folder of mutants.so and legitimate.so");
+
+  CLI::App& criteria_command = *app.add_subcommand(
+      "criteria", "Put the rules of other projects beside Attest's, on the same results");
+  add_testee_options(criteria_command, options);
+  add_selection(criteria_command);
+  add_recording(criteria_command);
+  criteria_command
+      .add_option("--inputs", options.inputs, "theirs, ours or both")
+      ->check(takes("--inputs", "theirs, ours or both", [](const std::string& text) {
+        return text == "theirs" || text == "ours" || text == "both";
+      }));
+  criteria_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the kernels");
+  criteria_command.add_option("--plugins", options.plugins,
+                              "The folder of mutants.so and legitimate.so");
+
   CLI::App& repro_command = *app.add_subcommand("repro", "Repeat one case");
   repro_command.add_option("case", options.case_id, "The case's id")->required();
   repro_command.add_option("--from", options.from, "Another file or folder of cases");
@@ -533,6 +721,9 @@ int main(int argc, char** argv) {
                          "Run the plug-in in this process, for a debugger");
   repro_command.add_option("--dump", options.dump_folder,
                            "Write problem, inputs, outputs, exact values, bounds");
+  repro_command.add_flag("--shrink", options.shrink,
+                         "Make a case that fails as small as it gets, and write it to shrunk.json");
+  repro_command.add_option("--out", options.out, "The folder of shrunk.json")->capture_default_str();
 
   CLI::App& report_command =
       *app.add_subcommand("report", "Make the reports again from results.jsonl");
@@ -560,6 +751,8 @@ int main(int argc, char** argv) {
   if (list_command) return list(options);
   if (run_command) return run(options);
   if (fuzz_command) return fuzz(options);
+  if (selfcheck_command) return selfcheck(options);
+  if (criteria_command) return side_by_side(options);
   if (repro_command) return repro(options);
   return report(options);
 }

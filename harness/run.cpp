@@ -31,29 +31,6 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-VerdictRecord examine_safely(PreparedCase* prepared, const std::string& preparation_error,
-                             const Case& test_case, const Testee& testee, Executor& executor,
-                             const RunOptions& options) {
-  const auto start = Clock::now();
-  VerdictRecord record{.case_id = test_case.id,
-                       .testee = testee.name,
-                       .dtype = std::string(name(test_case.problem.dtype)),
-                       .because = test_case.because,
-                       .verdict = {}};
-  try {
-    if (!prepared) throw std::runtime_error(preparation_error);
-    record.verdict =
-        examine(*prepared, testee.description, testee.kernel, executor, options.threads).verdict;
-  } catch (const std::exception& error) {
-    record.verdict.outcome = Outcome::harness_error;
-    record.verdict.message = error.what();
-    record.verdict.clauses = test_case.clauses;
-  }
-  record.verdict.wall_s = seconds_since(start);
-  record.verdict.repro = repro_line(test_case, testee, options);
-  return record;
-}
-
 // Takes verdicts in any order and passes them on in the order of the cases.
 class InOrder {
  public:
@@ -106,6 +83,41 @@ std::string repro_line(const Case& test_case, const Testee& testee, const RunOpt
   return line;
 }
 
+Preparation prepare(const Case& test_case) {
+  try {
+    // What is long enough for an excerpt takes long enough for all processors.
+    const int threads =
+        test_case.excerpt > 0 ? static_cast<int>(std::thread::hardware_concurrency()) : 1;
+    return {.prepared = std::make_unique<PreparedCase>(test_case, threads)};
+  } catch (const std::exception& problem) {
+    return {.prepared = nullptr,
+            .error = fmt::format("cannot prepare the case: {}", problem.what())};
+  }
+}
+
+VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
+                             const Testee& testee, Executor& executor, const RunOptions& options) {
+  const auto start = Clock::now();
+  VerdictRecord record{.case_id = test_case.id,
+                       .testee = testee.name,
+                       .dtype = std::string(name(test_case.problem.dtype)),
+                       .because = test_case.because,
+                       .verdict = {}};
+  try {
+    if (!preparation.prepared) throw std::runtime_error(preparation.error);
+    record.verdict =
+        examine(*preparation.prepared, testee.description, testee.kernel, executor, options.threads)
+            .verdict;
+  } catch (const std::exception& error) {
+    record.verdict.outcome = Outcome::harness_error;
+    record.verdict.message = error.what();
+    record.verdict.clauses = test_case.clauses;
+  }
+  record.verdict.wall_s = seconds_since(start);
+  record.verdict.repro = repro_line(test_case, testee, options);
+  return record;
+}
+
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
            const std::function<void(const Verdict&)>& seen,
@@ -121,20 +133,11 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
     std::vector<std::unique_ptr<Executor>> executors;
     for (const Testee& testee : testees) executors.push_back(make_executor(testee));
     for (std::size_t i = next++; i < cases.size() && !interrupted(); i = next++) {
-      std::unique_ptr<PreparedCase> prepared;
-      std::string error;
-      try {
-        // What is long enough for an excerpt takes long enough for all processors.
-        const int threads =
-            cases[i].excerpt > 0 ? static_cast<int>(std::thread::hardware_concurrency()) : 1;
-        prepared = std::make_unique<PreparedCase>(cases[i], threads);
-      } catch (const std::exception& problem) {
-        error = fmt::format("cannot prepare the case: {}", problem.what());
-      }
+      const Preparation preparation = prepare(cases[i]);
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
         verdicts.push_back(
-            examine_safely(prepared.get(), error, cases[i], testees[t], *executors[t], options));
+            examine_safely(preparation, cases[i], testees[t], *executors[t], options));
       }
       // What was broken off is left out, as all that never began is.
       std::erase_if(verdicts,

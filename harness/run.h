@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "harness/examine.h"
 #include "harness/testee.h"
 #include "spec/record.h"
 
@@ -29,6 +30,17 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
            const std::function<void(const Verdict&)>& seen,
            const std::function<bool()>& interrupted);
+
+// A case with what it takes to examine testees on it, or why that could not be had.
+struct Preparation {
+  std::unique_ptr<PreparedCase> prepared;
+  std::string error = {};
+};
+Preparation prepare(const Case& test_case);
+
+// The verdict on one testee; a failure of our own becomes HARNESS_ERROR.
+VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
+                             const Testee& testee, Executor& executor, const RunOptions& options);
 
 // The command that repeats a verdict, with whatever options are not the usual ones. `from` is the
 // file of the case if it is none of the suite's.

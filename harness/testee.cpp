@@ -201,7 +201,8 @@ Installation find_installation() {
           .plugins = prefix / "lib" / "attest",
           .cases = cases                   ? fs::path(cases)
                    : fs::exists(installed) ? installed
-                                           : fs::path(ATTEST_CASES_DIR)};
+                                           : fs::path(ATTEST_CASES_DIR),
+          .test_plugins = prefix / "tests" / "plugins"};
 }
 
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,

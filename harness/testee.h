@@ -33,6 +33,7 @@ struct Installation {
   std::filesystem::path worker;   // attest-worker
   std::filesystem::path plugins;  // the folder of the bundled kernels
   std::filesystem::path cases;
+  std::filesystem::path test_plugins = {};  // of the kernels that are built for tests, if they are
 };
 
 // Of the running program: as `cmake --install` lays it out or, for cases, where it was built.

@@ -44,13 +44,11 @@ nlohmann::json arithmetic(const std::string& dtype) {
 // that it has in memory where keys are not split. Where they are, there are parts of all rows, each
 // in the widest type (f64), with padding and the ends of three arrays.
 nlohmann::json memory() {
-  nlohmann::json declared = flash_memory(Dealing::contiguous);
+  nlohmann::json declared = flash_memory<Dealing::contiguous>();
   declared["workspace"]["per_query"] = kMostSplits * (256 + 2 * 8 + 3 * 64);
   declared["workspace"]["per_query_channel"] = kMostSplits * 8;
   return declared;
 }
-
-nlohmann::json schedule() { return flash_schedule(Dealing::contiguous); }
 
 // ---- Splits ------------------------------------------------------------------------------------
 
@@ -356,7 +354,7 @@ extern "C" const attest_plugin* attest_plugin_get(void) {
                                               .workspace = &workspace,
                                               .forward = &forward,
                                               .backward = &backward,
-                                              .schedule = &schedule,
+                                              .schedule = &flash_schedule<Dealing::contiguous>,
                                               .memory = &memory,
                                               .shared_workspace = &shared_workspace},
                                              engines<float>()));

@@ -1,7 +1,7 @@
 // FlashAttention-2 on tiles (T. Dao, arXiv 2307.08691, Algorithms 1 and 2; "line n" below counts
 // theirs), forward and backward, on the steps of the tile engine.
 //
-// Reads top down: the declaration, the tiles, the pieces of a block that a mask leaves, the forward
+// Reads top down: the tiles, the pieces of a block that a mask leaves, the forward
 // pass of a query block, the backward pass of a key head, and dBias in a pass of its own. What the
 // paper does not have stands between its lines: softcap, bias and mask on a tile of S, dropout on a
 // tile of P; a sink is where a row's softmax begins. Memory grows with the lengths only: nothing of
@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 
 #include "impl/bias_gradient.h"
@@ -49,55 +49,13 @@ inline std::int64_t forward_key_block(const attest_problem& p) {
   return std::max(p.head_dim, p.value_dim) <= kNarrow ? kLongKeyBlock : kKeyBlock;
 }
 
-// What a kernel declares. Balanced, the order of the backward sums depends on the number of
-// workers, and that on how much there is to do.
-inline nlohmann::json flash_arithmetic(const std::string& dtype, bool invariant) {
-  nlohmann::json declared = unrounded_arithmetic(dtype);
-  declared["p_normalised"] = "last";
-  declared["tanh_ulp"] = 3;  // functions.inl
-  declared["key_block"] = kKeyBlock;
-  declared["thread_invariant"] = declared["batch_invariant"] = invariant;
-  return declared;
-}
-
-// Blocks are reported as they are computed, those that a mask cuts in pieces.
-//
-// Balanced, the busiest of T <= 3 workers has no more than 1.15 times the mean, if the mask is full
-// or causal and S = Sq = Sk >= 2048. Forward, n = S/96 rows are dealt in pairs that have equally
-// much to do. Where they make no whole rounds, a worker may have one row more than the mean, and
-// equal rows (full) are then 1 + T/n = 1.14 times the mean; of a triangle it is the shortest rows
-// that lack a partner. Backward, every worker has equally many blocks but for one. Those on the
-// diagonal of a triangle have half as much to do, and a worker at its long side has fewer of them:
-// of the 35 blocks that each of three has at S = 2048, 7 where the mean is 10.
-inline nlohmann::json flash_schedule(Dealing dealing) {
-  nlohmann::json declared = {{"masks_partial_only", true}};
-  if (dealing == Dealing::balanced) declared["imbalance"] = 1.15;
-  return declared;
-}
-
-// The workspace, as ForwardTiles and BackwardTiles below lay it out for each worker: the larger of
-// the two in each term, for the widest computing type (f64) and panels (four vectors of 64 bytes).
-inline nlohmann::json flash_memory(Dealing dealing) {
-  constexpr std::int64_t kWide = 8, kPanel = 256, kLine = 64;
-  const bool balanced = dealing == Dealing::balanced;
-  const auto scores = [](std::int64_t keys) {
-    return kQueryBlock * (keys * kWide + kPanel + 2 * kLine);
-  };
-  const std::int64_t forward =
-      scores(kLongKeyBlock) + kQueryBlock * (kPanel + 2 * kWide + kLongKeyBlock) + 9 * kLine;
-  const std::int64_t backward = 3 * scores(kKeyBlock) + kQueryBlock * kKeyBlock * (kWide + 1) +
-                                (2 * kQueryBlock + 3 * kKeyBlock) * kPanel + 18 * kLine;
-  const std::int64_t forward_rows = kLongKeyBlock + 2 * kQueryBlock;
-  const std::int64_t backward_rows = 5 * kKeyBlock + 5 * kQueryBlock;
-  return {{"growth", "linear"},
-          {"workspace",
-           {{"per_thread", std::max(forward, backward)},
-            {"per_thread_channel", std::max(forward_rows, backward_rows) * kWide + 2 * kPanel},
-            {"per_thread_query", kPanel + 2 * kWide},
-            {"per_thread_query_channel", kWide},
-            {"per_thread_key", balanced ? 2 * kPanel : kPanel},
-            {"per_thread_key_channel", 2 * kWide}}}};
-}
+// What a kernel declares: flash.cpp.
+template <Dealing dealing>
+nlohmann::json flash_arithmetic(const std::string& dtype);
+template <Dealing dealing>
+nlohmann::json flash_schedule();
+template <Dealing dealing>
+nlohmann::json flash_memory();
 
 // The engine that the kernel is named after.
 template <class R>
@@ -800,10 +758,7 @@ template <Dealing kDealing>
 KernelCode flash_kernel(const char* name) {
   return {
       .name = name,
-      .arithmetic =
-          [](const std::string& dtype) {
-            return flash_arithmetic(dtype, kDealing == Dealing::contiguous);
-          },
+      .arithmetic = &flash_arithmetic<kDealing>,
       .workspace = [](const Call& call,
                       bool backward) { return flash_workspace(call, backward, kDealing); },
       .forward =
@@ -816,8 +771,8 @@ KernelCode flash_kernel(const char* name) {
             with_element_type(call.problem.dtype,
                               [&](auto e) { backward_as<decltype(e)>(call, kDealing); });
           },
-      .schedule = [] { return flash_schedule(kDealing); },
-      .memory = [] { return flash_memory(kDealing); },
+      .schedule = &flash_schedule<kDealing>,
+      .memory = &flash_memory<kDealing>,
   };
 }
 

@@ -6,6 +6,8 @@
 // matrix of booleans, and from it the same list of blocks (whole_mask.h); from there on both are
 // the same. So between them lies only what making the mask costs: Sq x Sk bytes, and the time to
 // fill them.
+#include <nlohmann/json.hpp>
+
 #include "impl/flash.h"
 #include "impl/whole_mask.h"
 
@@ -23,7 +25,7 @@ WholeMask whole_mask(const Call& call, bool backward, Arena arena) {
 
 // A byte for each pair and for each block of them, where batch elements and heads share nothing.
 nlohmann::json memory_with_whole_mask() {
-  nlohmann::json declared = flash_memory(kDealing);
+  nlohmann::json declared = flash_memory<kDealing>();
   declared["growth"] = "quadratic";
   declared["workspace"]["per_pair"] = 1 + 1.0 / (kQueryBlock * kKeyBlock);
   declared["workspace"]["per_query"] = 2;

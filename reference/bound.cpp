@@ -11,16 +11,29 @@ Narrow<Real> narrow(const Narrowing& to, bool flushes) {
           flushes ? Real(to.underflow / to.roundoff) : Real(0)};
 }
 
+// What is left of a declaration once all that rounds to the nearest is taken for exact.
+Arithmetic systematic_part(Arithmetic a) {
+  for (Product* each : {&a.qk, &a.pv, &a.dp, &a.dv, &a.dq, &a.dk}) {
+    each->operand_roundoff = 0;
+    if (!each->truncates) each->accumulator_roundoff = 0;
+  }
+  // What may be flushed always goes the same way.
+  if (!a.flushes_inputs && !a.flushes_outputs) a.p = a.ds = {};
+  return a;
+}
+
 }  // namespace
 
 template <class Real>
-Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic)
-    : declared(arithmetic),
+Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings)
+    : declared(roundings == Roundings::all ? arithmetic : systematic_part(arithmetic)),
       u_ref(std::numeric_limits<Real>::epsilon() / 2),
       u_s(Real(arithmetic.softmax_roundoff) + u_ref),
       e_x(Real(arithmetic.exp_error) + 4 * u_ref),
       z(smallest_normal(problem.lse_dtype())),
-      tau(std::abs(Real(problem.scale))) {
+      tau(std::abs(Real(problem.scale))),
+      random_sums(roundings == Roundings::systematic &&
+                  arithmetic.softmax_roundoff <= unit_roundoff(problem.lse_dtype())) {
   const Real larger_tau = std::max(Real(1), tau), smaller_tau = std::min(Real(1), tau);
   // Two more roundings: q, or q and k, may be scaled before the product.
   score_share =
@@ -48,8 +61,8 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic)
   // Operands that are rounded further lose a share of themselves, but all of what is subnormal.
   const Real normal = Real(smallest_normal(problem.dtype));
   bool rounds_operands = false;
-  for (const Product* each :
-       {&declared.qk, &declared.pv, &declared.dp, &declared.dv, &declared.dq, &declared.dk}) {
+  for (const Product* each : {&arithmetic.qk, &arithmetic.pv, &arithmetic.dp, &arithmetic.dv,
+                              &arithmetic.dq, &arithmetic.dk}) {
     rounds_operands |= each->operand_roundoff > 0;
   }
   tiny = declared.flushes_inputs || rounds_operands ? normal : Real(0);
@@ -64,9 +77,14 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic)
   const Real ulps = declared.output_rounding == Rounding::nearest ? 1 : 2;  // in half units
   output_roundoff = ulps * Real(unit_roundoff(problem.dtype));
   output_underflow = ulps * Real(half_smallest_subnormal(problem.dtype)) + flushed;
+  output_nearest = ulps == 1 && flushed == 0;
   output_overflow = Real(largest_finite(problem.dtype));
   if (ulps == 1) output_overflow *= 1 + output_roundoff / 2;
   lse_roundoff = ulps * Real(unit_roundoff(problem.lse_dtype()));
+  if (roundings == Roundings::systematic && ulps == 1) {
+    output_roundoff = 0;
+    output_underflow = flushed;
+  }
 
   softcap = Real(problem.softcap);
   e_tanh = Real(declared.tanh_error) + 4 * u_ref;
@@ -149,7 +167,8 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
     const Index block = declared.key_block > 0 ? declared.key_block : 16;
     roundings += Real(4 * std::min(row.keys, row.span / block + 2));
   }
-  const Real u = std::max(model.u(declared.pv), model.u_s);
+  row.roundings = roundings;
+  const Real u = model.u_at_least_s(declared.pv);
   row.g = Model<Real>::share(declared.pv, roundings, u);
   row.g_sum = gamma(roundings, u);
   const Real terms = Real(row.keys + (row.has_sink ? 1 : 0)), entropy = std::log(terms + 1);

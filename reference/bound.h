@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/working.h"
 #include "spec/arithmetic.h"
 #include "spec/problem.h"
 
@@ -88,6 +89,7 @@ struct Model {
   Real output_roundoff;  // of O as the backward reads it
   Real output_underflow;
   Real output_overflow;  // from here on it may be infinite
+  bool output_nearest;   // rounded to the nearest number, subnormal or not
   Real lse_roundoff;
   Real softcap;               // c; 0: none
   Real e_tanh;                // the tanh of a softcap
@@ -97,9 +99,15 @@ struct Model {
   Real keep_roundoff = 0;     // of multiplying by it
   Real slack = Real(kSlack);  // of what may be multiplied by it
 
-  Model(const Problem& problem, const Arithmetic& arithmetic);
+  bool random_sums = false;  // sums of the softmax are left to the deviation
+
+  Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings = Roundings::all);
 
   Real u(const Product& product) const { return Real(product.accumulator_roundoff) + u_ref; }
+  // The same of sums that may be made in the softmax's format.
+  Real u_at_least_s(const Product& product) const {
+    return random_sums ? u(product) : std::max(u(product), u_s);
+  }
 
   // The error of a sum of products, as a share of the sum of their magnitudes.
   Real share(const Product& product, Real roundings) const {
@@ -132,6 +140,7 @@ struct Row {
   Real lse = -std::numeric_limits<Real>::infinity();
   Real sum = 1;        // l: of exp(s_j - m)
   Index rescales = 0;  // R
+  Real roundings = 0;  // h
   Real g = 0;          // G, of the numerator
   Real g_sum = 0;      // G, of the denominator
   Real split = 0;      // of kappa: what does not depend on the key

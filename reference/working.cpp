@@ -211,6 +211,7 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
     row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
     row.p = {};
   }
+  const bool alone = terms == 1;
   const std::size_t n = seen.s.size();
   const Real underflow = model.z * Real(row.rescales + 4);
   // In between, common holds kappa, and uncommon e^kappa.
@@ -252,7 +253,9 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
     const Real p = seen.p[t], growth = seen.uncommon[t];
     const Real least = std::max(Real(0), p * (2 - growth)) * weakest;
     const Real most = p + seen.common[t];
-    seen.uncommon[t] = most * row.g + row.p.error(least, most) * (1 + row.g) + underflow;
+    Real rounding = row.p.error(least, most);
+    if (alone && model.keep_roundoff == 0) rounding = std::min(rounding, seen.common[t]);
+    seen.uncommon[t] = most * row.g + rounding * (1 + row.g) + underflow;
   }
   // Where the errors of the scores are large, two facts remain: LSE moves by no more than the
   // largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
@@ -261,8 +264,7 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
                              unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
   row.reach = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
-  const bool one_pass = model.declared.kv_splits == 1 || terms == 1;
-  if (row.den > Real(0.25) && one_pass && unshared < Real(0.5)) {
+  if (row.den > Real(0.25) && (model.declared.kv_splits == 1 || alone) && unshared < Real(0.5)) {
     const Real narrowed =
         model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
@@ -634,8 +636,18 @@ Real bias_share(const Problem& problem, const Model<Real>& model) {
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if ((*problem.bias_shape)[axis] == 1) terms *= whole[axis];
   }
-  const Real u = std::max(model.u(model.declared.dk), model.u_s);
+  const Real u = model.u_at_least_s(model.declared.dk);
   return gamma(sum_roundings<Real>(model.declared.dk, terms, 4 * terms) + 8, u);
+}
+
+// Of O, known up to `bound`. Rounding to the nearest moves a number no further than to any other
+// that is representable.
+template <class Real>
+Real output_rounding(const Model<Real>& model, Real o, Real bound) {
+  const Real any = model.output_roundoff * (std::abs(o) + bound) + model.output_underflow;
+  if (!model.output_nearest) return any;
+  const DType dtype = model.declared.dtype;
+  return std::min(any, std::abs(Real(round_to(dtype, static_cast<double>(o))) - o) + bound);
 }
 
 // E_D where D = sum_c dO_c O_c, from the O that the forward returned.
@@ -643,14 +655,14 @@ template <class Real>
 Real error_of_d_by_channel(const Context<Real>& context, const Block<Real>& block, Index r) {
   const Model<Real>& model = context.model;
   const Index channels = context.problem.value_dim;
-  const Real u = std::max(model.u(model.declared.dp), model.u_s);
+  const Real u = model.u_at_least_s(model.declared.dp);
   const Real g = gamma(Real(channels + 2), u);
   Real sum = 0;
   for (Index c = 0; c < channels; ++c) {
     const Real size = std::abs(block.o.row(r)[c]), d_o = block.d_o.size.row(r)[c];
     const Real bound = block.o_bound.row(r)[c];
     if (!(size + bound < model.output_overflow)) return kInfinity;
-    const Real error = bound + model.output_roundoff * (size + bound) + model.output_underflow;
+    const Real error = bound + output_rounding(model, block.o.row(r)[c], bound);
     sum += d_o * ((1 + g) * error + g * size) + model.z;
     if (size - error < model.tiny) sum += d_o * std::min(size + error, model.tiny);
     if (!block.d_o.small.empty()) sum += block.d_o.small.row(r)[c] * (size + error);
@@ -662,7 +674,7 @@ Real error_of_d_by_channel(const Context<Real>& context, const Block<Real>& bloc
 template <class Real>
 Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row) {
   const Seen<Real>& seen = row.seen;
-  const Real u = std::max(model.u(model.declared.dp), model.u_s);
+  const Real u = model.u_at_least_s(model.declared.dp);
   const Real g = gamma(sum_roundings<Real>(model.declared.dp, row.keys, row.span) + 8, u);
   const bool rounded_p = model.declared.ds_from_p != Choice::first;
   Real error = 0, size = 0;
@@ -716,6 +728,7 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
   Seen<Real>& seen = row.seen;
   const Real lse_error = error_of_lse(model, row);
   const Index channels = context.problem.value_dim;
+  const bool alone = seen.key.size() == 1 && !row.has_sink;
   Real d = 0;
   for (Index c = 0; c < channels; ++c) d += block.d_o.value.row(r)[c] * block.o.row(r)[c];
 
@@ -730,6 +743,10 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
         exponent < Real(0.5) ? p * expm1_above(exponent) : std::exp(seen.s[t] - row.lse + exponent);
     seen.common[t] = shift;
     seen.uncommon[t] = model.p.error(std::max(Real(0), p - shift), p + shift);
+  }
+  // Rounding what is close to 1 moves it no further than to 1.
+  if (alone && model.keep_roundoff == 0) {
+    seen.uncommon[0] = std::min(seen.uncommon[0], seen.common[0]);
   }
   const auto add_flushed = [&](const Rows<Real>& size) {
     for (std::size_t t = 0; t < seen.key.size(); ++t) seen.dp_error[t] += size.row(r)[seen.key[t]];
@@ -1003,7 +1020,7 @@ std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int thre
 
 template <class Real>
 ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic,
-                        int threads, const Excerpt* excerpt) {
+                        int threads, const Excerpt* excerpt, Roundings roundings) {
   ForwardExpected result;
   prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0);
   prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity);
@@ -1011,7 +1028,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   if (heads == 0 || problem.query_len == 0) return result;
 
   threads = worthwhile_threads(problem, threads);
-  const Model<Real> model(problem, arithmetic);
+  const Model<Real> model(problem, arithmetic, roundings);
   const Context<Real> context = {problem, inputs, model};
   const auto key_heads = pack_key_heads(context, threads);
   std::vector<Block<Real>> blocks(at(threads));
@@ -1103,7 +1120,7 @@ struct ScoreGradients {
     const auto blocks_of_head = Index(sink.size()) / (problem.batch * problem.query_heads);
     Index rows = 0;
     for (Index b = 0; b < problem.batch; ++b) rows += problem.lengths(b).query;
-    const Real share = gamma(Real(rows + 8), model.u_s);
+    const Real share = gamma(Real(rows + 8), model.random_sums ? model.u_ref : model.u_s);
     std::vector<Sum<Real>> total(at(problem.query_heads));
     for (std::size_t e = 0; e < sink.size(); ++e) {
       total[at(Index(e) / blocks_of_head % problem.query_heads)].add(sink[e]);
@@ -1120,7 +1137,8 @@ struct ScoreGradients {
 
 template <class Real>
 BackwardExpected backward(const Problem& problem, const Inputs& inputs,
-                          const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
+                          const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
+                          Roundings roundings) {
   BackwardExpected result;
   const double unless_put = excerpt ? kNaN : 0;
   prepare(result.dq, problem, problem.q_shape(), unless_put);
@@ -1132,7 +1150,7 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0) return result;
 
   threads = worthwhile_threads(problem, threads);
-  const Model<Real> model(problem, arithmetic);
+  const Model<Real> model(problem, arithmetic, roundings);
   const Context<Real> context = {problem, inputs, model};
   const auto key_heads = pack_key_heads(context, threads);
   // The rows that read a key head are cut into parts that are summed apart, and then in order: as
@@ -1208,18 +1226,19 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
 }  // namespace working
 
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
-                               const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
+                               const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
+                               Roundings roundings) {
   const auto compute =
       problem.dtype == DType::f64 ? working::forward<long double> : working::forward<double>;
-  return compute(problem, inputs, arithmetic, threads, excerpt);
+  return compute(problem, inputs, arithmetic, threads, excerpt, roundings);
 }
 
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
-                                 const Arithmetic& arithmetic, int threads,
-                                 const Excerpt* excerpt) {
+                                 const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
+                                 Roundings roundings) {
   const auto compute =
       problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
-  return compute(problem, inputs, arithmetic, threads, excerpt);
+  return compute(problem, inputs, arithmetic, threads, excerpt, roundings);
 }
 
 }  // namespace attest

@@ -43,13 +43,19 @@ struct Excerpt {
   std::vector<Index> key_groups;    // of dK and dV; none twice
 };
 
+// What the bounds count: all roundings, or those alone that have a direction, and so do not average
+// out (NUMERICS.md, section 12): functions, constants, truncation, underflow.
+enum class Roundings { all, systematic };
+
 // `problem` must be well formed, and `inputs` of its shapes. The result does not depend on
 // `threads`, nor on what of it an excerpt leaves out.
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
                                const Arithmetic& arithmetic, int threads = 1,
-                               const Excerpt* excerpt = nullptr);
+                               const Excerpt* excerpt = nullptr,
+                               Roundings roundings = Roundings::all);
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
                                  const Arithmetic& arithmetic, int threads = 1,
-                                 const Excerpt* excerpt = nullptr);
+                                 const Excerpt* excerpt = nullptr,
+                                 Roundings roundings = Roundings::all);
 
 }  // namespace attest

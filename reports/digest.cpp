@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "reports/text.h"
@@ -95,7 +96,27 @@ class Digester {
       }
       add_once(digest_.tensors, tensor);
     }
+    add_slopes(testee, record);
     if (is_failure(verdict.outcome)) digest_.failures.push_back(&record);
+  }
+
+  static void add_slopes(TesteeDigest& testee, const VerdictRecord& record) {
+    std::set<std::string> features(record.verdict.features.begin(), record.verdict.features.end());
+    features.erase("backward");  // all have it
+    if (features.empty()) features = {"plain"};
+    for (const SlopeEvidence& slope : record.verdict.slopes) {
+      const double apart = std::abs(slope.analytic - slope.difference);
+      const double share = apart == 0 ? 0 : apart / slope.allowed;
+      for (const std::string& feature : features) {
+        SlopeDigest& known = testee.slopes[{feature, slope.tensor}];
+        ++known.count;
+        if (worse(share, known.worst)) {
+          known.worst = share;
+          known.verdict = &record;
+          known.evidence = &slope;
+        }
+      }
+    }
   }
 
   void number_failures() {
@@ -198,8 +219,8 @@ class Digester {
     for (const TesteeDigest& testee : digest_.testees) {
       const Index failed = failures_in(testee.counts);
       if (failed == 0) continue;
-      phrases.push_back(fmt::format("{} does not pass {} of {}", one_line(testee.about.name), failed,
-                                    count_text(total(testee.counts), "case")));
+      phrases.push_back(fmt::format("{} does not pass {} of {}", one_line(testee.about.name),
+                                    failed, count_text(total(testee.counts), "case")));
     }
     if (phrases.size() > kNamed) {
       const auto more = static_cast<Index>(phrases.size() - kNamed);

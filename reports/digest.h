@@ -37,12 +37,21 @@ struct Worst {
   const TensorEvidence* evidence;
 };
 
+// Of all gradients of a name along directions, in problems that have a feature.
+struct SlopeDigest {
+  Index count = 0;
+  double worst = -1;                       // how far apart, as a share of what is allowed
+  const VerdictRecord* verdict = nullptr;  // of the worst
+  const SlopeEvidence* evidence = nullptr;
+};
+
 struct TesteeDigest {
   TesteeRecord about;
   Counts counts = {};
   double wall_s = 0;
   std::map<std::string, ClauseDigest> clauses = {};
-  std::map<std::pair<std::string, std::string>, Worst> worst = {};  // by tensor and dtype
+  std::map<std::pair<std::string, std::string>, Worst> worst = {};         // by tensor and dtype
+  std::map<std::pair<std::string, std::string>, SlopeDigest> slopes = {};  // by feature and tensor
   std::vector<const VerdictRecord*> verdicts = {};
 
   // The worst of a tensor over all dtypes; null if it was never compared.

@@ -309,6 +309,32 @@ Markup worst_ratios(const Digest& d) {
                rows);
 }
 
+Markup slopes(const Digest& d) {
+  Markup rows;
+  for (const TesteeDigest& testee : d.testees) {
+    for (const auto& [key, slope] : testee.slopes) {
+      const auto& [feature, tensor] = key;
+      const SlopeEvidence& e = *slope.evidence;
+      rows += element("tr", {}, id_cell(testee.about.name), id_cell(feature), id_cell(tensor),
+                      number(std::to_string(slope.count)),
+                      element("td", {{"class", slope.worst <= 1 ? "number" : "number bad"}},
+                              ratio_text(slope.worst)),
+                      number(number_text(e.analytic)), number(number_text(e.difference)),
+                      number(number_text(e.allowed)), id_cell(slope.verdict->case_id));
+    }
+  }
+  if (rows.empty()) return quiet("No case of this run compared gradients with differences.");
+  return quiet(
+             "The sum of a gradient along a direction, beside the central difference of the exact "
+             "loss along it. How far they are apart, over what the bounds of the gradient's "
+             "elements and "
+             "the difference's own error allow; of each row the worst.") +
+         table(title("Testee") + title("Feature") + title("Gradient") + number_title("directions") +
+                   number_title("ratio") + number_title("analytic") + number_title("difference") +
+                   number_title("allowed") + title("Case"),
+               rows);
+}
+
 // Verdicts of one outcome, under what was said with them and why.
 Markup grouped_by_message(const TesteeDigest& testee, Outcome outcome) {
   std::map<std::string, std::vector<std::string>> groups;
@@ -428,8 +454,8 @@ Markup navigation(const Digest& d) {
   return element("nav", {}, link("verdicts", "Verdicts"), link("profiles", "Profiles"),
                  link("failures", fmt::format("Failures ({})", d.failures.size())),
                  link("clauses", "Clauses"), link("ratios", "Worst ratios"),
-                 link("refusals", "Warnings and refusals"), link("all", "All verdicts"),
-                 link("testees", "Testees"));
+                 link("slopes", "Gradients"), link("refusals", "Warnings and refusals"),
+                 link("all", "All verdicts"), link("testees", "Testees"));
 }
 
 // Nothing is fetched and no script runs, even if something slipped through the escaping.
@@ -456,6 +482,7 @@ std::string to_html(const Record& record) {
       section("failures", fmt::format("Failures ({})", d.failures.size()), failures(d)),
       section("clauses", "Clauses", clause_matrix(d)),
       section("ratios", "Worst ratios", worst_ratios(d)),
+      section("slopes", "Gradients against finite differences", slopes(d)),
       section("refusals", "Warnings and refusals", refusals_and_warnings(d)),
       section("all", "All verdicts", all_verdicts(d)), section("testees", "Testees", testees(d)));
   return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + page_head() + body +

@@ -114,6 +114,31 @@ std::string worst_table(const Digest& d) {
   return out;
 }
 
+// A row for each feature, a column for each gradient: the worst ratio and how many directions.
+std::string slopes_table(const TesteeDigest& testee) {
+  std::vector<std::string> features, tensors;
+  for (const auto& [key, slope] : testee.slopes) {
+    if (features.empty() || features.back() != key.first) features.push_back(key.first);
+    if (std::find(tensors.begin(), tensors.end(), key.second) == tensors.end()) {
+      tensors.push_back(key.second);
+    }
+  }
+  std::vector<std::string> titles = {"feature"};
+  titles.insert(titles.end(), tensors.begin(), tensors.end());
+  std::string out = head(titles, 1);
+  for (const std::string& feature : features) {
+    std::vector<std::string> cells = {prose(feature)};
+    for (const std::string& tensor : tensors) {
+      const auto at = testee.slopes.find({feature, tensor});
+      cells.push_back(at == testee.slopes.end()
+                          ? "–"
+                          : fmt::format("{} ({})", ratio_text(at->second.worst), at->second.count));
+    }
+    out += row(cells);
+  }
+  return out;
+}
+
 std::string failure_item(const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   std::string out = fmt::format("- **{}**", prose(name(v.outcome)));
@@ -135,6 +160,14 @@ std::string to_summary_markdown(const Record& record) {
   out += "\n## Profiles\n\n" + profiles_table(d);
   out += "\n## Worst ratios\n\nThe distance to the exact value over the bound; above 1 fails.\n\n" +
          worst_table(d);
+  for (const TesteeDigest& testee : d.testees) {
+    if (testee.slopes.empty()) continue;
+    out += fmt::format(
+        "\n## Gradients of {} against finite differences\n\nHow far sums along directions are "
+        "from differences of the exact loss, over what is allowed (how many).\n\n",
+        code(testee.about.name, true));
+    out += slopes_table(testee);
+  }
   out += fmt::format("\n## Failures: {}\n", d.failures.size());
   if (!d.failures.empty()) out += '\n';
   for (const VerdictRecord* failure : d.failures) out += failure_item(*failure);

@@ -69,6 +69,7 @@ constexpr std::array kClauses = {
     Clause{"FINITE-2", recommended, "non-finite K, V, dO stay within the rows that see them"},
     Clause{"NUM-1", required, "every element lies within its bound"},
     Clause{"NUM-2", required, "the arithmetic declared is within the caps and is the one used"},
+    Clause{"NUM-3", required, "errors that are random add up as random errors do"},
     Clause{"DET-1", required, "the same call twice gives the same bits, where declared"},
     Clause{"DET-2", optional, "a row's bits do not depend on its batch neighbours"},
     Clause{"DET-3", required, "the same bits for any number of threads, where declared"},

@@ -46,46 +46,6 @@ void add_features_of(const Mask& mask, std::vector<std::string>& features) {
   }
 }
 
-// What `problem` needs, in the words of known_features().
-std::vector<std::string> features_of(const Problem& p) {
-  std::vector<std::string> features;
-  if (p.backward) features.push_back("backward");
-  add_features_of(p.mask, features);
-  if (p.packed) features.push_back("packed");
-  if (p.paging.page_size > 0) features.push_back("paged");
-  const bool padded_keys = !p.packed && p.paging.page_size == 0;
-  if ((padded_keys && !p.key_lens.empty()) || (!p.packed && !p.query_lens.empty())) {
-    features.push_back("lengths");
-  }
-  if (p.softcap != 0) features.push_back("softcap");
-  if (p.bias_shape) features.push_back("bias");
-  if (p.bias_shape && p.backward) features.push_back("dbias");
-  if (p.slopes_shape) features.push_back("alibi");
-  if (p.sink) features.push_back("sink");
-  if (p.d_lse) features.push_back("dlse");
-  if (p.dropout.mode == Dropout::Mode::given) features.push_back("dropout");
-  if (p.dropout.mode == Dropout::Mode::generated) features.push_back("dropout-generated");
-  if (p.key_heads != p.query_heads) features.push_back("gqa");
-  if (p.value_dim != p.head_dim) features.push_back("value-dim");
-  if (std::max(p.query_len, p.key_len) > kLong) features.push_back("long");
-  const Layouts& l = p.layouts;
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
-    if (*layout != Layout{}) features.push_back("strides");
-    if (layout->transposes()) features.push_back("transposed");
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout->expands(axis)) features.push_back("expanded");
-    }
-  }
-  for (const Index size :
-       {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim, p.value_dim}) {
-    if (size == 0) {
-      features.push_back("zero-sizes");
-      break;
-    }
-  }
-  return features;
-}
-
 std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
   std::vector<std::string> values;
   const nlohmann::json& list = reader.at(key);
@@ -273,6 +233,45 @@ Description parse_description(const nlohmann::json& json) {
   declared.finish();
   reader.finish();
   return result;
+}
+
+std::vector<std::string> features_of(const Problem& p) {
+  std::vector<std::string> features;
+  if (p.backward) features.push_back("backward");
+  add_features_of(p.mask, features);
+  if (p.packed) features.push_back("packed");
+  if (p.paging.page_size > 0) features.push_back("paged");
+  const bool padded_keys = !p.packed && p.paging.page_size == 0;
+  if ((padded_keys && !p.key_lens.empty()) || (!p.packed && !p.query_lens.empty())) {
+    features.push_back("lengths");
+  }
+  if (p.softcap != 0) features.push_back("softcap");
+  if (p.bias_shape) features.push_back("bias");
+  if (p.bias_shape && p.backward) features.push_back("dbias");
+  if (p.slopes_shape) features.push_back("alibi");
+  if (p.sink) features.push_back("sink");
+  if (p.d_lse) features.push_back("dlse");
+  if (p.dropout.mode == Dropout::Mode::given) features.push_back("dropout");
+  if (p.dropout.mode == Dropout::Mode::generated) features.push_back("dropout-generated");
+  if (p.key_heads != p.query_heads) features.push_back("gqa");
+  if (p.value_dim != p.head_dim) features.push_back("value-dim");
+  if (std::max(p.query_len, p.key_len) > kLong) features.push_back("long");
+  const Layouts& l = p.layouts;
+  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
+    if (*layout != Layout{}) features.push_back("strides");
+    if (layout->transposes()) features.push_back("transposed");
+    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
+      if (layout->expands(axis)) features.push_back("expanded");
+    }
+  }
+  for (const Index size :
+       {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim, p.value_dim}) {
+    if (size == 0) {
+      features.push_back("zero-sizes");
+      break;
+    }
+  }
+  return features;
 }
 
 std::string undeclared(const Problem& problem, const Description& description) {

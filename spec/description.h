@@ -81,6 +81,9 @@ struct Description {
 // Throws InputError for anything that is not understood, and for arithmetic beyond the caps.
 Description parse_description(const nlohmann::json& json);
 
+// What `problem` asks for, in the words of known_features(); some may stand there twice.
+std::vector<std::string> features_of(const Problem& problem);
+
 // The features and the dtype that `problem` asks for and `description` does not declare, in words;
 // empty if everything is declared, so that a refusal would break CALL-1.
 std::string undeclared(const Problem& problem, const Description& description);

@@ -12,13 +12,21 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The distance between neighbouring numbers of `format` around `value` (finite, not zero).
-template <class Real>
-Real spacing(const Format& format, Real value) {
-  int exponent;
-  std::frexp(value, &exponent);  // value = m * 2^exponent, 0.5 <= |m| < 1
-  exponent = std::max(exponent - 1, format.min_exponent);
-  return std::ldexp(Real(1), exponent - (format.digits - 1));
+// The exponent of a normal double; of a smaller one, one less than that of any normal.
+int exponent_of(double value) {
+  return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
+}
+
+// 2^exponent.
+double power_of_two(int exponent) {
+  if (exponent < -1022) return std::ldexp(1.0, exponent);
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
+// The exponent of the distance between neighbouring numbers of `format` around `value` (finite, not
+// zero).
+int spacing_exponent(const Format& format, double value) {
+  return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
 }
 
 }  // namespace
@@ -41,7 +49,7 @@ double round_to(DType dtype, double value) {
   if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
   if (dtype == DType::f32) return static_cast<float>(value);
   // value / unit is exact, so the only rounding is nearbyint's: to the nearest, ties to even.
-  const double unit = spacing(format_of(dtype), value);
+  const double unit = power_of_two(spacing_exponent(format_of(dtype), value));
   const double rounded = std::nearbyint(value / unit) * unit;
   return std::abs(rounded) > largest_finite(dtype) ? std::copysign(kInfinity, value) : rounded;
 }
@@ -51,6 +59,9 @@ std::uint64_t encode(DType dtype, double value) {
   if (dtype == DType::f64) {
     return std::isnan(value) ? 0x7ff8000000000000u : std::bit_cast<std::uint64_t>(value);
   }
+  if (dtype == DType::f32 && !std::isnan(value)) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  }
   const int width = 8 * format.bytes;
   const int fraction_bits = format.digits - 1;
   const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (width - 1);
@@ -59,11 +70,10 @@ std::uint64_t encode(DType dtype, double value) {
   const double magnitude = std::abs(round_to(dtype, value));
   if (std::isinf(magnitude)) return sign | infinity;
   if (magnitude == 0) return sign;
-  const double unit = spacing(format, magnitude);
-  const auto significand = static_cast<std::uint64_t>(magnitude / unit);
+  const int unit = spacing_exponent(format, magnitude);
+  const auto significand = static_cast<std::uint64_t>(magnitude / power_of_two(unit));
   // A subnormal number has exponent field 0; a normal one's hidden bit raises the field by one.
-  const auto field =
-      static_cast<std::uint64_t>(std::ilogb(unit) + fraction_bits - format.min_exponent);
+  const auto field = static_cast<std::uint64_t>(unit + fraction_bits - format.min_exponent);
   return sign | ((field << fraction_bits) + significand);
 }
 
@@ -82,8 +92,8 @@ double decode(DType dtype, std::uint64_t bits) {
   } else if (field == 0) {
     magnitude = std::ldexp(double(fraction), format.min_exponent - fraction_bits);
   } else {
-    magnitude = std::ldexp(double(fraction + (std::uint64_t(1) << fraction_bits)),
-                           field - 1 + format.min_exponent - fraction_bits);
+    magnitude = double(fraction + (std::uint64_t(1) << fraction_bits)) *
+                power_of_two(field - 1 + format.min_exponent - fraction_bits);
   }
   const bool negative = bits >> (8 * format.bytes - 1) & 1;
   return negative ? -magnitude : magnitude;
@@ -144,11 +154,11 @@ Cell rounding_cell(DType dtype, double value, Rounding rounding) {
     const long double unit = std::ldexp(1.0L, format.max_exponent - format.digits + 1);
     cell = {last + (1 - share) * unit, kBeyond};
   } else {
-    const long double up = spacing(format, magnitude);
+    const long double up = power_of_two(spacing_exponent(format, value));
     // Below a power of two the numbers lie twice as dense, except at the bottom of the range.
-    int exponent;
-    const bool power_of_two = std::frexp(magnitude, &exponent) == 0.5L;
-    const long double down = power_of_two && exponent - 1 > format.min_exponent ? up / 2 : up;
+    const int exponent = exponent_of(value);
+    const bool lowest = exponent > format.min_exponent && power_of_two(exponent) == magnitude;
+    const long double down = lowest ? up / 2 : up;
     cell = {magnitude - share * down, magnitude + share * up};
   }
   return std::signbit(value) ? Cell{-cell.high, -cell.low} : cell;

@@ -13,24 +13,50 @@ namespace {
 
 using nlohmann::json;
 
+json to_json(const NoiseEvidence& n) {
+  return {{"max_ratio", number_to_json(n.max_ratio)},
+          {"worst", n.worst},
+          {"ratio", number_to_json(n.ratio)},
+          {"ratio_limit", number_to_json(n.ratio_limit)},
+          {"bias", number_to_json(n.bias)},
+          {"growth", number_to_json(n.growth)},
+          {"bias_limit", number_to_json(n.bias_limit)},
+          {"compared", n.compared}};
+}
+
+NoiseEvidence noise_from(const json& j) {
+  return {.max_ratio = number_from_json(j.at("max_ratio")),
+          .worst = j.at("worst").get<Index>(),
+          .ratio = number_from_json(j.at("ratio")),
+          .ratio_limit = number_from_json(j.at("ratio_limit")),
+          .bias = number_from_json(j.at("bias")),
+          .growth = number_from_json(j.at("growth")),
+          .bias_limit = number_from_json(j.at("bias_limit")),
+          .compared = j.at("compared").get<Index>()};
+}
+
 json to_json(const TensorEvidence& e) {
-  return {{"max_ratio", number_to_json(e.max_ratio)},
-          {"worst", e.worst},
-          {"actual", number_to_json(e.actual)},
-          {"exact", number_to_json(e.exact)},
-          {"bound", number_to_json(e.bound)},
-          {"rms", number_to_json(e.rms)},
-          {"compared", e.compared}};
+  json j = {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
+            {"actual", number_to_json(e.actual)},       {"exact", number_to_json(e.exact)},
+            {"bound", number_to_json(e.bound)},         {"rms", number_to_json(e.rms)},
+            {"mean", number_to_json(e.mean)},           {"compared", e.compared}};
+  if (e.noise) j["noise"] = to_json(*e.noise);
+  return j;
 }
 
 TensorEvidence evidence_from(const json& j) {
+  std::optional<NoiseEvidence> noise;
+  if (j.contains("noise")) noise = noise_from(j.at("noise"));
   return {.max_ratio = number_from_json(j.at("max_ratio")),
           .worst = j.at("worst").get<std::vector<Index>>(),
           .actual = number_from_json(j.at("actual")),
           .exact = number_from_json(j.at("exact")),
           .bound = number_from_json(j.at("bound")),
           .rms = number_from_json(j.at("rms")),
-          .compared = j.at("compared").get<Index>()};
+          // Records of earlier versions lack it.
+          .mean = j.contains("mean") ? number_from_json(j.at("mean")) : 0,
+          .compared = j.at("compared").get<Index>(),
+          .noise = noise};
 }
 
 Header header_from(const json& j) {
@@ -76,6 +102,13 @@ VerdictRecord verdict_from(const json& j) {
   for (const auto& [tensor, evidence] : j.at("tensors").items()) {
     v.tensors[tensor] = evidence_from(evidence);
   }
+  for (const json& slope : j.value("slopes", json::array())) {
+    v.slopes.push_back({.tensor = slope.at("tensor").get<std::string>(),
+                        .analytic = number_from_json(slope.at("analytic")),
+                        .difference = number_from_json(slope.at("difference")),
+                        .allowed = number_from_json(slope.at("allowed"))});
+  }
+  v.features = j.value("features", v.features);
   v.wall_s = j.at("wall_s").get<double>();
   v.repro = j.at("repro").get<std::string>();
   v.captured = j.value("captured", "");
@@ -153,6 +186,13 @@ std::string to_line(const VerdictRecord& record) {
             {"dtype", record.dtype}, {"because", record.because}, {"outcome", name(v.outcome)},
             {"reason", v.reason},    {"message", v.message},      {"clauses", v.clauses},
             {"tensors", tensors},    {"wall_s", v.wall_s},        {"repro", v.repro}};
+  for (const SlopeEvidence& slope : v.slopes) {
+    j["slopes"].push_back({{"tensor", slope.tensor},
+                           {"analytic", number_to_json(slope.analytic)},
+                           {"difference", number_to_json(slope.difference)},
+                           {"allowed", number_to_json(slope.allowed)}});
+  }
+  if (!v.features.empty()) j["features"] = v.features;
   if (!v.captured.empty()) j["captured"] = v.captured;
   return line(j);
 }

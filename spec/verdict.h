@@ -30,6 +30,18 @@ enum class Outcome {
 // it does not pass though nothing else is wrong (EMPTY-5).
 using Reason = std::string;
 
+// What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.
+struct NoiseEvidence {
+  double max_ratio = 0;  // distance / statistical bound
+  Index worst = 0;       // where, in dense order
+  double ratio = 0;      // rms of error / predicted
+  double ratio_limit = 0;
+  double bias = 0;        // mean of error / predicted
+  double growth = 0;      // the same, counted away from 0
+  double bias_limit = 0;  // of the magnitudes of both
+  Index compared = 0;     // elements
+};
+
 // The element of a tensor that came closest to its bound, or went furthest beyond it.
 struct TensorEvidence {
   double max_ratio = 0;           // distance / bound; infinity where the bound is 0 and was missed
@@ -38,7 +50,17 @@ struct TensorEvidence {
   double exact = 0;
   double bound = 0;
   double rms = 0;      // of actual - exact over all finite elements
+  double mean = 0;     // of the same, with its sign
   Index compared = 0;  // elements
+  std::optional<NoiseEvidence> noise = {};
+};
+
+// A returned gradient, summed along a direction, beside the central difference of the exact loss
+// along it (LAW-16).
+struct SlopeEvidence {
+  std::string tensor;
+  double analytic = 0, difference = 0;
+  double allowed = 0;  // how far they may be apart
 };
 
 struct Verdict {
@@ -48,6 +70,8 @@ struct Verdict {
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
   // By name: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink".
   std::map<std::string, TensorEvidence> tensors = {};
+  std::vector<SlopeEvidence> slopes = {};
+  std::vector<std::string> features = {};  // that the problem asks for; given with slopes
   double wall_s = 0;
   std::string repro = {};     // the command that repeats this verdict
   std::string captured = {};  // what the testee printed, if it did not pass

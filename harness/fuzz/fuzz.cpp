@@ -144,13 +144,15 @@ FuzzResult fuzz(const Testee& testee, const FuzzOptions& options, const MakeExec
   if (result.found) {
     json& name = result.found->entry["name"];
     name = entry_name(testee, name);
-    result.found = shrunk(*result.found, testee, options.run, make_executor, interrupted);
+    result.found =
+        shrunk(*result.found, "attest fuzz", testee, options.run, make_executor, interrupted);
   }
   return result;
 }
 
-Find shrunk(const Find& find, const Testee& testee, const RunOptions& options,
-            const MakeExecutor& make_executor, const std::function<bool()>& interrupted) {
+Find shrunk(const Find& find, const std::string& by, const Testee& testee,
+            const RunOptions& options, const MakeExecutor& make_executor,
+            const std::function<bool()>& interrupted) {
   // Enough for a few dozen steps, each among a few dozen; and no more time than a person waits.
   constexpr int kMostTries = 3000;
   constexpr double kMostSeconds = 120;
@@ -175,9 +177,9 @@ Find shrunk(const Find& find, const Testee& testee, const RunOptions& options,
   executor->renew();
   const bool repeats = smallest && fails(smallest->entry);
   Find result = repeats ? *smallest : find;
-  result.entry["because"] = fmt::format("Found by attest fuzz{}: {}",
-                                        repeats ? "" : " once, and not again when tried alone",
-                                        one_line(excerpt(result.verdict.message)));
+  result.entry["because"] =
+      fmt::format("Found by {}{}: {}", by, repeats ? "" : " once, and not again when tried alone",
+                  one_line(excerpt(result.verdict.message)));
   return result;
 }
 

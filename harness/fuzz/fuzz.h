@@ -43,9 +43,10 @@ FuzzResult fuzz(const Testee& testee, const FuzzOptions& options, const MakeExec
                 const std::function<bool()>& interrupted);
 
 // Makes an entry on which that verdict was given as small as it gets while the outcome and its
-// reason stay the same, and says in it what was found. What does not fail again when it is tried
-// alone stays as it is.
-Find shrunk(const Find& find, const Testee& testee, const RunOptions& options,
-            const MakeExecutor& make_executor, const std::function<bool()>& interrupted);
+// reason stay the same, and says in it what was found, and `by` whom. What does not fail again when
+// it is tried alone stays as it is.
+Find shrunk(const Find& find, const std::string& by, const Testee& testee,
+            const RunOptions& options, const MakeExecutor& make_executor,
+            const std::function<bool()>& interrupted);
 
 }  // namespace attest

@@ -161,6 +161,17 @@ void Experiment::expect_equal(const char* tensor, const At& place, const Known& 
                               static_cast<double>(gap.allowed));
 }
 
+void Experiment::expect_slope(const char* tensor, const Known& analytic, const Known& difference) {
+  if (analytic.tells_nothing() || difference.tells_nothing()) return;
+  tally_.slopes.push_back(
+      {.tensor = tensor,
+       .analytic = static_cast<double>(analytic.value),
+       .difference = static_cast<double>(difference.value),
+       .allowed = static_cast<double>(gap_between(analytic, difference).allowed)});
+  expect_equal(tensor, {0, 0, 0, 0}, analytic, difference,
+               "as a difference of the loss, for its sum along a direction");
+}
+
 void Experiment::expect_same_bits(const Result& left, const At& place, const Result& right,
                                   const At& other_place, const std::string& how) {
   if (!left.is_judged(place) || !right.is_judged(other_place)) return;

@@ -106,6 +106,8 @@ class Experiment {
 
   void expect_equal(const char* tensor, const At& place, const Known& left, const Known& right,
                     const std::string& how);
+  // The same of a gradient's sum along a direction; recorded.
+  void expect_slope(const char* tensor, const Known& analytic, const Known& difference);
   // The bits of both are the same (+0 is -0).
   void expect_same_bits(const Result& left, const At& place, const Result& right,
                         const At& other_place, const std::string& how);
@@ -125,10 +127,11 @@ class Experiment {
   // ---- What came of it.
 
   struct Tally {
-    std::optional<Finding> stopped = {};  // a trial that came to no end, or a wrong refusal
-    std::string refused = {};             // why a variant could not be tried
-    std::string broken = {};              // the worst comparison that failed, in words
-    Index compared = 0;                   // that could have failed
+    std::optional<Finding> stopped = {};     // a trial that came to no end, or a wrong refusal
+    std::string refused = {};                // why a variant could not be tried
+    std::string broken = {};                 // the worst comparison that failed, in words
+    Index compared = 0;                      // that could have failed
+    std::vector<SlopeEvidence> slopes = {};  // for the record, kept or broken
   };
   const Tally& tally() const { return tally_; }
 

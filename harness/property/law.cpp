@@ -35,7 +35,7 @@ const Law& law_named(const std::string& name) {
 }
 
 std::optional<Finding> try_law(const Law& law, const Calling& calling, const Arithmetic& arithmetic,
-                               const Sample& first) {
+                               const Sample& first, std::vector<SlopeEvidence>* slopes) {
   const auto unsupported = [&](const std::string& why) {
     return Finding{.outcome = Outcome::unsupported,
                    .message = fmt::format("the law {} cannot be tried: {}", law.name, why)};
@@ -47,6 +47,7 @@ std::optional<Finding> try_law(const Law& law, const Calling& calling, const Ari
   Experiment experiment(calling, arithmetic, first);
   law.check(experiment);
   const Experiment::Tally& tally = experiment.tally();
+  if (slopes) slopes->insert(slopes->end(), tally.slopes.begin(), tally.slopes.end());
   if (!tally.broken.empty()) {
     return failure(fmt::format("property:{}", law.name), tally.broken,
                    std::string(find_law(law.name)->clause));
@@ -103,10 +104,11 @@ std::optional<std::string> missing_promise(const std::vector<std::string>& names
 }
 
 std::optional<Finding> try_laws(const Calling& calling, const Arithmetic& arithmetic,
-                                const Sample& first, const std::vector<std::string>& names) {
+                                const Sample& first, const std::vector<std::string>& names,
+                                std::vector<SlopeEvidence>* slopes) {
   std::optional<Finding> worst;
   for (const std::string& name : names) {
-    const auto found = try_law(law_named(name), calling, arithmetic, first);
+    const auto found = try_law(law_named(name), calling, arithmetic, first, slopes);
     if (!found) continue;
     const bool shrug =
         found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;

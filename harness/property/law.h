@@ -43,8 +43,10 @@ std::optional<std::string> missing_promise(const std::vector<std::string>& names
                                            const Description& testee, const Arithmetic& arithmetic);
 
 // Tries the laws of these names on a problem and what the testee made of it: the first that is
-// broken, or a trial that went wrong; else one that could not be tried or said nothing.
+// broken, or a trial that went wrong; else one that could not be tried or said nothing. What they
+// found of slopes is added to `slopes`.
 std::optional<Finding> try_laws(const Calling& calling, const Arithmetic& arithmetic,
-                                const Sample& first, const std::vector<std::string>& names);
+                                const Sample& first, const std::vector<std::string>& names,
+                                std::vector<SlopeEvidence>* slopes = nullptr);
 
 }  // namespace attest::property

@@ -244,6 +244,10 @@ class Kernel {
     return group.key_head * p_.group_size() + r / group.queries;
   }
 
+  bool sees(const Group<T>& group, Index r, Index j) const {
+    return seen_[at(dense_index(p_.keep_shape(), group.b, head(group, r), r % group.queries, j))];
+  }
+
   Matrix<T> load_queries(const Group<T>& group, const Values& from) const {
     Matrix<T> result(group.rows, from.shape[kChannel]);
     for (Index r = 0; r < group.rows; ++r) {
@@ -558,11 +562,20 @@ class Kernel {
     const Matrix<T> pt = operands(p, kDv).transposed(), dst = operands(ds, kDk).transposed();
     const Matrix<T> d_ot = operands(group.d_o, kDv).transposed();
     const Matrix<T> qt = operands(scaled(group.q), kDk).transposed();
+    // 0 NaN is NaN: a query that is not finite must not meet the keys that it does not see.
+    const bool spreads =
+        !std::all_of(qt.data.begin(), qt.data.end(), [](T x) { return std::isfinite(x); });
+    Vector met(at(rows));
     const bool dropped = p_.dropout.mode != Dropout::Mode::none;
     for (Index j = 0; j < keys; ++j) {
       const Place place = p_.key_place(group.b, j);
       for (Index c = 0; c < p_.head_dim; ++c) {
-        T value = dot(style_.order, dst.row(j), qt.row(c), rows);
+        const T* q_row = qt.row(c);
+        if (spreads) {
+          for (Index r = 0; r < rows; ++r) met[at(r)] = sees(group, r, j) ? q_row[r] : T(0);
+          q_row = met.data();
+        }
+        T value = dot(style_.order, dst.row(j), q_row, rows);
         if (scales_sum) value *= scale_;
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] = value;
       }

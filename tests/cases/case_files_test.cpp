@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cases/case.h"
+#include "cases/entry.h"
 #include "cases/generate.h"
 #include "spec/clause.h"
 
@@ -44,6 +46,33 @@ TEST(CaseFilesTest, IdsAreUniqueAndProblemsWellFormed) {
     EXPECT_FALSE(defect_of(c.problem).has_value()) << c.id;
     EXPECT_EQ(find_case({c}, c.id).id, c.id);
   }
+}
+
+// What `attest repro --shrink` starts from.
+TEST(CaseFilesTest, EachIsAnEntryOfItsOwnToo) {
+  std::size_t place = 0;
+  std::set<std::string> tried;  // of each file a few
+  for (const Case& c : all_cases()) {
+    const bool small = element_count(c.problem.keep_shape()) < 20000;
+    if (!small || (!tried.insert(c.file).second && ++place % 61 != 0)) continue;
+    const Case alone = read_entry(entry_of(c), "alone");
+    EXPECT_EQ(to_string(alone.problem), to_string(c.problem)) << c.id;
+    EXPECT_EQ(alone.clauses, c.clauses) << c.id;
+    EXPECT_EQ(alone.laws, c.laws) << c.id;
+    EXPECT_TRUE(alone.hidden == c.hidden && alone.check == c.check && alone.excerpt == c.excerpt &&
+                alone.statistical == c.statistical)
+        << c.id;
+    const Inputs a = generate(alone), b = generate(c);
+    for (const auto values : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::bias, &Inputs::sink,
+                              &Inputs::d_o, &Inputs::d_lse}) {
+      const auto& x = (a.*values).data;
+      const auto& y = (b.*values).data;
+      const auto same = [](double m, double n) { return m == n || (m != m && n != n); };
+      ASSERT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end(), same)) << c.id;
+    }
+    ASSERT_EQ(a.keep.kept, b.keep.kept) << c.id;
+  }
+  EXPECT_GT(place, 61u);
 }
 
 // Ids are what reports, known-failure lists and bug trackers quote.

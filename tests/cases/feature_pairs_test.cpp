@@ -50,7 +50,7 @@ constexpr const char* kStorages[] = {"dense", "packed", "paged", "packed and pag
 
 // The words that a problem's features are declared by, but for `backward`, which is the pass, and
 // `dbias`, which is `bias` in that pass.
-std::set<std::string> features_of(const Problem& problem) {
+std::set<std::string> named_features(const Problem& problem) {
   Description nothing;
   nothing.dtypes.assign(std::begin(kDTypes), std::end(kDTypes));
   std::set<std::string> features;
@@ -79,7 +79,7 @@ const std::set<std::string>& mask_kinds() {
 
 // What a kernel has a path of its own for: beyond one tile in both directions at an ordinary D, and
 // a wide D.
-constexpr const char* kSizes[] = {"beyond a tile, D >= 64", "D >= 128"};
+constexpr const char* kSizeNames[] = {"beyond a tile, D >= 64", "D >= 128"};
 std::set<std::string> sizes_of(const Problem& p) {
   constexpr Index kLargestTile = 256;
   bool beyond = false;  // in one batch element: the queries and keys that there are
@@ -88,8 +88,8 @@ std::set<std::string> sizes_of(const Problem& p) {
     beyond |= lengths.query > kLargestTile && lengths.key > kLargestTile;
   }
   std::set<std::string> sizes;
-  if (beyond && p.head_dim >= 64) sizes.insert(kSizes[0]);
-  if (p.head_dim >= 128) sizes.insert(kSizes[1]);
+  if (beyond && p.head_dim >= 64) sizes.insert(kSizeNames[0]);
+  if (p.head_dim >= 128) sizes.insert(kSizeNames[1]);
   return sizes;
 }
 
@@ -230,7 +230,7 @@ std::set<Combination> tried() {
     if (c.tier == Tier::full) continue;
     const Problem& p = c.problem;
     const std::string pass = pass_of(p), storage = storage_of(p);
-    const std::set<std::string> present = features_of(p);
+    const std::set<std::string> present = named_features(p);
     // Where a tensor is empty, nothing but that is tried.
     const bool empty = present.contains("zero-sizes");
     const auto counts = [&](const std::string& name) { return !empty || name == "zero-sizes"; };
@@ -359,7 +359,7 @@ TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
   names.insert(names.end(), {"Dv > D", "Dv < D"});
   std::vector<Combination> wanted;
   for (const std::string& feature : names) {
-    for (const char* size : kSizes) {
+    for (const char* size : kSizeNames) {
       for (const char* pass : kPasses) wanted.push_back({feature, size, pass});
     }
   }

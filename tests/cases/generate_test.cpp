@@ -670,6 +670,7 @@ constexpr Golden kGolden[] = {
     {"uniform", 0x2d2c447aca043d86, 0x20e2fd20cfa84316, 0x5fbfed8a6349c829},
     {"subnormal", 0x6766fc53d29dbcf3, 0xb48048db41016e0b, 0x20c80840abd82d4a},
     {"stagnant", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},
+    {"exponents", 0x70b609eb1170ebe2, 0x67bb470bcb3690d7, 0x3806128e34d8ba90},
     {"lse_loss", 0xd488374e5f077113, 0x2c43b02772895f7c, 0x7898c503e19c9bb3},
 };
 

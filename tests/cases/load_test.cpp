@@ -546,5 +546,17 @@ TEST(LoadTest, RightFilesHaveNoError) {
   EXPECT_THAT(error_of(file_with(R"("problem": {"mask": {"dense": {"rows": ["x"]}}})")), IsEmpty());
 }
 
+TEST(LoadTest, StatisticalVerdictsAreForGenericInputsOnly) {
+  const auto with = [](const std::string& members) {
+    return file_with("\"problem\": {\"query_len\": 4, \"key_len\": 9}, \"statistical\": true" +
+                     members);
+  };
+  EXPECT_EQ(error_of(with("")), "");
+  EXPECT_THAT(error_of(with(", \"data\": [\"near_ties\"]")),
+              AllOf(HasSubstr("a.json:"), HasSubstr("near_ties"), HasSubstr("not random enough")));
+  EXPECT_THAT(error_of(with(", \"excerpt\": 2")), HasSubstr("all elements"));
+  EXPECT_THAT(error_of(file_with("\"problem\": {}, \"statistical\": 1")), HasSubstr("statistical"));
+}
+
 }  // namespace
 }  // namespace attest

@@ -69,8 +69,8 @@ TEST(MaskReaderTest, RefusesWhatIsNoMask) {
 }
 
 // The mask as rows of x and . for batch element `b` and head `h`.
-std::string drawn(const char* json, const Problem& sizes, Index b = 0, Index h = 0) {
-  const Mask mask = read_mask(nlohmann::json::parse(json), "", sizes, "seed");
+std::string drawn(const char* json_text, const Problem& sizes, Index b = 0, Index h = 0) {
+  const Mask mask = read_mask(nlohmann::json::parse(json_text), "", sizes, "seed");
   std::string text;
   for (Index i = 0; i < sizes.query_len; ++i) {
     for (Index j = 0; j < sizes.key_len; ++j) {

@@ -11,13 +11,13 @@
 namespace attest {
 namespace {
 
-DenseMask table(const Shape& shape) {
+DenseMask table_with_gaps(const Shape& shape) {
   DenseMask mask = {.shape = shape, .allowed = {}};
   for (Index i = 0; i < element_count(shape); ++i) mask.allowed.push_back(i % 7 != 1);
   return mask;
 }
 
-SegmentNumbers segments(Index batches, Index length) {
+SegmentNumbers segments_of_three(Index batches, Index length) {
   SegmentNumbers numbers = {.batches = batches, .length = length};
   for (Index i = 0; i < batches * length; ++i) {
     numbers.number.push_back(static_cast<std::int32_t>(i % 3));
@@ -37,11 +37,12 @@ Problem everything() {
                .value_dim = 3,
                .scale = 0.5,
                .softcap = 3};
-  p.mask =
-      Mask::all_of({Mask::any_of({Mask::documents({.query = segments(3, 7), .key = segments(1, 9)}),
-                                  Mask::prefix({3, 1, 9})}),
-                    Mask::block_sparse(2, 4, table({3, 4, 4, 3})), Mask::dense(table({3, 1, 7, 1})),
-                    Mask::causal(Anchor::bottom_right, 2)});
+  p.mask = Mask::all_of(
+      {Mask::any_of(
+           {Mask::documents({.query = segments_of_three(3, 7), .key = segments_of_three(1, 9)}),
+            Mask::prefix({3, 1, 9})}),
+       Mask::block_sparse(2, 4, table_with_gaps({3, 4, 4, 3})),
+       Mask::dense(table_with_gaps({3, 1, 7, 1})), Mask::causal(Anchor::bottom_right, 2)});
   p.bias_shape = Shape{3, 1, 7, 9};
   p.slopes_shape = Shape{3, 4, 1, 1};
   p.sink = true;

@@ -14,16 +14,16 @@ Header header() {
   return header;
 }
 
-VerdictRecord verdict(Outcome outcome, const std::string& dtype = "f32",
-                      std::vector<std::string> clauses = {"MASK-1"}) {
+VerdictRecord verdict_record(Outcome outcome, const std::string& dtype = "f32",
+                             std::vector<std::string> clauses = {"MASK-1"}) {
   VerdictRecord record{.case_id = "a/b", .testee = "fa2", .dtype = dtype, .verdict = {}};
   record.verdict.outcome = outcome;
   record.verdict.clauses = std::move(clauses);
   return record;
 }
 
-const std::vector<VerdictRecord> kAllPassed = {verdict(Outcome::pass, "f32"),
-                                               verdict(Outcome::pass, "bf16")};
+const std::vector<VerdictRecord> kAllPassed = {verdict_record(Outcome::pass, "f32"),
+                                               verdict_record(Outcome::pass, "bf16")};
 
 int exit_code(const Header& h, const std::vector<VerdictRecord>& verdicts) {
   return conclude(h, verdicts).exit_code;
@@ -46,8 +46,9 @@ TEST(ConcludeTest, ProfileOfATesteeWithoutLseIsMarked) {
 }
 
 TEST(ConcludeTest, WarnStaysConformant) {
-  EXPECT_EQ(exit_code(header(), {verdict(Outcome::warn), verdict(Outcome::pass, "bf16")}),
-            kConformant);
+  EXPECT_EQ(
+      exit_code(header(), {verdict_record(Outcome::warn), verdict_record(Outcome::pass, "bf16")}),
+      kConformant);
 }
 
 TEST(ConcludeTest, NothingRanIsIncompleteAndNeverConformant) {
@@ -55,35 +56,35 @@ TEST(ConcludeTest, NothingRanIsIncompleteAndNeverConformant) {
   Header none = header();
   none.profiles = {kNoProfile};
   EXPECT_EQ(exit_code(none, {}), kIncomplete);
-  EXPECT_EQ(exit_code(none, {verdict(Outcome::unsupported)}), kIncomplete);
+  EXPECT_EQ(exit_code(none, {verdict_record(Outcome::unsupported)}), kIncomplete);
 }
 
 TEST(ConcludeTest, EveryKindOfMisbehaviourIsNotConformant) {
   for (const Outcome outcome :
        {Outcome::fail, Outcome::crash, Outcome::timeout, Outcome::protocol_error}) {
     auto verdicts = kAllPassed;
-    verdicts.push_back(verdict(outcome));
+    verdicts.push_back(verdict_record(outcome));
     EXPECT_EQ(exit_code(header(), verdicts), kNotConformant) << name(outcome);
   }
 }
 
 TEST(ConcludeTest, FailureOutsideEveryProfileCountsToo) {
   auto verdicts = kAllPassed;
-  verdicts.push_back(verdict(Outcome::fail, "f32", {"GRAD-1"}));
+  verdicts.push_back(verdict_record(Outcome::fail, "f32", {"GRAD-1"}));
   EXPECT_EQ(exit_code(header(), verdicts), kNotConformant);
 }
 
 TEST(ConcludeTest, RefusedDemandedCaseMissesTheProfile) {
   auto verdicts = kAllPassed;
-  verdicts.push_back(verdict(Outcome::unsupported));
+  verdicts.push_back(verdict_record(Outcome::unsupported));
   EXPECT_EQ(exit_code(header(), verdicts), kNotConformant);
-  verdicts.back() = verdict(Outcome::unsupported, "f32", {"GRAD-1"});  // not demanded
+  verdicts.back() = verdict_record(Outcome::unsupported, "f32", {"GRAD-1"});  // not demanded
   EXPECT_EQ(exit_code(header(), verdicts), kConformant);
 }
 
 TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
   auto verdicts = kAllPassed;
-  verdicts.push_back(verdict(Outcome::unsupported, "f32", {"MASK-3", "EMPTY-1"}));
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f32", {"MASK-3", "EMPTY-1"}));
   verdicts.back().verdict.reason = "dialect";
   const Footer footer = conclude(header(), verdicts);
   EXPECT_EQ(footer.exit_code, kNotConformant);
@@ -93,14 +94,14 @@ TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
 
 TEST(ConcludeTest, OurOwnErrorIsNobodyElsesFailure) {
   auto verdicts = kAllPassed;
-  verdicts.push_back(verdict(Outcome::harness_error));
+  verdicts.push_back(verdict_record(Outcome::harness_error));
   EXPECT_EQ(exit_code(header(), verdicts), kUsageOrHarnessError);
 }
 
 TEST(ConcludeTest, InconclusiveAndNotRunAreIncomplete) {
   for (const Outcome outcome : {Outcome::inconclusive, Outcome::not_run}) {
     auto verdicts = kAllPassed;
-    verdicts.push_back(verdict(outcome));
+    verdicts.push_back(verdict_record(outcome));
     EXPECT_EQ(exit_code(header(), verdicts), kIncomplete) << name(outcome);
   }
 }
@@ -118,7 +119,7 @@ TEST(ConcludeTest, FilteredOrShardedRunsProveNoProfile) {
 }
 
 TEST(ConcludeTest, DtypeWithoutAnyDemandedCaseDoesNotMeetAProfileAlone) {
-  EXPECT_EQ(exit_code(header(), {verdict(Outcome::pass, "f64")}), kIncomplete);
+  EXPECT_EQ(exit_code(header(), {verdict_record(Outcome::pass, "f64")}), kIncomplete);
 }
 
 TEST(ConcludeTest, TesteeThatClaimsNothingIsIncomplete) {
@@ -132,7 +133,8 @@ TEST(ConcludeTest, ProfileAskedForIsDemandedThoughUndeclared) {
   asked.testees[0].profiles = {};
   asked.profiles = {"forward-core"};
   EXPECT_EQ(exit_code(asked, kAllPassed), kConformant);
-  EXPECT_EQ(exit_code(asked, {verdict(Outcome::pass), verdict(Outcome::unsupported, "bf16")}),
+  EXPECT_EQ(exit_code(asked, {verdict_record(Outcome::pass),
+                              verdict_record(Outcome::unsupported, "bf16")}),
             kNotConformant);
 }
 

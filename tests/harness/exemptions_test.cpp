@@ -2,17 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include "tests/harness/not_finite.h"
 
 namespace attest {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 const std::string kUnwritten = R"(, "leaves_padding_unwritten": true)";
 
 // A testee that declares that besides.
-Description testee(const std::string& declares) {
+Description declaring(const std::string& declares) {
   return parse_description(
       nlohmann::json::parse(R"({"name": "t", "version": "1", "vendor": "v", "profiles": [],
                                 "dtypes": ["f32"], "features": ["lse"])" +
@@ -20,7 +18,7 @@ Description testee(const std::string& declares) {
 }
 
 // One head, two channels of V: rows of O have two elements, those of LSE one.
-Problem problem(Index queries, Index keys, const Mask& mask = Mask::full()) {
+Problem sized(Index queries, Index keys, const Mask& mask = Mask::full()) {
   return {.query_len = queries, .key_len = keys, .value_dim = 2, .mask = mask};
 }
 
@@ -34,17 +32,17 @@ std::string marks(const Exemptions& e, const std::string& tensor, const Shape& s
 }
 
 TEST(ExemptionsTest, TesteeThatDeclaresNothingIsJudgedOnEveryRow) {
-  Problem p = problem(4, 2, Mask::causal(Anchor::bottom_right));
+  Problem p = sized(4, 2, Mask::causal(Anchor::bottom_right));
   p.query_lens = {3};
-  const Exemptions e(p, {}, testee(""));
+  const Exemptions e(p, {}, declaring(""));
   EXPECT_FALSE(e.any());
   EXPECT_EQ(marks(e, "O", p.o_shape()), "........");
 }
 
 TEST(ExemptionsTest, PaddingOfQueriesMayBeDeclaredUnwritten) {
-  Problem p = problem(4, 2);
+  Problem p = sized(4, 2);
   p.query_lens = {3};
-  const Exemptions e(p, {}, testee(kUnwritten));
+  const Exemptions e(p, {}, declaring(kUnwritten));
   EXPECT_EQ(marks(e, "O", p.o_shape()), "......uu");
   EXPECT_EQ(marks(e, "LSE", p.lse_shape()), "...u");
   EXPECT_EQ(marks(e, "dQ", p.q_shape()), "...u");
@@ -53,41 +51,41 @@ TEST(ExemptionsTest, PaddingOfQueriesMayBeDeclaredUnwritten) {
 }
 
 TEST(ExemptionsTest, DialectCoversTheRowsThatSeeNoKeyInTheTensorsThatItNames) {
-  const Problem p = problem(4, 2, Mask::causal(Anchor::bottom_right));  // the first two see nothing
-  const Exemptions o(p, {}, testee(R"(, "empty_rows": {"o": "the mean of V"})"));
+  const Problem p = sized(4, 2, Mask::causal(Anchor::bottom_right));  // the first two see nothing
+  const Exemptions o(p, {}, declaring(R"(, "empty_rows": {"o": "the mean of V"})"));
   EXPECT_EQ(marks(o, "O", p.o_shape()), "xxxx....");
   EXPECT_EQ(marks(o, "LSE", p.lse_shape()), "....");
   EXPECT_EQ(marks(o, "dQ", p.q_shape()), "....");
   EXPECT_TRUE(o.dialect());
-  const Exemptions lse(p, {}, testee(R"(, "empty_rows": {"lse": "+inf"})"));
+  const Exemptions lse(p, {}, declaring(R"(, "empty_rows": {"lse": "+inf"})"));
   EXPECT_EQ(marks(lse, "O", p.o_shape()), "........");
   EXPECT_EQ(marks(lse, "LSE", p.lse_shape()), "xx..");
 }
 
 TEST(ExemptionsTest, CaseWithoutEmptyRowsKnowsNoDialect) {
-  const Exemptions e(problem(2, 4, Mask::causal(Anchor::bottom_right)), {},
-                     testee(R"(, "empty_rows": {"o": "NaN"})"));
+  const Exemptions e(sized(2, 4, Mask::causal(Anchor::bottom_right)), {},
+                     declaring(R"(, "empty_rows": {"o": "NaN"})"));
   EXPECT_FALSE(e.any());
 }
 
 TEST(ExemptionsTest, BiasOfMinusInfinityAndPaddingEmptyRowsToo) {
-  Problem p = problem(3, 2);
+  Problem p = sized(3, 2);
   p.bias_shape = Shape{1, 1, 3, 2};
   p.query_lens = {2};
   Inputs in;
   in.bias = {*p.bias_shape, {-kInfinity, -kInfinity, 0, -kInfinity, 0, 0}};
   const std::string dialect = R"(, "empty_rows": {"lse": "NaN"})";
-  EXPECT_EQ(marks({p, in, testee(dialect)}, "LSE", p.lse_shape()), "x.x");
-  EXPECT_EQ(marks({p, in, testee(dialect + kUnwritten)}, "LSE", p.lse_shape()), "x.u");
+  EXPECT_EQ(marks({p, in, declaring(dialect)}, "LSE", p.lse_shape()), "x.x");
+  EXPECT_EQ(marks({p, in, declaring(dialect + kUnwritten)}, "LSE", p.lse_shape()), "x.u");
 }
 
 TEST(ExemptionsTest, RowsOfAPackedProblemAreThoseThatAreStored) {
-  Problem p = problem(3, 2, Mask::causal(Anchor::bottom_right));
+  Problem p = sized(3, 2, Mask::causal(Anchor::bottom_right));
   p.batch = 2;
   p.packed = true;
   p.query_lens = {3, 1};
   p.key_lens = {2, 0};
-  const Exemptions e(p, {}, testee(R"(, "empty_rows": {"lse": "NaN"})" + kUnwritten));
+  const Exemptions e(p, {}, declaring(R"(, "empty_rows": {"lse": "NaN"})" + kUnwritten));
   EXPECT_EQ(marks(e, "LSE", p.lse_shape()), "x..x");
 }
 

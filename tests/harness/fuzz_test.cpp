@@ -261,7 +261,9 @@ TEST_F(FuzzTest, FindsTheSameForAnyNumberOfJobs) {
 TEST_F(FuzzTest, KeepsWhatDoesNotFailAgainAsItIs) {
   static int calls;
   calls = 0;
-  const FuzzResult result = search([](const attest_problem&) { return ++calls == 20; }, 50);
+  const FuzzResult result = search(
+      [](const attest_problem&) { return ++calls >= 20 && calls < 24; },  // whichever of them count
+      50);
   ASSERT_TRUE(result.found);
   EXPECT_EQ(result.found->verdict.outcome, Outcome::fail);
   EXPECT_THAT(result.found->entry.at("because").get<std::string>(), HasSubstr("not again"));

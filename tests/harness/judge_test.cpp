@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
+
+#include "tests/harness/not_finite.h"
 
 namespace attest {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The verdict on a single element.
 TensorVerdict judge_one(DType dtype, double actual, double exact, double bound,

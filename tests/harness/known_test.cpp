@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "tests/harness/not_finite.h"
 
 namespace attest::property {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool holds(const Known& known, long double exact) {
   return known.low <= exact && exact <= known.high;

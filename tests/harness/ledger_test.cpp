@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Installation kInstallation = {.worker = WORKER, .plugins = {}, .cases = {}};
+const Installation kWorkerOnly = {.worker = WORKER, .plugins = {}, .cases = {}};
 
 Case schedule_case() {
   Case c;
@@ -49,10 +49,10 @@ Case memory_case() {
   return c;
 }
 
-Verdict verdict(const std::string& kernel, const Case& test_case, int threads = 1) {
+Verdict verdict_on(const std::string& kernel, const Case& test_case, int threads = 1) {
   const Limits limits;
-  const auto testees = find_testees({std::string(PLUGINS) + "/ledger.so:ledger/" + kernel},
-                                    kInstallation, limits, {});
+  const auto testees =
+      find_testees({std::string(PLUGINS) + "/ledger.so:ledger/" + kernel}, kWorkerOnly, limits, {});
   WorkerExecutor executor(worker_options(testees.front(), limits, {}));
   PreparedCase prepared(test_case, 1);
   return examine(prepared, testees.front().description, testees.front().kernel, executor, threads)
@@ -60,26 +60,26 @@ Verdict verdict(const std::string& kernel, const Case& test_case, int threads = 
 }
 
 TEST(LedgerTest, RightScheduleIsFollowedFromEveryThread) {
-  const Verdict v = verdict("none", schedule_case(), 4);
+  const Verdict v = verdict_on("none", schedule_case(), 4);
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
 }
 
 TEST(LedgerTest, BalanceIsJudgedWhereItIsCited) {
   Case c = schedule_case();
   c.clauses = {"SCHED-1"};
-  EXPECT_EQ(verdict("imbalanced", c).outcome, Outcome::pass);
+  EXPECT_EQ(verdict_on("imbalanced", c).outcome, Outcome::pass);
 }
 
-struct Breach {
+struct WrongSchedule {
   const char* kernel;
   const char* clause;
   const char* message;
 };
 
-class BlockTest : public testing::TestWithParam<Breach> {};
+class BlockTest : public testing::TestWithParam<WrongSchedule> {};
 
 TEST_P(BlockTest, IsNamed) {
-  const Verdict v = verdict(GetParam().kernel, schedule_case());
+  const Verdict v = verdict_on(GetParam().kernel, schedule_case());
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.reason, "schedule");
   EXPECT_EQ(v.clauses.front(), GetParam().clause);
@@ -89,15 +89,18 @@ TEST_P(BlockTest, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     AllFaults, BlockTest,
     testing::Values(
-        Breach{"misses", "SCHED-1",
-               "the visible pair of query 32 and key 16, batch 0, head 1 lies in no block, with 1 "
-               "thread"},
-        Breach{"misses_dq", "SCHED-1", "lies in no block (pass 2 of the backward call)"},
-        Breach{"doubles", "SCHED-1",
-               "lies in 2 blocks: block (worker 0, batch 0, head 1, queries 32..48, keys 16..32)"},
-        Breach{"visits", "SCHED-1", "head 1, queries 32..48, keys 48..64) has no visible pair"},
-        Breach{"lies", "SCHED-2", "keys 16..32) is reported as masked, and none is hidden"},
-        Breach{"imbalanced", "SCHED-3", "2 times the mean, declared 1.4, with 2 threads"}),
+        WrongSchedule{
+            "misses", "SCHED-1",
+            "the visible pair of query 32 and key 16, batch 0, head 1 lies in no block, with 1 "
+            "thread"},
+        WrongSchedule{"misses_dq", "SCHED-1", "lies in no block (pass 2 of the backward call)"},
+        WrongSchedule{
+            "doubles", "SCHED-1",
+            "lies in 2 blocks: block (worker 0, batch 0, head 1, queries 32..48, keys 16..32)"},
+        WrongSchedule{"visits", "SCHED-1",
+                      "head 1, queries 32..48, keys 48..64) has no visible pair"},
+        WrongSchedule{"lies", "SCHED-2", "keys 16..32) is reported as masked, and none is hidden"},
+        WrongSchedule{"imbalanced", "SCHED-3", "2 times the mean, declared 1.4, with 2 threads"}),
     [](const auto& breach) {
       std::string name = breach.param.kernel;
       std::erase(name, '_');
@@ -107,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
 #ifdef ATTEST_SANITIZED
 
 TEST(LedgerTest, MemoryIsNotJudgedWhereASanitizerTakesMost) {
-  const Verdict v = verdict("hoards", memory_case());
+  const Verdict v = verdict_on("hoards", memory_case());
   EXPECT_EQ(v.outcome, Outcome::inconclusive);
   EXPECT_THAT(v.message, HasSubstr("memory cannot be measured here"));
 }
@@ -115,13 +118,13 @@ TEST(LedgerTest, MemoryIsNotJudgedWhereASanitizerTakesMost) {
 #else
 
 TEST(LedgerTest, MemoryWithinTheDeclarationPasses) {
-  const Verdict v = verdict("none", memory_case());
+  const Verdict v = verdict_on("none", memory_case());
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
 }
 
 // 24 bytes a pair: below the slack at 512 x 512, beyond it at 1024 x 1024.
 TEST(LedgerTest, SecretMemoryIsFoundThoughItIsFreedBeforeTheCallReturns) {
-  const Verdict v = verdict("hoards", memory_case());
+  const Verdict v = verdict_on("hoards", memory_case());
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.reason, "memory");
   EXPECT_EQ(v.clauses.front(), "MEM-1");
@@ -129,7 +132,7 @@ TEST(LedgerTest, SecretMemoryIsFoundThoughItIsFreedBeforeTheCallReturns) {
 }
 
 TEST(LedgerTest, GrowthBeyondItsClassIsFound) {
-  const Verdict v = verdict("grows", memory_case());
+  const Verdict v = verdict_on("grows", memory_case());
   EXPECT_EQ(v.reason, "memory");
   EXPECT_EQ(v.clauses.front(), "MEM-2");
   EXPECT_THAT(v.message, HasSubstr("at 4 times the lengths; declared linear"));
@@ -154,7 +157,7 @@ class MockedTest : public testing::Test {
     });
     ON_CALL(mock_, backward).WillByDefault(plain::backward);
   }
-  Verdict verdict(const Case& test_case) {
+  Verdict verdict_on(const Case& test_case) {
     PreparedCase prepared(test_case, 1);
     return examine(prepared, description_, "mock", executor_, 1).verdict;
   }
@@ -169,16 +172,16 @@ class MockedTest : public testing::Test {
 TEST_F(MockedTest, WhatIsNotPromisedIsNotAsked) {
   EXPECT_CALL(mock_, forward).Times(0);
   for (const Case& test_case : {schedule_case(), memory_case()}) {
-    const Verdict v = verdict(test_case);
+    const Verdict v = verdict_on(test_case);
     EXPECT_EQ(v.outcome, Outcome::unsupported);
     EXPECT_THAT(v.clauses, IsEmpty());
   }
   description_.schedule = ScheduleDeclaration();
   Case c = schedule_case();
   c.clauses = {"SCHED-2"};
-  EXPECT_EQ(verdict(c).message, "does not declare schedule/masks_partial_only");
+  EXPECT_EQ(verdict_on(c).message, "does not declare schedule/masks_partial_only");
   c.clauses = {"SCHED-3"};
-  EXPECT_EQ(verdict(c).message, "does not declare schedule/imbalance");
+  EXPECT_EQ(verdict_on(c).message, "does not declare schedule/imbalance");
 }
 
 TEST_F(MockedTest, PromiseThatIsNotGivenIsNoLongerCited) {
@@ -188,14 +191,14 @@ TEST_F(MockedTest, PromiseThatIsNotGivenIsNoLongerCited) {
   c.clauses = {"SCHED-1", "SCHED-2", "SCHED-3"};
   c.problem.query_heads = c.problem.key_heads = 1;
   c.problem.backward = false;
-  const Verdict v = verdict(c);
+  const Verdict v = verdict_on(c);
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_THAT(v.clauses, ElementsAre("SCHED-1"));
   EXPECT_THAT(v.message, HasSubstr("lies in 2 blocks"));
   blocks_ = 1;
-  EXPECT_EQ(verdict(c).outcome, Outcome::pass);
+  EXPECT_EQ(verdict_on(c).outcome, Outcome::pass);
   size_ = 8;  // a block of a struct that ends before its fields is none
-  EXPECT_THAT(verdict(c).message, HasSubstr("lies in no block"));
+  EXPECT_THAT(verdict_on(c).message, HasSubstr("lies in no block"));
 }
 
 TEST_F(MockedTest, MoreBlocksThanAReplyHoldsConcludeNothing) {
@@ -204,12 +207,12 @@ TEST_F(MockedTest, MoreBlocksThanAReplyHoldsConcludeNothing) {
   Case c = schedule_case();
   c.problem.query_heads = c.problem.key_heads = 1;
   c.problem.backward = false;
-  EXPECT_EQ(verdict(c).outcome, Outcome::inconclusive);
+  EXPECT_EQ(verdict_on(c).outcome, Outcome::inconclusive);
 }
 
 TEST_F(MockedTest, MemoryThatCannotBeMeasuredConcludesNothing) {
   description_.memory = MemoryDeclaration();
-  EXPECT_EQ(verdict(memory_case()).outcome, Outcome::inconclusive);
+  EXPECT_EQ(verdict_on(memory_case()).outcome, Outcome::inconclusive);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 constexpr double kMib = 1 << 20;
 
 // What is broken if a pass takes that many MiB at once, twice and four times the lengths.
-std::string clause_of(MemoryDeclaration declared, std::vector<double> mib, double workspace = 0) {
+std::string memory_clause(MemoryDeclaration declared, std::vector<double> mib,
+                          double workspace = 0) {
   std::vector<MemoryTaken> taken;
   Index times = 1;
   for (const double m : mib) {
@@ -31,23 +32,23 @@ std::string clause_of(MemoryDeclaration declared, std::vector<double> mib, doubl
 MemoryDeclaration roomy(Growth growth) { return {.growth = growth, .own = {.fixed = 1e12}}; }
 
 TEST(MemoryTest, GrowthIsJudgedByItsClass) {
-  EXPECT_EQ(clause_of(roomy(Growth::constant), {50, 51, 50}), "");
-  EXPECT_EQ(clause_of(roomy(Growth::constant), {50, 60, 70}), "MEM-2");
-  EXPECT_EQ(clause_of(roomy(Growth::linear), {50, 100, 200}), "");
-  EXPECT_EQ(clause_of(roomy(Growth::linear), {10, 40, 160}), "MEM-2");
-  EXPECT_EQ(clause_of(roomy(Growth::linear), {50, 50, 110}), "MEM-2");
-  EXPECT_EQ(clause_of(roomy(Growth::quadratic), {10, 40, 160}), "");
-  EXPECT_EQ(clause_of(roomy(Growth::quadratic), {10, 80, 640}), "MEM-2");
-  EXPECT_EQ(clause_of(roomy(Growth::constant), {0, 0, 8}), "");  // slack
+  EXPECT_EQ(memory_clause(roomy(Growth::constant), {50, 51, 50}), "");
+  EXPECT_EQ(memory_clause(roomy(Growth::constant), {50, 60, 70}), "MEM-2");
+  EXPECT_EQ(memory_clause(roomy(Growth::linear), {50, 100, 200}), "");
+  EXPECT_EQ(memory_clause(roomy(Growth::linear), {10, 40, 160}), "MEM-2");
+  EXPECT_EQ(memory_clause(roomy(Growth::linear), {50, 50, 110}), "MEM-2");
+  EXPECT_EQ(memory_clause(roomy(Growth::quadratic), {10, 40, 160}), "");
+  EXPECT_EQ(memory_clause(roomy(Growth::quadratic), {10, 80, 640}), "MEM-2");
+  EXPECT_EQ(memory_clause(roomy(Growth::constant), {0, 0, 8}), "");  // slack
 }
 
 TEST(MemoryTest, WorkspaceAndWhatIsTakenBesideItAreBounded) {
   MemoryDeclaration declared = {.workspace = {.fixed = 100}};
-  EXPECT_EQ(clause_of(declared, {1}, 100), "");
-  EXPECT_EQ(clause_of(declared, {1}, 101), "MEM-1");
-  EXPECT_EQ(clause_of(declared, {9}, 100), "MEM-1");
+  EXPECT_EQ(memory_clause(declared, {1}, 100), "");
+  EXPECT_EQ(memory_clause(declared, {1}, 101), "MEM-1");
+  EXPECT_EQ(memory_clause(declared, {9}, 100), "MEM-1");
   declared.own.fixed = kMib;
-  EXPECT_EQ(clause_of(declared, {9}, 100), "");
+  EXPECT_EQ(memory_clause(declared, {9}, 100), "");
 }
 
 TEST(MemoryTest, EveryTermOfADeclarationCounts) {

@@ -39,6 +39,11 @@ int main(int argc, char** argv) {
       std::ifstream file(argv[2]);
       const std::string text(std::istreambuf_iterator<char>(file), {});
       send({{"nonce", nonces.back()}, {"status", "ok"}, {"opened", bool(file)}, {"text", text}});
+    } else if (way == "rewrites") {
+      std::ofstream(argv[2], std::ios::trunc) << "PASS";
+      std::ofstream(argv[2], std::ios::app) << "PASS";
+      unlink(argv[2]);
+      send(honest);
     } else if (way == "shouts") {
       const json description = {{"name", "shouts"},  {"version", "1"},
                                 {"vendor", "test"},  {"profiles", json::array()},

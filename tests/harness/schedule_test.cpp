@@ -14,15 +14,15 @@ namespace {
 
 using testing::HasSubstr;
 
-Problem problem() {
+Problem causal_problem() {
   Problem p = {.query_len = 5, .key_len = 6};
   p.mask = Mask::causal(Anchor::top_left);
   return p;
 }
 
-std::string clause_of(const Problem& p, const ScheduleDeclaration& declared,
-                      const std::vector<Block>& blocks, bool backward = false, int threads = 1,
-                      const Inputs& inputs = {}) {
+std::string schedule_clause(const Problem& p, const ScheduleDeclaration& declared,
+                            const std::vector<Block>& blocks, bool backward = false,
+                            int threads = 1, const Inputs& inputs = {}) {
   const auto finding = schedule_defect(p, inputs, declared, blocks, backward, threads);
   if (!finding) return "";
   EXPECT_EQ(finding->outcome, Outcome::fail);
@@ -111,7 +111,7 @@ RC_GTEST_PROP(ScheduleProperty, AgreesWithTheDefinitionPairByPair, ()) {
   const bool partial_only = *rc::gen::arbitrary<bool>();
   const auto blocks = some_blocks(p);
   const std::string expected = by_definition(p, partial_only, blocks);
-  const std::string found = clause_of(p, {.masks_partial_only = partial_only}, blocks);
+  const std::string found = schedule_clause(p, {.masks_partial_only = partial_only}, blocks);
   RC_CLASSIFY(expected.empty(), "right");
   RC_CLASSIFY(expected == "SCHED-1", "wrong blocks");
   // Of two faults either may be named.
@@ -120,26 +120,26 @@ RC_GTEST_PROP(ScheduleProperty, AgreesWithTheDefinitionPairByPair, ()) {
 }
 
 TEST(ScheduleTest, EveryHeadHasBlocksOfItsOwn) {
-  Problem p = problem();
+  Problem p = causal_problem();
   p.query_heads = 2;
   const Block first = {.query_end = 5, .key_end = 5};
   Block second = first;
   second.head = 1;
-  EXPECT_EQ(clause_of(p, {}, {first, second}), "");
-  EXPECT_EQ(clause_of(p, {}, {first}), "SCHED-1");
-  EXPECT_EQ(clause_of(p, {}, {first, first}), "SCHED-1");
+  EXPECT_EQ(schedule_clause(p, {}, {first, second}), "");
+  EXPECT_EQ(schedule_clause(p, {}, {first}), "SCHED-1");
+  EXPECT_EQ(schedule_clause(p, {}, {first, first}), "SCHED-1");
 }
 
 TEST(ScheduleTest, EachPassOfABackwardCallIsWhole) {
   const Block whole = {.query_end = 5, .key_end = 5, .pass = 1};
   Block again = whole;
   again.pass = 2;
-  EXPECT_EQ(clause_of(problem(), {}, {whole}, true), "");
-  EXPECT_EQ(clause_of(problem(), {}, {whole, again}, true), "");
+  EXPECT_EQ(schedule_clause(causal_problem(), {}, {whole}, true), "");
+  EXPECT_EQ(schedule_clause(causal_problem(), {}, {whole, again}, true), "");
   again.query_begin = 1;
-  EXPECT_EQ(clause_of(problem(), {}, {whole, again}, true), "SCHED-1");
-  EXPECT_EQ(clause_of(problem(), {}, {}, true), "SCHED-1");
-  EXPECT_EQ(clause_of(problem(), {}, {whole}, false), "SCHED-1");
+  EXPECT_EQ(schedule_clause(causal_problem(), {}, {whole, again}, true), "SCHED-1");
+  EXPECT_EQ(schedule_clause(causal_problem(), {}, {}, true), "SCHED-1");
+  EXPECT_EQ(schedule_clause(causal_problem(), {}, {whole}, false), "SCHED-1");
 }
 
 TEST(ScheduleTest, BlocksLieWithinTheSizes) {
@@ -150,7 +150,7 @@ TEST(ScheduleTest, BlocksLieWithinTheSizes) {
     for (const Index value : {Index(-1), Index(7), far, -far}) {
       Block bad = good;
       bad.*field = value;
-      EXPECT_EQ(clause_of(problem(), {}, {bad}), "SCHED-1");
+      EXPECT_EQ(schedule_clause(causal_problem(), {}, {bad}), "SCHED-1");
     }
   }
 }
@@ -164,24 +164,24 @@ TEST(ScheduleTest, BlockThatABiasHidesMayBeVisitedOrNotAndIsNotMasked) {
   const Block first = {.query_end = 2, .key_end = 2},
               second = {.query_end = 2, .key_begin = 2, .key_end = 4};
   const ScheduleDeclaration partial_only = {.masks_partial_only = true};
-  EXPECT_EQ(clause_of(p, partial_only, {first}, false, 1, in), "");
-  EXPECT_EQ(clause_of(p, partial_only, {first, second}, false, 1, in), "");
-  EXPECT_EQ(clause_of(p, partial_only, {second}, false, 1, in), "SCHED-1");
-  EXPECT_EQ(clause_of(p, partial_only, {first, first}, false, 1, in), "SCHED-1");
+  EXPECT_EQ(schedule_clause(p, partial_only, {first}, false, 1, in), "");
+  EXPECT_EQ(schedule_clause(p, partial_only, {first, second}, false, 1, in), "");
+  EXPECT_EQ(schedule_clause(p, partial_only, {second}, false, 1, in), "SCHED-1");
+  EXPECT_EQ(schedule_clause(p, partial_only, {first, first}, false, 1, in), "SCHED-1");
   Block masked = second;
   masked.masked = true;
-  EXPECT_EQ(clause_of(p, partial_only, {first, masked}, false, 1, in), "SCHED-2");
+  EXPECT_EQ(schedule_clause(p, partial_only, {first, masked}, false, 1, in), "SCHED-2");
 }
 
 TEST(ScheduleTest, ImbalanceIsOfPairsAndOverAllWorkersOfTheCall) {
-  Problem p = problem();
+  Problem p = causal_problem();
   p.mask = Mask::full();
   const std::vector<Block> blocks = {{.worker = 0, .query_end = 3, .key_end = 6},
                                      {.worker = 1, .query_begin = 3, .query_end = 5, .key_end = 6}};
-  EXPECT_EQ(clause_of(p, {.imbalance = 1.2}, blocks, false, 2), "");
-  EXPECT_EQ(clause_of(p, {.imbalance = 1.19}, blocks, false, 2), "SCHED-3");
-  EXPECT_EQ(clause_of(p, {.imbalance = 1.79}, blocks, false, 3), "SCHED-3");
-  EXPECT_EQ(clause_of(p, {.imbalance = 1.8}, blocks, false, 3), "");
+  EXPECT_EQ(schedule_clause(p, {.imbalance = 1.2}, blocks, false, 2), "");
+  EXPECT_EQ(schedule_clause(p, {.imbalance = 1.19}, blocks, false, 2), "SCHED-3");
+  EXPECT_EQ(schedule_clause(p, {.imbalance = 1.79}, blocks, false, 3), "SCHED-3");
+  EXPECT_EQ(schedule_clause(p, {.imbalance = 1.8}, blocks, false, 3), "");
 }
 
 TEST(ScheduleTest, OnlyListsOfNineNumbersAreBlocks) {

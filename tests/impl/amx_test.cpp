@@ -15,6 +15,7 @@
 #include "tests/impl/amx_emulation.h"
 #include "tests/impl/any_features.h"
 #include "tests/impl/any_mask.h"
+#include "tests/impl/description_of.h"
 #include "tests/impl/fractions.h"
 #include "tests/impl/host.h"
 #ifdef ATTEST_HAS_AMX
@@ -237,10 +238,6 @@ std::vector<const attest_kernel*> kernels() {
   const attest_plugin& real = *of_this_processor.table();
   result.insert(result.end(), real.kernels, real.kernels + real.kernel_count);
   return result;
-}
-
-Description description_of(const attest_kernel& kernel) {
-  return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
 }
 
 // The first element beyond its bound; empty if there is none.

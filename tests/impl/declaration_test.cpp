@@ -4,10 +4,10 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "impl/flash.h"
+#include "tests/impl/description_of.h"
 #include "tests/impl/host.h"
 
 namespace attest {
@@ -21,10 +21,6 @@ std::vector<const attest_kernel*> bundled_kernels() {
     kernels.insert(kernels.end(), plugin.kernels, plugin.kernels + plugin.kernel_count);
   }
   return kernels;
-}
-
-Description description_of(const attest_kernel& kernel) {
-  return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
 }
 
 Index below(Index end) {
@@ -134,7 +130,7 @@ double imbalance_backward(Index length, Index workers, bool causal) {
 }
 
 TEST(DeclarationTest, BalancedDealingKeepsWhatItDeclaresAtAllLengths) {
-  const double declared = impl::flash_schedule(impl::Dealing::balanced).at("imbalance");
+  const double declared = impl::flash_schedule<impl::Dealing::balanced>().at("imbalance");
   double worst = 1;
   for (Index length = 2048; length < 12000; length += 7) {
     for (const Index workers : {2, 3}) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <tuple>
@@ -14,6 +13,7 @@
 #include "spec/profile.h"
 #include "tests/impl/any_features.h"
 #include "tests/impl/any_mask.h"
+#include "tests/impl/description_of.h"
 #include "tests/impl/expected.h"
 #include "tests/impl/fractions.h"
 #include "tests/impl/host.h"
@@ -480,8 +480,7 @@ TEST_P(KernelsTest, SequencesOfManyBlocksAreComputedWithinTolerance) {
 }
 
 TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
-  const Description description =
-      parse_description(nlohmann::json::parse(kernel().describe(&kernel())));
+  const Description description = description_of(kernel());
   EXPECT_EQ(description.name, kernel().name);
   auto features = known_features();
   if (kernel().name == std::string_view("naive") ||
@@ -731,8 +730,7 @@ TEST_P(KernelsTest, EachNeededBlockIsVisitedOnceAndNoOther) {
 }
 
 TEST_P(KernelsTest, TheWorkspaceAskedForIsNoMoreThanTheOneDeclared) {
-  const Description description =
-      parse_description(nlohmann::json::parse(kernel().describe(&kernel())));
+  const Description description = description_of(kernel());
   if (!description.memory) return;
   EXPECT_TRUE(rc::check([&] {
     const Index key_heads = within<Index>(1, 5);

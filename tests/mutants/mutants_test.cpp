@@ -1,5 +1,6 @@
-// Every wrong kernel of mutants.cpp is judged through the worker, as a vendor's would be: caught,
-// for the right reason, by a case of a clause that it breaks; and the run goes on to its end.
+// How wrong kernels are caught, judged through the worker as a vendor's would be: for the right
+// reason, by a case of a clause that they break; and the run goes on to its end. That every one of
+// the catalogue is caught at all, `attest selfcheck` shows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -252,6 +252,7 @@ class Slow {
     for (std::size_t t = 0; t < r.s.size(); ++t) {
       const Real low = r.p[t] * std::max(Real(0), 1 - common[t]) / (1 + r.den) / kSlack;
       e_p.push_back(rounding_error(a.p, flushes, kept, low, r.p[t] * (1 + common[t])));
+      if (is_one(terms)) e_p.back() = std::min(e_p.back(), r.p[t] * common[t]);
     }
     for (Index c = 0; c < p.value_dim; ++c) {
       const auto v = [&](Index t) { return r.kept[at(t)] * Real(in.v.at(0, kh, r.key[at(t)], c)); };
@@ -366,6 +367,7 @@ class Slow {
           rho.push_back(growth(kappa * kSlack + lse_error));
           e_p.push_back(rounding_error(a.p, flushes, 1, r.p[t] * std::max(Real(0), 1 - rho[t]),
                                        r.p[t] * (1 + rho[t])));
+          if (is_one(n + (p.sink ? 1 : 0))) e_p[t] = std::min(e_p[t], r.p[t] * rho[t]);
         }
         const auto at = [](Index t) { return std::size_t(t); };
         const Real widest = std::max(u(a.dp), u_s);
@@ -374,9 +376,13 @@ class Slow {
             sum(p.value_dim,
                 [&](Index c) {
                   const Real o = std::abs(r.o[at(c)]), x = std::abs(d_o(c));
-                  const Real error = r.b_o[at(c)] +
-                                     ulps() * Real(unit_roundoff(p.dtype)) * (o + r.b_o[at(c)]) +
-                                     ulps() * Real(half_smallest_subnormal(p.dtype)) + flush;
+                  Real rounding = ulps() * Real(unit_roundoff(p.dtype)) * (o + r.b_o[at(c)]) +
+                                  ulps() * Real(half_smallest_subnormal(p.dtype)) + flush;
+                  if (ulps() == 1 && flush == 0) {
+                    const Real nearest = round_to(p.dtype, static_cast<double>(o));
+                    rounding = std::min(rounding, std::abs(nearest - o) + r.b_o[at(c)]);
+                  }
+                  const Real error = r.b_o[at(c)] + rounding;
                   return x * ((1 + g_c) * error + g_c * o) +
                          (o - error < tiny ? x * std::min(o + error, tiny) : 0) +
                          (x < tiny ? x * (o + error) : 0);
@@ -509,6 +515,8 @@ class Slow {
   }
 
  private:
+  // Whether a weight is 1, but for its errors, in whatever way it is computed.
+  bool is_one(Index terms) const { return terms == 1 && kept_error == 0; }
   Real ulps() const { return a.output_rounding == Rounding::nearest ? 1 : 2; }
 
   const Problem& p;

@@ -17,7 +17,7 @@
 namespace attest {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kInfiniteDouble = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A kernel that never rounds: what remains of the bound is the reference's own error.
@@ -36,7 +36,7 @@ std::string first_beyond(const char* name, const Expected& got, const std::vecto
     return std::string(name) + " has another size";
   }
   for (std::size_t e = 0; e < exact.size(); ++e) {
-    if (got.value[e] == -kInfinity && exact[e] == -std::numeric_limits<T>::infinity() &&
+    if (got.value[e] == -kInfiniteDouble && exact[e] == -std::numeric_limits<T>::infinity() &&
         got.bound[e] == 0) {
       continue;
     }
@@ -176,7 +176,7 @@ bool same_bits(const BackwardExpected& a, const BackwardExpected& b) {
 RC_GTEST_PROP(WorkingTest, KeysThatNobodySeesHaveNoInfluence, (const RandomProblem<5>& random)) {
   const Problem& problem = random.problem;
   Inputs poisoned = random.inputs;
-  const double poison = any_of<double>({kNaN, kInfinity, 1e38, -1e38});
+  const double poison = any_of<double>({kNaN, kInfiniteDouble, 1e38, -1e38});
   const std::vector<bool> seen = keys_that_are_seen(problem, random.inputs);
   for (Values* values : {&poisoned.k, &poisoned.v}) {
     for (std::size_t e = 0; e < values->data.size(); ++e) {
@@ -208,9 +208,9 @@ TEST(WorkingTest, ARowIsLostOnlyIfItSeesTheNaN) {
   for (std::size_t e = 0; e < forward.o.value.size(); ++e) {
     const bool lost = e / 3 >= 9;
     EXPECT_EQ(std::isnan(forward.o.value[e]), lost) << e;
-    EXPECT_EQ(forward.o.bound[e] == kInfinity, lost) << e;
-    EXPECT_EQ(backward.dq.bound[e] == kInfinity, lost) << e;
-    EXPECT_EQ(backward.dk.bound[e], kInfinity) << e;  // rows 9 and later see all keys up to 9
+    EXPECT_EQ(forward.o.bound[e] == kInfiniteDouble, lost) << e;
+    EXPECT_EQ(backward.dq.bound[e] == kInfiniteDouble, lost) << e;
+    EXPECT_EQ(backward.dk.bound[e], kInfiniteDouble) << e;  // rows 9 and later see all keys up to 9
     if (!lost) {
       EXPECT_EQ(forward.o.value[e], clean.o.value[e]) << e;
     }
@@ -234,7 +234,7 @@ RC_GTEST_PROP(WorkingTest, WhatSeesNothingIsExactlyZero, (const RandomProblem<5>
   RC_ASSERT(demands_zero(forward.o, seeing, problem.value_dim));
   for (std::size_t e = 0; e < seeing.size(); ++e) {
     if (seeing[e] || problem.sink) continue;
-    RC_ASSERT(forward.lse.value[e] == -kInfinity && forward.lse.bound[e] == 0);
+    RC_ASSERT(forward.lse.value[e] == -kInfiniteDouble && forward.lse.bound[e] == 0);
   }
   if (!problem.backward) return;
   const BackwardExpected backward = expect_backward(problem, random.inputs, arithmetic);
@@ -258,7 +258,8 @@ TEST(WorkingTest, WithoutKeysTheSinkIsAllThereIs) {
   const ForwardExpected forward = expect_forward(problem, inputs, loosest(DType::f32));
   EXPECT_EQ(forward.o.value, (std::vector<double>{0, 0}));
   EXPECT_EQ(forward.o.bound, (std::vector<double>{0, 0}));
-  EXPECT_EQ(forward.lse.value, (std::vector<double>{3, -kInfinity}));  // MASK-6: no sink beyond
+  EXPECT_EQ(forward.lse.value,
+            (std::vector<double>{3, -kInfiniteDouble}));  // MASK-6: no sink beyond
   EXPECT_GT(forward.lse.bound[0], 0);
   EXPECT_LT(forward.lse.bound[0], 0x1p-17);
   EXPECT_EQ(forward.lse.bound[1], 0);
@@ -276,7 +277,7 @@ TEST(WorkingTest, ABiasOfMinusInfinityHidesItsKey) {
                      .backward = true};
   std::mt19937_64 random(6);
   Inputs inputs = random_inputs(problem, 1, random);
-  inputs.bias.data[2] = inputs.bias.data[5] = -kInfinity;
+  inputs.bias.data[2] = inputs.bias.data[5] = -kInfiniteDouble;
   inputs.v.at(0, 0, 2, 1) = kNaN;
   const Arithmetic arithmetic = loosest(DType::f32);
   const ForwardExpected by_bias = expect_forward(problem, inputs, arithmetic);
@@ -304,7 +305,7 @@ TEST(WorkingTest, OnlyGradientsThatALostRowReachesAreLost) {
   for (std::size_t e = 0; e < backward.dbias.value.size(); ++e) {
     const bool lost = e / 9 == 4 && e % 9 <= 4;
     EXPECT_EQ(std::isnan(backward.dbias.value[e]), lost) << e;
-    EXPECT_EQ(backward.dbias.bound[e] == kInfinity, lost) << e;
+    EXPECT_EQ(backward.dbias.bound[e] == kInfiniteDouble, lost) << e;
   }
   EXPECT_FALSE(std::isnan(backward.dsink.value[0]));
   EXPECT_TRUE(std::isnan(backward.dsink.value[1]));
@@ -398,7 +399,7 @@ TEST(WorkingTest, AnErrorThatCouldBeAnythingIsInfinite) {
                          .v = {problem.v_shape(), {1, 2}}};
   const ForwardExpected forward = expect_forward(problem, inputs, loosest(DType::f32));
   EXPECT_EQ(forward.o.value[0], 1.5);
-  EXPECT_EQ(forward.o.bound[0], kInfinity);
+  EXPECT_EQ(forward.o.bound[0], kInfiniteDouble);
 }
 
 TEST(WorkingTest, GradientsAreUnboundedWhereTheirDsOverflowsItsFormat) {
@@ -410,8 +411,8 @@ TEST(WorkingTest, GradientsAreUnboundedWhereTheirDsOverflowsItsFormat) {
                          .d_o = {problem.o_shape(), {1000}}};
   Arithmetic wide = loosest(DType::f16);
   wide.ds = {};
-  EXPECT_LT(expect_backward(problem, inputs, wide).dk.bound[0], kInfinity);
-  EXPECT_FALSE(expect_backward(problem, inputs, loosest(DType::f16)).dk.bound[0] < kInfinity);
+  EXPECT_LT(expect_backward(problem, inputs, wide).dk.bound[0], kInfiniteDouble);
+  EXPECT_FALSE(expect_backward(problem, inputs, loosest(DType::f16)).dk.bound[0] < kInfiniteDouble);
 }
 
 TEST(WorkingTest, HoweverLargeTheScoresAreASinglePassStaysInTheHullAndLseNearTheLargest) {

@@ -38,6 +38,28 @@ TEST(DigestTest, CountsEveryVerdictOfEveryTestee) {
   EXPECT_EQ(d.failures.size(), 5u);
 }
 
+TEST(DigestTest, SlopesAreGroupedByFeatureAndTensorAndTheWorstIsKept) {
+  const auto with_slope = [](double apart, std::vector<std::string> features) {
+    VerdictRecord record = verdict(Outcome::pass, {"LAW-16"});
+    record.verdict.slopes = {
+        {.tensor = "dQ", .analytic = 1 + apart, .difference = 1, .allowed = 0.5}};
+    record.verdict.features = std::move(features);
+    return record;
+  };
+  const Record record =
+      record_of({with_slope(0.125, {"backward", "sink", "sink"}),
+                 with_slope(0.25, {"backward", "sink", "causal"}), with_slope(0, {"backward"})},
+                "conformant");
+  const Digest d = digest(record);
+  const auto& slopes = d.testees.at(0).slopes;
+  ASSERT_EQ(slopes.size(), 3u);
+  EXPECT_EQ(slopes.at({"sink", "dQ"}).count, 2);
+  EXPECT_EQ(slopes.at({"sink", "dQ"}).worst, 0.5);
+  EXPECT_EQ(slopes.at({"sink", "dQ"}).verdict, &record.verdicts[1]);
+  EXPECT_EQ(slopes.at({"causal", "dQ"}).count, 1);
+  EXPECT_EQ(slopes.at({"plain", "dQ"}).worst, 0);
+}
+
 TEST(DigestTest, BlamesOnlyTheClauseNamedFirst) {
   const Record record = record_of(
       {verdict(Outcome::fail, {"MASK-3", "GRAD-1", "MASK-3"}), verdict(Outcome::pass, {"GRAD-1"})},

@@ -23,6 +23,12 @@ TEST(MarkdownTest, TellsConclusionCountsProfilesAndFailures) {
   EXPECT_THAT(text, HasSubstr("`attest repro 'mask/causal/bottom_right/"));
 }
 
+TEST(MarkdownTest, ShowsGradientsBesideDifferencesByFeature) {
+  const std::string text = to_summary_markdown(realistic_record());
+  EXPECT_THAT(text, HasSubstr("| feature | dK | dQ | dV |"));
+  EXPECT_THAT(text, HasSubstr("| causal | 0."));
+}
+
 TEST(MarkdownTest, NothingThatATesteeSaysBecomesMarkup) {
   const std::string text = to_summary_markdown(hostile_record());
   EXPECT_EQ(clean(text), text);

@@ -72,7 +72,18 @@ VerdictRecord ordinary(const std::string& name, const Topic& topic, int variant,
   const double ratio = 0.02 + 0.037 * variant + (dtype == "f32" ? 0.05 : 0.0);
   v.tensors = {{"O", evidence(ratio)}, {"LSE", evidence(ratio / 2)}};
   if (topic.backward) {
-    for (const char* gradient : {"dQ", "dK", "dV"}) v.tensors[gradient] = evidence(ratio * 1.1);
+    for (const char* gradient : {"dQ", "dK", "dV"}) {
+      v.tensors[gradient] = evidence(ratio * 1.1);
+      v.tensors[gradient].noise = {.max_ratio = ratio,
+                                   .ratio = 0.5,
+                                   .ratio_limit = 1.3,
+                                   .bias = -0.01,
+                                   .bias_limit = 0.6,
+                                   .compared = 4096};
+      v.slopes.push_back(
+          {.tensor = gradient, .analytic = 2 + ratio * 1e-5, .difference = 2, .allowed = 1e-5});
+    }
+    v.features = {"backward", "causal"};
   }
   v.wall_s = 0.004 + 0.001 * variant;
   v.repro = fmt::format("attest repro '{}' --testee {} --seed 1", record.case_id, name);

@@ -18,7 +18,7 @@ Arithmetic parse(const json& declaration, DType dtype = DType::f16) {
   return parse_arithmetic(declaration, dtype, "/a");
 }
 
-std::string error_of(const json& declaration, DType dtype = DType::f16) {
+std::string declaration_error(const json& declaration, DType dtype = DType::f16) {
   try {
     parse(declaration, dtype);
   } catch (const InputError& error) {
@@ -135,7 +135,8 @@ TEST(ArithmeticTest, EachProductHasItsName) {
 
 TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
   const auto beyond = [](const json& declaration, DType dtype, const char* pointer) {
-    EXPECT_THAT(error_of(declaration, dtype), HasSubstr(std::string("/a") + pointer + ": "))
+    EXPECT_THAT(declaration_error(declaration, dtype),
+                HasSubstr(std::string("/a") + pointer + ": "))
         << declaration << " " << name(dtype);
   };
   for (const char* narrow : {"f16", "bf16", "fp8", ""}) {
@@ -163,15 +164,15 @@ TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
 }
 
 TEST(ArithmeticTest, IsReadStrictly) {
-  EXPECT_THAT(error_of({{"exp_ulps", 2}}), HasSubstr("/a/exp_ulps: unknown key"));
-  EXPECT_THAT(error_of({{"products", {{"kq", json::object()}}}}),
+  EXPECT_THAT(declaration_error({{"exp_ulps", 2}}), HasSubstr("/a/exp_ulps: unknown key"));
+  EXPECT_THAT(declaration_error({{"products", {{"kq", json::object()}}}}),
               HasSubstr("/a/products/kq: unknown key"));
-  EXPECT_THAT(error_of({{"products", {{"qk", {{"width", 3}}}}}}),
+  EXPECT_THAT(declaration_error({{"products", {{"qk", {{"width", 3}}}}}}),
               HasSubstr("/a/products/qk/width: unknown key"));
-  EXPECT_THAT(error_of({{"exp_ulp", "nan"}}), HasSubstr("/a/exp_ulp: "));
-  EXPECT_THAT(error_of({{"p_normalised", "never"}}), HasSubstr("\"first\" or \"last\""));
-  EXPECT_THAT(error_of({{"deterministic", 1}}), HasSubstr("/a/deterministic: "));
-  EXPECT_THAT(error_of(json::array()), HasSubstr("expected an object"));
+  EXPECT_THAT(declaration_error({{"exp_ulp", "nan"}}), HasSubstr("/a/exp_ulp: "));
+  EXPECT_THAT(declaration_error({{"p_normalised", "never"}}), HasSubstr("\"first\" or \"last\""));
+  EXPECT_THAT(declaration_error({{"deterministic", 1}}), HasSubstr("/a/deterministic: "));
+  EXPECT_THAT(declaration_error(json::array()), HasSubstr("expected an object"));
 }
 
 }  // namespace

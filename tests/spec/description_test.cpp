@@ -12,7 +12,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-json sound() {
+json sound_description() {
   return {{"name", "k"},
           {"version", "1"},
           {"vendor", "v"},
@@ -22,7 +22,7 @@ json sound() {
           {"arithmetic", {{"f32", {{"exp_ulp", 1}}}}}};
 }
 
-std::string error_of(const json& text) {
+std::string description_error(const json& text) {
   try {
     parse_description(text);
   } catch (const InputError& error) {
@@ -32,7 +32,7 @@ std::string error_of(const json& text) {
 }
 
 TEST(DescriptionTest, ReadsWhatATesteeSays) {
-  const Description d = parse_description(sound());
+  const Description d = parse_description(sound_description());
   EXPECT_EQ(d.name, "k");
   EXPECT_EQ(d.version, "1");
   EXPECT_EQ(d.vendor, "v");
@@ -43,21 +43,21 @@ TEST(DescriptionTest, ReadsWhatATesteeSays) {
   EXPECT_EQ(d.alignment, 16);
   EXPECT_LT(d.arithmetic.at(DType::f32).exp_error, loosest(DType::f32).exp_error);
   EXPECT_EQ(d.arithmetic.at(DType::bf16), loosest(DType::bf16)) << "not declared: the loosest";
-  EXPECT_EQ(d.declared_arithmetic, sound()["arithmetic"]);
+  EXPECT_EQ(d.declared_arithmetic, sound_description()["arithmetic"]);
 }
 
 TEST(DescriptionTest, IsReadStrictly) {
   for (const char* key : {"name", "version", "vendor", "profiles", "dtypes", "features"}) {
-    json text = sound();
+    json text = sound_description();
     text.erase(key);
-    EXPECT_THAT(error_of(text), HasSubstr(std::string("\"") + key + "\" is missing"));
+    EXPECT_THAT(description_error(text), HasSubstr(std::string("\"") + key + "\" is missing"));
     text[key] = 3;
-    EXPECT_THAT(error_of(text), HasSubstr(std::string("/") + key + ": "));
+    EXPECT_THAT(description_error(text), HasSubstr(std::string("/") + key + ": "));
   }
   const auto with = [](const char* key, const json& value) {
-    json text = sound();
+    json text = sound_description();
     text[key] = value;
-    return error_of(text);
+    return description_error(text);
   };
   EXPECT_THAT(with("colour", "blue"), HasSubstr("/colour: unknown key"));
   EXPECT_THAT(with("profiles", {"backward"}), HasSubstr("no profile \"backward\""));
@@ -83,10 +83,10 @@ TEST(DescriptionTest, IsReadStrictly) {
 }
 
 TEST(DescriptionTest, ReadsWhereATesteeDeparts) {
-  const Description plain = parse_description(sound());
+  const Description plain = parse_description(sound_description());
   EXPECT_FALSE(plain.leaves_padding_unwritten || plain.empty_o_differs || plain.empty_lse_differs);
   EXPECT_EQ(plain.keep_quantum, 0);
-  json text = sound();
+  json text = sound_description();
   text["leaves_padding_unwritten"] = true;
   text["empty_rows"] = {{"lse", "+inf"}};
   text["keep_quantum"] = 1.0 / 128;
@@ -158,7 +158,7 @@ TEST(DescriptionTest, NamesWhatAProblemNeedsBeyondTheDeclaration) {
 }
 
 TEST(DescriptionTest, ADeclaredFeatureIsNotMissing) {
-  json text = sound();
+  json text = sound_description();
   text["features"] = known_features();
   const Description all = parse_description(text);
   Problem problem{

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 // What the reader says when `read` is tried on `value`: "pointer: message", or "" for no error.
 template <class Read>
-std::string error_of(const json& value, Read read) {
+std::string reader_error(const json& value, Read read) {
   try {
     ObjectReader reader(value, "/top");
     read(reader);
@@ -29,19 +29,19 @@ std::string error_of(const json& value, Read read) {
 
 TEST(JsonReaderTest, ReadsWhatIsThere) {
   const json value = {{"n", 3}, {"x", 2}, {"name", "a"}, {"on", true}};
-  EXPECT_EQ(error_of(value,
-                     [](ObjectReader& reader) {
-                       EXPECT_EQ(reader.get<Index>("n"), 3);
-                       EXPECT_EQ(reader.get<double>("x"), 2.0) << "an integer is a number too";
-                       EXPECT_EQ(reader.get<std::string>("name"), "a");
-                       EXPECT_TRUE(reader.get<bool>("on"));
-                       EXPECT_EQ(reader.get_or<Index>("absent", 7), 7);
-                     }),
+  EXPECT_EQ(reader_error(value,
+                         [](ObjectReader& reader) {
+                           EXPECT_EQ(reader.get<Index>("n"), 3);
+                           EXPECT_EQ(reader.get<double>("x"), 2.0) << "an integer is a number too";
+                           EXPECT_EQ(reader.get<std::string>("name"), "a");
+                           EXPECT_TRUE(reader.get<bool>("on"));
+                           EXPECT_EQ(reader.get_or<Index>("absent", 7), 7);
+                         }),
             "");
 }
 
 TEST(JsonReaderTest, RefusesUnknownKeysAndNamesTheNearest) {
-  const std::string error = error_of({{"head_dims", 3}}, [](ObjectReader& reader) {
+  const std::string error = reader_error({{"head_dims", 3}}, [](ObjectReader& reader) {
     reader.find("head_dim");
     reader.find("batch");
   });
@@ -49,17 +49,18 @@ TEST(JsonReaderTest, RefusesUnknownKeysAndNamesTheNearest) {
 }
 
 TEST(JsonReaderTest, RefusesMissingKeys) {
-  EXPECT_THAT(error_of(json::object(), [](ObjectReader& reader) { reader.get<Index>("n"); }),
+  EXPECT_THAT(reader_error(json::object(), [](ObjectReader& reader) { reader.get<Index>("n"); }),
               HasSubstr("/top: the key \"n\" is missing"));
 }
 
 TEST(JsonReaderTest, RefusesWhatIsNoObject) {
-  EXPECT_THAT(error_of(json::array({1}), [](ObjectReader&) {}), HasSubstr("expected an object"));
+  EXPECT_THAT(reader_error(json::array({1}), [](ObjectReader&) {}),
+              HasSubstr("expected an object"));
 }
 
 TEST(JsonReaderTest, NeverConvertsSilently) {
   const auto refused = [](const json& value, auto read) {
-    const std::string error = error_of({{"n", value}}, read);
+    const std::string error = reader_error({{"n", value}}, read);
     EXPECT_THAT(error, HasSubstr("/top/n: the value of \"n\" is of the wrong type")) << value;
   };
   const auto index = [](ObjectReader& reader) { reader.get<Index>("n"); };
@@ -77,11 +78,11 @@ TEST(JsonReaderTest, NeverConvertsSilently) {
 
 TEST(JsonReaderTest, ReadsTheEndsOfTheIntegerRanges) {
   const json value = {{"most", UINT64_MAX}, {"least", INT64_MIN}};
-  EXPECT_EQ(error_of(value,
-                     [](ObjectReader& reader) {
-                       EXPECT_EQ(reader.get<std::uint64_t>("most"), UINT64_MAX);
-                       EXPECT_EQ(reader.get<Index>("least"), INT64_MIN);
-                     }),
+  EXPECT_EQ(reader_error(value,
+                         [](ObjectReader& reader) {
+                           EXPECT_EQ(reader.get<std::uint64_t>("most"), UINT64_MAX);
+                           EXPECT_EQ(reader.get<Index>("least"), INT64_MIN);
+                         }),
             "");
 }
 

@@ -50,8 +50,19 @@ VerdictRecord verdict(const std::string& id = "mask/causal") {
                                     .exact = -kInfinity,
                                     .bound = 0.1,
                                     .rms = 5e-324,
-                                    .compared = 12}},
+                                    .mean = -1e-9,
+                                    .compared = 12,
+                                    .noise = NoiseEvidence{.max_ratio = 0.2,
+                                                           .worst = 3,
+                                                           .ratio = 0.5,
+                                                           .ratio_limit = 1.3,
+                                                           .bias = -0.01,
+                                                           .growth = 0.02,
+                                                           .bias_limit = 0.6,
+                                                           .compared = 12}}},
                                   {"LSE", {.actual = -0.0}}},
+                      .slopes = {{.tensor = "dQ", .analytic = 1, .difference = 2, .allowed = 3}},
+                      .features = {"sink"},
                       .wall_s = 0.25,
                       .repro = "attest repro mask/causal",
                       .captured = "hello"}};
@@ -81,7 +92,7 @@ Record read(const std::string& text) {
   return read_record(in);
 }
 
-std::string error_of(const std::string& text) {
+std::string record_error(const std::string& text) {
   try {
     read(text);
   } catch (const InputError& error) {
@@ -111,6 +122,14 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(evidence.exact, -kInfinity);
   EXPECT_EQ(evidence.bound, 0.1);
   EXPECT_EQ(evidence.rms, 5e-324);
+  EXPECT_EQ(evidence.mean, -1e-9);
+  ASSERT_TRUE(evidence.noise);
+  EXPECT_EQ(evidence.noise->bias_limit, 0.6);
+  EXPECT_EQ(evidence.noise->growth, 0.02);
+  EXPECT_FALSE(read_back.tensors.at("LSE").noise);
+  ASSERT_EQ(read_back.slopes.size(), 1u);
+  EXPECT_EQ(read_back.slopes[0].difference, 2);
+  EXPECT_EQ(read_back.features, std::vector<std::string>{"sink"});
   EXPECT_EQ(evidence.worst, (std::vector<Index>{0, 1, 2, 3}));
   EXPECT_TRUE(std::signbit(read_back.tensors.at("LSE").actual));
   EXPECT_EQ(record.footer->profiles[0].demanded, 4);
@@ -154,7 +173,7 @@ TEST(RecordTest, ATruncatedRecordKeepsItsWholeLines) {
   for (std::size_t size = 0; size < text.size(); ++size) {
     const std::string part = text.substr(0, size);
     if (size < header_end) {
-      ASSERT_THAT(error_of(part), HasSubstr("the record is empty")) << size;
+      ASSERT_THAT(record_error(part), HasSubstr("the record is empty")) << size;
       continue;
     }
     const Record record = read(part);
@@ -167,33 +186,34 @@ TEST(RecordTest, ATruncatedRecordKeepsItsWholeLines) {
 
 TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
   const std::string first = to_line(header()) + "\n";
-  EXPECT_THAT(error_of(first + first), HasSubstr("line 2: there is a second header"));
-  EXPECT_THAT(error_of(to_line(verdict()) + "\n"),
+  EXPECT_THAT(record_error(first + first), HasSubstr("line 2: there is a second header"));
+  EXPECT_THAT(record_error(to_line(verdict()) + "\n"),
               HasSubstr("line 1: a record begins with its header"));
-  EXPECT_THAT(error_of(whole() + to_line(verdict()) + "\n"),
+  EXPECT_THAT(record_error(whole() + to_line(verdict()) + "\n"),
               HasSubstr("line 5: there is a line behind"));
-  EXPECT_THAT(error_of(first + "{\"kind\":\"verdict\"}\n"), HasSubstr("line 2: "));
-  EXPECT_THAT(error_of(first + "{\"kind\":\"note\"}\n"),
+  EXPECT_THAT(record_error(first + "{\"kind\":\"verdict\"}\n"), HasSubstr("line 2: "));
+  EXPECT_THAT(record_error(first + "{\"kind\":\"note\"}\n"),
               HasSubstr("line 2: no line is of kind \"note\""));
-  EXPECT_THAT(error_of(first + "\n{oops\n"), HasSubstr("line 3: ")) << "empty lines count";
-  EXPECT_THAT(error_of(first + "[1]\n"), HasSubstr("line 2: "));
+  EXPECT_THAT(record_error(first + "\n{oops\n"), HasSubstr("line 3: ")) << "empty lines count";
+  EXPECT_THAT(record_error(first + "[1]\n"), HasSubstr("line 2: "));
   json wrong = json::parse(to_line(verdict()));
   wrong["outcome"] = "GREAT";
-  EXPECT_THAT(error_of(first + wrong.dump() + "\n"),
+  EXPECT_THAT(record_error(first + wrong.dump() + "\n"),
               HasSubstr("line 2: no outcome is called \"GREAT\""));
   wrong = json::parse(to_line(header()));
   wrong["schema"] = kRecordSchema + 1;
-  EXPECT_THAT(error_of(wrong.dump() + "\n"), HasSubstr("line 1: the record has schema"));
-  EXPECT_THAT(error_of(""), HasSubstr("the record is empty"));
+  EXPECT_THAT(record_error(wrong.dump() + "\n"), HasSubstr("line 1: the record has schema"));
+  EXPECT_THAT(record_error(""), HasSubstr("the record is empty"));
 }
 
 TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
   const json line = json::parse(to_line(verdict()));
   for (const auto& [key, value] : line.items()) {
-    if (key == "captured") continue;
+    if (key == "captured" || key == "slopes" || key == "features") continue;
     json without = line;
     without.erase(key);
-    EXPECT_THAT(error_of(to_line(header()) + "\n" + without.dump() + "\n"), HasSubstr("line 2: "))
+    EXPECT_THAT(record_error(to_line(header()) + "\n" + without.dump() + "\n"),
+                HasSubstr("line 2: "))
         << key;
   }
 }

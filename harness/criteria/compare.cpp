@@ -1,0 +1,462 @@
+#include "harness/criteria/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "harness/criteria/eager.h"
+#include "harness/criteria/rule.h"
+#include "harness/examine.h"
+#include "harness/exemptions.h"
+#include "harness/judge.h"
+
+namespace attest::criteria {
+namespace {
+
+// By judge, in the order of judges().
+using Flags = std::vector<bool>;
+
+std::size_t bounds_judge() { return rules().size(); }
+std::size_t attest_judge() { return rules().size() + 1; }
+
+bool is_among(DType dtype, const std::vector<DType>& dtypes) {
+  return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
+}
+
+// Whether the rule compares a tensor of that name at all.
+bool compares(const Rule& rule, std::string_view tensor, DType dtype) {
+  const std::vector<double> none;
+  return rule.judge(
+             {.tensor = tensor, .dtype = dtype, .actual = none, .exact = none, .eager = none}) !=
+         Ruling::not_compared;
+}
+
+// The judges that look at a case.
+Flags lookers(const CaseSet& set, const Case& test_case) {
+  Flags flags;
+  for (const Judge& judge : judges()) {
+    const bool data = !set.own_data || judge.data.empty() || judge.data == test_case.data;
+    flags.push_back(data && is_among(test_case.problem.dtype, judge.dtypes));
+  }
+  return flags;
+}
+
+bool share_any(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const std::string& item) {
+    return std::find(b.begin(), b.end(), item) != b.end();
+  });
+}
+
+bool any(const Flags& flags) { return std::find(flags.begin(), flags.end(), true) != flags.end(); }
+
+// A case, with what all testees share of it.
+class SharedCase {
+ public:
+  explicit SharedCase(const Case& test_case) : prepared(test_case, 1) {}
+
+  const std::map<std::string, std::vector<double>>& eager() {
+    if (!eager_) eager_ = run_eagerly(prepared.problem(), prepared.inputs());
+    return *eager_;
+  }
+
+  PreparedCase prepared;
+
+ private:
+  std::optional<std::map<std::string, std::vector<double>>> eager_;
+};
+
+// Rows of a tensor beyond the lengths of their batch element.
+bool is_padding(const Problem& p, const Returned& tensor, std::size_t element) {
+  const bool of_keys = tensor.name == "dK" || tensor.name == "dV";
+  const bool of_rows = of_keys || tensor.name == "O" || tensor.name == "LSE" || tensor.name == "dQ";
+  if (p.packed || !of_rows) return false;
+  const auto at = coordinates(tensor.shape, static_cast<Index>(element));
+  const Lengths lengths = p.lengths(at[kBatch]);
+  return at[kPosition] >= (of_keys ? lengths.key : lengths.query);
+}
+
+// Whether a call ended so that no suite can overlook it.
+bool ends_all(const Verdict& v) {
+  switch (v.outcome) {
+    case Outcome::crash:
+    case Outcome::timeout:
+    case Outcome::protocol_error:
+      return true;
+    default:
+      return v.reason == "wrong_refusal" || v.reason == "memory";
+  }
+}
+
+bool caught_by_attest(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::fail:
+    case Outcome::crash:
+    case Outcome::timeout:
+    case Outcome::protocol_error:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One testee on one case: which of the judges that are asked notice something.
+class Look {
+ public:
+  Look(SharedCase& shared, const Testee& testee, Executor& executor, int threads,
+       const Flags& asked)
+      : shared_(shared),
+        testee_(testee.description),
+        calling_{testee.description, testee.kernel, executor, threads, captured_},
+        asked_(asked),
+        noticed_(asked.size()) {
+    const auto declared = testee_.arithmetic.find(problem().dtype);
+    arithmetic_ =
+        declared != testee_.arithmetic.end() ? declared->second : loosest(problem().dtype);
+  }
+
+  Flags noticed() {
+    Verdict verdict;
+    Trial trial;
+    if (asked_[attest_judge()]) {
+      Examination e =
+          examine(shared_.prepared, testee_, calling_.kernel, calling_.executor, calling_.threads);
+      verdict = std::move(e.verdict);
+      trial = std::move(e.trial);
+      if (verdict.outcome == Outcome::harness_error) throw std::runtime_error(verdict.message);
+      noticed_[attest_judge()] = caught_by_attest(verdict.outcome);
+    } else {
+      verdict = call(trial);
+    }
+    if (trial.returned.empty() && ends_all(verdict)) {
+      notice_all("O");
+      return noticed_;
+    }
+    if (trial.stopped && !stops_all(*trial.stopped)) {
+      // With room behind the tensors, as in suites without guards.
+      calling_.executor.renew();
+      trial = try_out(calling_, problem(), inputs(), Placement::start_flush);
+    }
+    if (trial.stopped && stops_all(*trial.stopped)) {
+      notice_all(trial.returned.empty() ? "O" : "dQ");
+    }
+    if (trial.stopped) calling_.executor.renew();
+    judge(trial);
+    return noticed_;
+  }
+
+ private:
+  const Problem& problem() const { return shared_.prepared.problem(); }
+  const attest::Inputs& inputs() const { return shared_.prepared.inputs(); }
+
+  static bool stops_all(const Finding& finding) {
+    return ends_all({.outcome = finding.outcome, .reason = finding.reason});
+  }
+
+  // What comes of a call without a verdict on it.
+  Verdict call(Trial& trial) {
+    const auto verdict_of = [](const Finding& f) {
+      return Verdict{.outcome = f.outcome, .reason = f.reason, .message = f.message};
+    };
+    const Reply asked = ask(calling_, problem());
+    if (!asked.ok()) {
+      const bool refused =
+          asked.kind == Reply::Kind::answered && text_of(asked, "status") == "refused";
+      if (!refused) return verdict_of(finding_of(asked, "supports"));
+      if (!undeclared(problem(), testee_).empty()) return {.outcome = Outcome::unsupported};
+      return verdict_of(failure("wrong_refusal", "refused what it declares"));
+    }
+    trial = try_out(calling_, problem(), inputs(), Placement::end_flush);
+    calling_.executor.settle();
+    return trial.stopped ? verdict_of(*trial.stopped) : Verdict{.outcome = Outcome::pass};
+  }
+
+  // All that compare that tensor would have wanted one.
+  void notice_all(std::string_view tensor) {
+    const auto& all = rules();
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (compares(all[r], tensor, problem().dtype)) noticed_[r] = true;
+    }
+    noticed_[bounds_judge()] = true;
+  }
+
+  void judge(const Trial& trial) {
+    std::optional<PreparedCase> own;
+    std::optional<std::map<std::string, std::vector<double>>> own_eager;
+    if (trial.keep) {
+      own = shared_.prepared.with_keep(*trial.keep);
+      own_eager = run_eagerly(own->problem(), own->inputs());
+    }
+    PreparedCase& prepared = own ? *own : shared_.prepared;
+    const auto& eager = own_eager ? *own_eager : shared_.eager();
+    const Exemptions exemptions(problem(), inputs(), testee_);
+    for (const Returned& tensor : trial.returned) {
+      Expected expected = expected_of(tensor.name, prepared, arithmetic_);
+      for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+        if (exemptions.unjudged(tensor.name, tensor.shape, i)) {
+          expected.value[i] = std::numeric_limits<double>::quiet_NaN();
+        }
+      }
+      if (asked_[bounds_judge()]) {
+        const Rounding rounding =
+            tensor.name == "LSE" ? Rounding::nearest : arithmetic_.output_rounding;
+        const bool passed =
+            attest::judge(tensor.bits, tensor.dtype, tensor.shape, expected, rounding).passed;
+        if (!passed) noticed_[bounds_judge()] = true;
+      }
+      ask_rules(tensor, expected, eager.at(tensor.name));
+    }
+  }
+
+  void ask_rules(const Returned& tensor, const Expected& expected,
+                 const std::vector<double>& eager) {
+    std::vector<double> actual, exact, baseline;                    // of all that is specified
+    std::vector<double> inner_actual, inner_exact, inner_baseline;  // but for padding
+    for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+      if (std::isnan(expected.value[i])) continue;
+      actual.push_back(decode(tensor.dtype, tensor.bits[i]));
+      exact.push_back(expected.value[i]);
+      baseline.push_back(eager[i]);
+      if (is_padding(problem(), tensor, i)) continue;
+      inner_actual.push_back(actual.back());
+      inner_exact.push_back(exact.back());
+      inner_baseline.push_back(baseline.back());
+    }
+    const auto& all = rules();
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (!asked_[r] || noticed_[r]) continue;
+      const bool inner = all[r].skips_padding;
+      const Sample sample = {.tensor = tensor.name,
+                             .dtype = problem().dtype,
+                             .actual = inner ? inner_actual : actual,
+                             .exact = inner ? inner_exact : exact,
+                             .eager = inner ? inner_baseline : baseline,
+                             .softcap = problem().softcap > 0,
+                             .bias = problem().bias_shape.has_value(),
+                             .head_dim = problem().head_dim};
+      noticed_[r] = all[r].judge(sample) == Ruling::fails;
+    }
+  }
+
+  SharedCase& shared_;
+  const Description& testee_;
+  std::string captured_;
+  Calling calling_;
+  const Flags& asked_;
+  Flags noticed_;
+  Arithmetic arithmetic_;
+};
+
+// What has been noticed so far of each subject, in each format and class of inputs.
+class Notices {
+ public:
+  Notices(const CaseSet& set, std::size_t subjects) : own_data_(set.own_data), by_(subjects) {}
+
+  // Which of those that look at a case have not noticed anything yet.
+  Flags open(std::size_t subject, const Case& c, Flags lookers) {
+    const std::lock_guard lock(mutex_);
+    const Flags& known = at(subject, c);
+    for (std::size_t j = 0; j < lookers.size(); ++j) lookers[j] = lookers[j] && !known[j];
+    return lookers;
+  }
+
+  void add(std::size_t subject, const Case& c, const Flags& noticed) {
+    const std::lock_guard lock(mutex_);
+    Flags& known = at(subject, c);
+    for (std::size_t j = 0; j < noticed.size(); ++j) known[j] = known[j] || noticed[j];
+  }
+
+  // Of one class of inputs, or of any if it is empty.
+  bool noticed(std::size_t subject, std::size_t judge, DType dtype, const std::string& data) const {
+    for (const auto& [key, flags] : by_[subject]) {
+      if (key.first == dtype && (data.empty() || key.second == data) && flags[judge]) return true;
+    }
+    return false;
+  }
+
+ private:
+  Flags& at(std::size_t subject, const Case& c) {
+    Flags& flags = by_[subject][{c.problem.dtype, own_data_ ? c.data : ""}];
+    flags.resize(judges().size());
+    return flags;
+  }
+
+  bool own_data_;
+  std::mutex mutex_;
+  std::vector<std::map<std::pair<DType, std::string>, Flags>> by_;
+};
+
+// The process of a plug-in serves all kernels in it.
+class Executors {
+ public:
+  explicit Executors(const MakeExecutor& make) : make_(make) {}
+
+  Executor& of(const Testee& testee) {
+    auto& executor = executors_[testee.command];
+    if (!executor) executor = make_(testee);
+    return *executor;
+  }
+
+ private:
+  const MakeExecutor& make_;
+  std::map<std::vector<std::string>, std::unique_ptr<Executor>> executors_;
+};
+
+Score score_of(const Notices& notices, const std::vector<Subject>& subjects, std::size_t judge,
+               DType dtype, const std::string& data) {
+  Score score;
+  for (std::size_t s = 0; s < subjects.size(); ++s) {
+    const Subject& subject = subjects[s];
+    if (!is_among(dtype, subject.dtypes)) continue;
+    const bool noticed = notices.noticed(s, judge, dtype, data);
+    auto& names = subject.wrong ? noticed ? score.caught : score.missed
+                  : noticed     ? score.failed
+                                : score.passed;
+    names.insert(subject.testee.name);
+  }
+  return score;
+}
+
+}  // namespace
+
+const std::vector<Judge>& judges() {
+  static const std::vector<Judge> kJudges = [] {
+    std::vector<Judge> all;
+    for (const Rule& rule : rules()) {
+      all.push_back({.name = std::string(rule.name),
+                     .source = std::string(rule.source),
+                     .says = std::string(rule.says),
+                     .nan = std::string(rule.nan),
+                     .dtypes = rule.dtypes,
+                     .data = std::string(rule.data)});
+    }
+    const std::vector<DType> dtypes = {DType::f32, DType::f16, DType::bf16};
+    all.push_back({.name = "Attest, bounds alone",
+                   .source = "spec/NUMERICS.md",
+                   .says = "each element of each tensor within the bound derived for it",
+                   .nan = "fails",
+                   .dtypes = dtypes,
+                   .data = ""});
+    all.push_back({.name = "Attest",
+                   .source = "spec/SPEC.md",
+                   .says =
+                       "the bounds, and all else that a case looks at: guards, inputs, repeated "
+                       "calls, laws",
+                   .nan = "fails",
+                   .dtypes = dtypes,
+                   .data = ""});
+    return all;
+  }();
+  return kJudges;
+}
+
+Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const RunOptions& options,
+             const MakeExecutor& make_executor, const std::function<void()>& seen,
+             const std::function<bool()>& interrupted) {
+  Notices notices(set, subjects.size());
+  std::mutex mutex;
+  std::exception_ptr ours;
+  std::atomic<bool> stops = false;
+  // Calls `visit` with each number below `count` and the processes of its job.
+  const auto for_each = [&](std::size_t count, const auto& make_visit) {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+      Executors executors(make_executor);
+      auto visit = make_visit();
+      for (std::size_t i = next++; i < count && !stops && !interrupted(); i = next++) {
+        try {
+          visit(i, executors);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          ours = std::current_exception();
+          stops = true;
+        }
+        const std::lock_guard lock(mutex);
+        seen();
+      }
+    };
+    std::vector<std::thread> jobs;
+    for (int job = 1; job < options.jobs; ++job) jobs.emplace_back(work);
+    work();
+    for (std::thread& job : jobs) job.join();
+  };
+  const auto look = [&](std::size_t s, SharedCase& shared, Executors& executors,
+                        const Flags& asked) {
+    const Testee& testee = subjects[s].testee;
+    const Case& c = shared.prepared.test_case();
+    try {
+      Look one(shared, testee, executors.of(testee), options.threads, asked);
+      notices.add(s, c, one.noticed());
+    } catch (const std::exception& error) {
+      throw std::runtime_error(fmt::format("{} on {}: {}", testee.name, c.id, error.what()));
+    }
+  };
+
+  // What is expected of a case depends on what each right kernel declares: it is kept for one case
+  // at a time. Wrong ones declare nearly the same.
+  std::vector<std::size_t> right, wrong;
+  for (std::size_t s = 0; s < subjects.size(); ++s) {
+    (subjects[s].wrong ? wrong : right).push_back(s);
+  }
+  for_each(right.empty() ? 0 : set.cases.size(), [&] {
+    return [&](std::size_t i, Executors& executors) {
+      const Case& c = set.cases[i];
+      std::optional<SharedCase> shared;
+      for (const std::size_t s : right) {
+        if (!is_among(c.problem.dtype, subjects[s].dtypes) || interrupted()) continue;
+        const Flags asked = notices.open(s, c, lookers(set, c));
+        if (!any(asked)) continue;
+        if (!shared) shared.emplace(c);
+        look(s, *shared, executors, asked);
+      }
+    };
+  });
+  for_each(wrong.size(), [&] {
+    return [&, known = std::map<std::size_t, std::unique_ptr<SharedCase>>()](
+               std::size_t w, Executors& executors) mutable {
+      const std::size_t s = wrong[w];
+      std::map<DType, std::size_t> tried;
+      for (std::size_t i = 0; i < set.cases.size() && !interrupted(); ++i) {
+        const Case& c = set.cases[i];
+        if (!is_among(c.problem.dtype, subjects[s].dtypes)) continue;
+        if (!share_any(c.clauses, subjects[s].clauses)) continue;
+        const Flags asked = notices.open(s, c, lookers(set, c));
+        if (!any(asked) || (tried[c.problem.dtype] >= set.enough && !asked[attest_judge()])) {
+          continue;
+        }
+        ++tried[c.problem.dtype];
+        auto& shared = known[i];
+        if (!shared) shared = std::make_unique<SharedCase>(c);
+        look(s, *shared, executors, asked);
+      }
+    };
+  });
+  if (ours) std::rethrow_exception(ours);
+
+  Side side = {.name = set.name,
+               .about = set.about,
+               .cases = static_cast<Index>(set.cases.size()),
+               .scores = {},
+               .attest_beside = {}};
+  for (std::size_t j = 0; j < judges().size(); ++j) {
+    const Judge& judge = judges()[j];
+    const std::string data = set.own_data ? judge.data : "";
+    for (const DType dtype : judge.dtypes) {
+      side.scores[judge.name][dtype] = score_of(notices, subjects, j, dtype, data);
+      if (data.empty()) continue;
+      side.attest_beside[judge.name][dtype] =
+          score_of(notices, subjects, attest_judge(), dtype, data);
+    }
+  }
+  return side;
+}
+
+}  // namespace attest::criteria

@@ -1,0 +1,71 @@
+// All judges on the same results: which wrong kernels does each catch, which right ones does it
+// fail?
+//
+// The judges are the rules of rule.h, Attest's bounds by themselves, and Attest with all that it
+// looks at. A testee is called through its worker, as in `attest run`, and what it returned first
+// is what all of them are given. They agree that it failed where it returned nothing: it crashed,
+// hung, refused what it declares. Where only a guard stopped it, the rules are given what it
+// returns with room behind its tensors: their suites have no guards.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/run.h"
+#include "harness/testee.h"
+
+namespace attest::criteria {
+
+struct Subject {
+  Testee testee;
+  bool wrong;                 // on purpose
+  std::vector<DType> dtypes;  // that its fault concerns; of a right one, those that it has
+  std::vector<std::string> clauses = {};  // that its fault violates
+};
+
+struct Judge {
+  std::string name;
+  std::string source, says, nan;
+  std::vector<DType> dtypes;
+  std::string data;  // the class of inputs of its project; empty: any
+};
+
+// The rules, Attest's bounds, Attest.
+const std::vector<Judge>& judges();
+
+struct CaseSet {
+  std::string name;       // "theirs", "ours"
+  std::string about;      // in a sentence
+  bool own_data = false;  // each rule sees those cases alone whose inputs are of its class
+  std::vector<Case> cases;
+  // A wrong kernel is tried on the cases of the clauses that it violates: on so many of them in
+  // each format, and on more only until Attest has caught it.
+  std::size_t enough = std::numeric_limits<std::size_t>::max();
+};
+
+// What one judge made of all subjects in one format, by their names.
+struct Score {
+  std::set<std::string> caught, missed;  // wrong
+  std::set<std::string> failed, passed;  // right
+};
+
+struct Side {
+  std::string name, about;
+  Index cases = 0;
+  std::map<std::string, std::map<DType, Score>> scores;  // by the judge's name
+  // Where a rule sees its own class of inputs alone: what Attest made of just these.
+  std::map<std::string, std::map<DType, Score>> attest_beside;
+};
+
+// Right kernels are tried on all cases. Calls `seen` after each case of the right kernels, and
+// after each wrong kernel. The result does not depend on the number of jobs.
+Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const RunOptions& options,
+             const MakeExecutor& make_executor, const std::function<void()>& seen,
+             const std::function<bool()>& interrupted);
+
+}  // namespace attest::criteria

@@ -1,0 +1,62 @@
+// Mutants on cases: each on those of the clauses that it violates, until one catches it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/run.h"
+#include "harness/selfcheck/catalogue.h"
+#include "harness/testee.h"
+#include "spec/record.h"
+
+namespace attest {
+
+// What became of one mutant in one dtype.
+struct Hunted {
+  std::size_t mutant;  // in the catalogue
+  DType dtype;
+  Index candidates = 0;                      // cases of a clause that it violates
+  Index tried = 0;                           // of them: all, or as many as it took
+  Index catching = 0;                        // of those that were tried
+  std::optional<VerdictRecord> caught = {};  // the first
+  // Of the cases before, the largest ratio of an error to its bound.
+  double nearest = 0;
+  std::string nearest_case = {};
+};
+
+struct Hunt {
+  std::vector<Hunted> hunted = {};            // in the order of the catalogue
+  std::map<std::string, Index> catches = {};  // by case: of how many mutants, each dtype by itself
+  std::vector<VerdictRecord> accused = {};    // controls that fail what catches a mutant
+  std::vector<VerdictRecord> our_own = {};    // our own errors
+  bool interrupted = false;
+};
+
+// Whether a verdict convicts the mutant: the testee does not conform, on a case of a clause that
+// the mutant violates, or with blame on such a clause. A verdict on blocks or memory, and a
+// warning, speak of the clause alone that they name first.
+bool convicts(const Verdict& verdict, const Mutant& mutant);
+
+// In the order in which they are worth trying: the cheap ones first, and of the cases of one entry,
+// which have much in common, the second as if it cost twice as much, and so on.
+std::vector<Case> by_worth(std::vector<Case> cases);
+
+struct HuntOptions {
+  bool all = false;  // goes on after the first case that catches
+  RunOptions run = {};
+};
+
+// Tries each mutant first on the cases of several clauses that it violates, and among those in the
+// order that `cases` have. Then tries the controls on whatever caught a mutant: so a catch is the
+// fault's doing. The result does not depend on the number of jobs. `testees` are the kernels of the
+// plug-in; throws InputError if a mutant or control is not among them.
+Hunt hunt(const std::vector<Case>& cases, const Catalogue& catalogue,
+          const std::vector<Testee>& testees, const HuntOptions& options,
+          const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+          const std::function<bool()>& interrupted);
+
+}  // namespace attest

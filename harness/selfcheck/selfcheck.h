@@ -1,0 +1,51 @@
+// The suite's check of itself, `attest selfcheck`: that no broken kernel passes, tried on mutants,
+// and that no correct kernel fails, tried on kernels that are right in as many ways as there are.
+// This is what is told of it.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/selfcheck/hunt.h"
+
+namespace attest {
+
+// What became of the legitimate kernels.
+struct Trust {
+  std::size_t kernels = 0, cases = 0;
+  bool all = false;                          // whether these are all cases of the tier
+  std::map<std::string, Index> counts = {};  // of verdicts, by outcome name
+  // What is neither conformant nor an honest refusal nor undecided.
+  std::vector<VerdictRecord> failed = {};
+  bool interrupted = false;
+};
+
+// From a run of the legitimate kernels on `cases` cases.
+Trust trust_of(const Record& record, std::size_t cases);
+
+// So many of the cases, from all over the list.
+std::vector<Case> sample(const std::vector<Case>& cases, std::size_t count);
+
+// What was checked; what was not is absent.
+struct Selfcheck {
+  Catalogue catalogue = {};
+  bool all_catches = false;  // --full: every case was tried, whatever caught a mutant before
+  bool filtered = false;     // not all cases of the tier were there to be tried
+  std::vector<Case> cases = {};
+  std::optional<Hunt> hunt = {};
+  std::optional<Trust> trust = {};
+  double wall_s = 0;
+};
+
+std::string to_text(const Selfcheck& check);
+nlohmann::json to_json(const Selfcheck& check);
+
+// Conformant if every mutant is caught in every dtype that it concerns, no control is accused and
+// no legitimate kernel fails; incomplete if nothing was tried, or, because of a filter, not every
+// mutant.
+int exit_code_of(const Selfcheck& check);
+
+}  // namespace attest

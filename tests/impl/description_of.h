@@ -1,0 +1,15 @@
+// What a kernel says of itself, read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "spec/attest_plugin.h"
+#include "spec/description.h"
+
+namespace attest {
+
+inline Description description_of(const attest_kernel& kernel) {
+  return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
+}
+
+}  // namespace attest

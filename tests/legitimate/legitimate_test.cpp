@@ -1,0 +1,115 @@
+// That the legitimate kernels are many, different and honest, and that none of them fails a sample
+// of the suite; all of the suite is what `attest selfcheck --legitimate` tries. Kernels that are
+// not what they declare do fail it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "harness/run.h"
+#include "harness/selfcheck/selfcheck.h"
+#include "harness/testee.h"
+#include "spec/description.h"
+#include "tests/legitimate/plugin.h"
+#include "tests/legitimate/styles.h"
+
+namespace attest {
+namespace {
+
+TEST(LegitimateTest, KernelsAreManyAndAllDifferent) {
+  std::set<std::string> names, ways;
+  for (const bounds::Style& style : legitimate::legitimate_styles()) {
+    names.insert(legitimate::name_of(style));
+    ways.insert(bounds::describe(style));
+  }
+  EXPECT_GE(names.size(), 40u);
+  EXPECT_EQ(names.size(), legitimate::legitimate_styles().size());
+  EXPECT_EQ(ways.size(), names.size());
+}
+
+TEST(LegitimateTest, TheySpanBlocksOrdersAndSplits) {
+  std::set<Index> blocks, splits;
+  std::set<bounds::Order> orders;
+  for (const bounds::Style& style : legitimate::legitimate_styles()) {
+    blocks.insert(style.block);
+    splits.insert(style.splits);
+    orders.insert(style.order);
+  }
+  for (Index block = 1; block <= 256; block *= 2) EXPECT_TRUE(blocks.contains(block)) << block;
+  EXPECT_EQ(*splits.rbegin(), 16);
+  EXPECT_EQ(orders.size(), 9u);
+}
+
+// What the plug-in says in words is what the simulation says in numbers.
+TEST(LegitimateTest, DeclarationsAreThoseOfTheSimulation) {
+  for (const bounds::Style& style : legitimate::legitimate_styles()) {
+    for (const DType dtype : kDTypes) {
+      const auto json = nlohmann::json::parse(legitimate::arithmetic_json(style, dtype));
+      Arithmetic said = parse_arithmetic(json, dtype, "");
+      EXPECT_TRUE(said.deterministic && said.thread_invariant && said.batch_invariant);
+      said.deterministic = said.thread_invariant = said.batch_invariant = false;
+      Arithmetic meant = bounds::declared(style, dtype);
+      if (style.order == bounds::Order::wide && dtype == DType::f64) {
+        // 80 bits have no name among the formats.
+        for (Product* product :
+             {&meant.qk, &meant.pv, &meant.dp, &meant.dv, &meant.dq, &meant.dk}) {
+          product->accumulator_roundoff = unit_roundoff(DType::f64);
+        }
+      }
+      EXPECT_EQ(said, meant) << style.name << " " << name(dtype);
+    }
+  }
+}
+
+// The verdicts on all kernels of a plug-in, on a few cases.
+Trust trust_in(const std::string& plugin, const std::vector<Case>& cases) {
+  const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
+  const auto testees = find_testees({plugin}, installation, {}, {});
+  Header header;
+  for (const Testee& testee : testees) header.testees.push_back({.name = testee.name});
+  std::ostringstream out;
+  const Record record = run(
+      cases, testees, header, {.jobs = 2},
+      [](const Testee& t) { return std::make_unique<WorkerExecutor>(worker_options(t, {}, {})); },
+      out, [](const Verdict&) {}, [] { return false; });
+  return trust_of(record, cases.size());
+}
+
+// Cheap ones, of all formats and all features.
+std::vector<Case> sampled_cases(std::size_t count) {
+  std::vector<Case> cases;
+  for (Case& c : load_cases(CASES)) {
+    if (c.tier <= Tier::standard && c.check != Check::memory) cases.push_back(std::move(c));
+  }
+  cases = by_worth(std::move(cases));
+  cases.resize(cases.size() * 2 / 3);
+  return sample(cases, count);
+}
+
+std::string story(const Trust& trust) {
+  std::string text;
+  for (const VerdictRecord& each : trust.failed) {
+    text += each.testee + " " + each.case_id + ": " + each.verdict.message + "\n";
+  }
+  return text;
+}
+
+TEST(LegitimateTest, NoneFailsASample) {
+  const Trust trust = trust_in(LEGITIMATE, sampled_cases(24));
+  EXPECT_GE(trust.kernels, 40u);
+  EXPECT_TRUE(trust.failed.empty()) << story(trust);
+  EXPECT_GT(trust.counts.at("PASS"), 20 * static_cast<Index>(trust.kernels));
+}
+
+TEST(LegitimateTest, KernelsThatAreNotWhatTheyDeclareFail) {
+  std::set<std::string> failed;
+  for (const VerdictRecord& each : trust_in(FAULTY, sampled_cases(150)).failed) {
+    failed.insert(each.testee);
+  }
+  EXPECT_EQ(failed.size(), bounds::faulty_styles().size());
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,162 @@
+#include "tests/legitimate/styles.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace attest::legitimate {
+namespace {
+
+using bounds::Error;
+using bounds::Order;
+using bounds::Style;
+
+// Beside those of tests/bounds.
+std::vector<Style> more_styles() {
+  using Scale = Style::Scale;
+  using ScaleDs = Style::ScaleDs;
+  using Sink = Style::Sink;
+  return {
+      {.name = "naive, pairwise", .order = Order::pairwise, .d_by_key = true},
+      {.name = "naive, reversed, exp2",
+       .order = Order::reversed,
+       .base_2 = true,
+       .scale_ds = ScaleDs::before},
+      {.name = "naive, fma, P normalised, dS from narrow P",
+       .order = Order::fused,
+       .normalises_p = true,
+       .scale_ds = ScaleDs::before,
+       .ds_from_narrow_p = true},
+      {.name = "naive, accumulated wider, P normalised",
+       .order = Order::wide,
+       .normalises_p = true,
+       .outer_order = Order::pairwise},
+      {.name = "fa2 2", .block = 2, .base_2 = true, .d_by_key = true},
+      {.name = "fa2 8, reversed", .order = Order::reversed, .block = 8, .sink = Sink::last},
+      {.name = "fa2 32, exp 2 ulp scattered",
+       .order = Order::lanes,
+       .block = 32,
+       .exp_ulps = 2,
+       .exp_error = Error::scattered,
+       .scale = Scale::query,
+       .outer_order = Order::lanes},
+      {.name = "fa2 256, pairwise, exp2",
+       .order = Order::pairwise,
+       .block = 256,
+       .base_2 = true,
+       .scale_ds = ScaleDs::operand},
+      {.name = "fa2 32, exp2 2 ulp low, scale in Q and K",
+       .order = Order::lanes,
+       .block = 32,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::low,
+       .scale = Scale::both},
+      {.name = "fa2 64, lagging by 5.5, dropout last",
+       .order = Order::lanes,
+       .block = 64,
+       .lag = 5.5,
+       .drops_first = false,
+       .folds_d_lse = true},
+      {.name = "fa2 128, lagging by 1, not narrowed",
+       .order = Order::fused,
+       .block = 128,
+       .lag = 1,
+       .base_2 = true,
+       .narrows = false},
+      {.name = "fa2 32, cap folded, coarse tanh high",
+       .order = Order::fused,
+       .block = 32,
+       .folds_cap = true,
+       .coarse_tanh = true,
+       .tanh_error = Error::high,
+       .ds_from_narrow_p = true},
+      {.name = "fa2 8, bias in the sum, D folded",
+       .block = 8,
+       .scale = Scale::query,
+       .sums_bias = true,
+       .folds_d_lse = true,
+       .narrows_d_bias = true},
+      {.name = "fa2 16, accumulated wider, exp2, output truncated",
+       .order = Order::wide,
+       .block = 16,
+       .base_2 = true,
+       .truncates_output = true},
+      {.name = "fa1 1", .order = Order::fused, .block = 1, .renormalises = true},
+      {.name = "fa1 128, exp2",
+       .order = Order::lanes,
+       .block = 128,
+       .renormalises = true,
+       .base_2 = true,
+       .scale = Scale::both,
+       .scale_ds = ScaleDs::operand},
+      {.name = "3 splits, reversed", .order = Order::reversed, .block = 32, .splits = 3},
+      {.name = "8 splits, scale in Q, exp2",
+       .order = Order::lanes,
+       .block = 32,
+       .splits = 8,
+       .base_2 = true,
+       .scale = Scale::query,
+       .sink = Sink::merged},
+      {.name = "5 splits of lagging fa2",
+       .order = Order::pairwise,
+       .block = 4,
+       .lag = 3,
+       .splits = 5,
+       .merges_by_lse = true,
+       .sink = Sink::last,
+       .d_by_key = true},
+      {.name = "matrix unit of 16, 2 splits, fa2 64",
+       .order = Order::truncated_16,
+       .block = 64,
+       .splits = 2,
+       .base_2 = true},
+  };
+}
+
+// Rounded operands are beyond the caps of every format that there is so far. And s c - m c in one
+// fma is not 0 for the largest score, once m c rounds to more than a unit: at scores beyond 2^24
+// its weight is anything but 1, which SOFTMAX-2 rules out.
+bool is_legitimate(const Style& style) {
+  return style.operand_digits == 0 && style.scale != Style::Scale::exponent;
+}
+
+}  // namespace
+
+std::vector<Style> legitimate_styles() {
+  std::vector<Style> styles = bounds::correct_styles();
+  std::erase_if(styles, [](const Style& style) { return !is_legitimate(style); });
+  const std::vector<Style> more = more_styles();
+  styles.insert(styles.end(), more.begin(), more.end());
+  return styles;
+}
+
+std::string arithmetic_json(const Style& style, DType dtype) {
+  const std::string wide(name(dtype == DType::f64 ? DType::f64 : DType::f32));
+  const std::string narrow(style.narrows ? name(dtype) : wide);
+  nlohmann::json json = {
+      {"products",
+       {{"default",
+         {{"accumulator", style.order == Order::wide ? "f64" : wide},
+          {"truncates", bounds::truncates(style.order)}}}}},
+      {"softmax", wide},
+      {"exp_ulp", style.exp_ulps},
+      {"p", narrow},
+      {"ds", narrow},
+      {"p_normalised", style.normalises_p ? "first" : "last"},
+      {"ds_scaled",
+       style.scale_ds == Style::ScaleDs::before ? "before_rounding" : "after_rounding"},
+      {"ds_from", style.ds_from_narrow_p ? "rounded_p" : "p"},
+      {"kv_splits", style.splits},
+      {"rescales_output", style.renormalises},
+      {"key_block", style.block == 0 ? Index(1) << 30 : style.block},  // 0: all of them at once
+      {"subnormal_inputs", style.flushes_inputs ? "flushed" : "kept"},
+      {"subnormal_outputs", style.flushes_outputs ? "flushed" : "kept"},
+      {"output_rounding", style.truncates_output ? "faithful" : "nearest"},
+      {"deterministic", true},
+      {"thread_invariant", true},
+      {"batch_invariant", true}};
+  if (!style.coarse_tanh) json["tanh_ulp"] = 1;  // else as coarse as any may be
+  return json.dump();
+}
+
+}  // namespace attest::legitimate

@@ -1,0 +1,245 @@
+// The textbook, row by row in f32: scores, softmax, P V, and the gradients.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/mutants/call.h"
+
+namespace attest::mutants {
+namespace {
+
+struct Row {
+  std::vector<bool> seen;
+  std::vector<float> p, z, cap_slope;  // the weight; keep/(1-p) of dropout; the slope of the cap
+  float lse = -kInfinity;
+  float sink_share = 0;
+  bool any_seen = false;
+};
+
+// Sums in another order, where a promise is broken that they aren't.
+bool backwards(const Call& call) {
+  return (call.has("batch_variant") && call.problem().batch > 1) ||
+         (call.has("thread_variant") && call.threads() > 1);
+}
+
+Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Index h, Index i) {
+  const Index keys = call.key_len(b);
+  Row row{.seen = std::vector<bool>(at(keys)),
+          .p = std::vector<float>(at(keys)),
+          .z = std::vector<float>(at(keys)),
+          .cap_slope = std::vector<float>(at(keys), 1.0f)};
+  const Place place = call.query_place(b, i);
+  const Index head = call.key_head(b, h);
+  float top = call.has("maximum_is_0") ? 0 : -kInfinity;
+  for (Index j = 0; j < keys; ++j) {
+    const Place key = call.key_place(b, j);
+    const Score score = call.score(b, h, i, j, q.row(place.batch, h, place.position),
+                                   k.row(key.batch, head, key.position));
+    row.cap_slope[at(j)] = score.cap_slope;
+    row.seen[at(j)] = score.seen;
+    if (!score.seen) continue;
+    row.any_seen = true;
+    row.p[at(j)] = score.value;
+    if (!call.has("maximum_is_0")) top = std::max(top, score.value);
+  }
+  const bool has_sink = call.has_sink(b, i);
+  float sink = has_sink ? call.sink(h) : -kInfinity;
+  if (call.has("stats_of_lower_heads") && h >= 32) {
+    return softmax_row(call, q, k, b, h - 32, i);
+  }
+  if (top == -kInfinity && call.has("sink_row_empty")) return row;
+  top = std::max(top, sink);
+  const bool unguarded =
+      call.has("empty_row_nan") || (call.has("minus_inf_row_nan") && call.problem().has_bias);
+  if (top == -kInfinity && !unguarded) return row;
+  float sum = has_sink ? std::exp(call.has("sink_raw") ? sink : sink - top) : 0;
+  if (call.has("sink_per_split") && keys > 1) sum *= 2;
+  if (call.has("sink_per_128_keys") && keys > 128) {
+    sum *= static_cast<float>((keys + 127) / 128);
+  }
+  const float sink_weight = sum;
+  Index kept = 0, seen = 0;
+  for (Index n = 0; n < keys; ++n) {
+    const Index j = backwards(call) ? keys - 1 - n : n;
+    constexpr float kLog2E = 1.44269504f;
+    const float shifted = call.has("fma_exp")
+                              ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
+                              : std::exp(row.p[at(j)] - top);
+    row.p[at(j)] = row.seen[at(j)] ? shifted : 0;
+    const bool keep = row.seen[at(j)] && call.keeps(b, h, i, j);
+    row.z[at(j)] = keep;
+    seen += row.seen[at(j)];
+    kept += keep;
+    if (call.has("dropout_before_softmax") && !keep) continue;
+    sum += row.p[at(j)];
+  }
+  if (call.has("sum_of_8_lanes")) {  // the sum of the row beside it too
+    sum *= i % 2 == 0 && i + 1 == call.query_len(b) ? 1 : 2;
+  }
+  for (float& p : row.p) p /= sum;
+  if (call.has("uniform_weights") && call.packed() && call.unmasked()) {
+    std::fill(row.p.begin(), row.p.end(), 1 / static_cast<float>(keys));
+  }
+  const bool drops = call.problem().dropout != ATTEST_DROPOUT_NONE;
+  const float realised = static_cast<float>(std::max<Index>(seen, 1)) / static_cast<float>(kept);
+  const float factor = call.has("dropout_realised_rate") ? realised : call.keep_factor();
+  for (float& z : row.z) z = drops && z != 0 ? factor : z;
+  if (unguarded && top == -kInfinity) {
+    row.seen.assign(row.seen.size(), true);
+    row.z.assign(row.z.size(), 1.0f);
+  }
+  row.lse = top + std::log(call.has("lse_without_sink") ? sum - sink_weight : sum);
+  row.sink_share = sink_weight / sum;
+  return row;
+}
+
+int calls() {
+  static int count = 0;
+  return ++count;
+}
+
+// The last bits that a fault stirs in one element of O.
+float stirred(const Call& call, const Row& row, const Loaded& v, Index b, Index h, Index c,
+              float sum) {
+  const auto last_value = [&] {
+    const Place key = call.key_place(b, call.key_len(b) - 1);
+    return v.row(key.batch, call.key_head(b, h), key.position)[c];
+  };
+  const bool last_hidden = !row.seen.empty() && !row.seen.back();
+  const bool stirs = (call.has("random") && calls() % 3 == 0) ||
+                     (call.has("small_scales") && call.problem().scale < 0.1) ||
+                     (call.has("stirred_by_hidden") && last_hidden && last_value() < 0);
+  if (!stirs) return sum;
+  // By one bit of the format.
+  if (!call.narrow_format()) return std::nextafter(sum, kInfinity);
+  return sum * (call.dtype() == DType::f16 ? 1 + 0x1p-10f : 1 + 0x1p-7f);
+}
+
+}  // namespace
+
+void textbook_forward(const Call& call, const attest_outputs& out) {
+  const attest_problem& p = call.problem();
+  const attest_inputs& in = call.inputs();
+  if (call.has("zeros")) {
+    const std::vector<float> zeros(at(p.value_dim));
+    call.for_each_row([&](Index b, Index h, Index i) {
+      call.store_o(out, b, h, i, zeros.data());
+      call.store_lse(out, b, h, i, 0, true);
+    });
+    return;
+  }
+  if (p.dropout == ATTEST_DROPOUT_GENERATED) call.publish_keep(out.keep);
+  const Loaded q(in.q), k(in.k), v(in.v);
+  call.for_each_row([&](Index b, Index h, Index i) {
+    const Row row = softmax_row(call, q, k, b, h, i);
+    const bool leaks =
+        call.has("leaks_hidden") || (call.has("leaks_masked_nan") && i < call.query_len(b));
+    const bool no_channels = call.has("no_channels_zero") && p.head_dim == 0;
+    std::vector<float> sums(at(p.value_dim));
+    const bool padded = !p.cu_key_lens.data && !call.paged();
+    const Index keys = call.key_len(b);
+    const Index slack = call.has("page_slack_times_0") && call.paged() && keys > 0
+                            ? (keys + p.page_size - 1) / p.page_size * p.page_size
+                            : keys;
+    const Index visited = call.has("leaks_hidden") && padded ? p.key_len : slack;
+    for (Index n = 0; n < visited; ++n) {
+      const Index j = backwards(call) ? keys - 1 - n : n;
+      const bool exists = j < keys;
+      if (!(exists && row.seen[at(j)]) && !leaks && exists) continue;
+      const Place key = call.value_place(b, j);
+      const float weight = exists ? row.p[at(j)] * row.z[at(j)] : 0;
+      const float* value = v.row(key.batch, call.key_head(b, h), key.position);
+      std::vector<float> misplaced;
+      if (call.has("value_pitch_of_keys")) {
+        misplaced = v.row_of_pitch(key.batch, call.key_head(b, h), key.position, p.head_dim);
+        value = misplaced.data();
+      }
+      for (Index c = 0; c < p.value_dim; ++c) sums[at(c)] += weight * value[c];
+    }
+    for (Index c = 0; c < p.value_dim; ++c) {
+      sums[at(c)] = no_channels ? 0 : stirred(call, row, v, b, h, c, sums[at(c)]);
+    }
+    if (call.has("no_keys_nan") && keys == 0) std::fill(sums.begin(), sums.end(), kNan);
+    if (call.has("decode_channels_of_keys") && p.query_len == 1 && keys > 128) {
+      for (Index c = p.head_dim; c < p.value_dim; ++c) sums[at(c)] *= 0.5f;
+    }
+    if (call.has("clamped_if_empty") && !row.any_seen && i < call.query_len(b)) {
+      std::fill(sums.begin(), sums.end(), -65504.0f);
+    }
+    if (call.has("negative_key_count_unwritten") && call.causal() &&
+        i + 1 + call.diagonal(*call.band(), b) < 0) {
+      return;
+    }
+    call.store_o(out, b, h, i, sums.data());
+    call.store_lse(out, b, h, i, row.lse, row.any_seen);
+  });
+}
+
+void textbook_backward(const Call& call, const attest_outputs& out) {
+  const attest_problem& p = call.problem();
+  const attest_inputs& in = call.inputs();
+  const Loaded q(in.q), k(in.k), v(in.v), o(in.o), d_o(in.d_o);
+  const View dq{out.dq};
+  // Of each key head, channels side by side; places as in K and V.
+  std::vector<float> sum_dk(at(elements(out.dk))), sum_dv(at(elements(out.dv)));
+  std::vector<double> sum_bias(p.has_bias ? at(elements(in.bias)) : 0);
+  std::vector<double> sum_sink(at(p.query_heads));
+  call.for_each_row([&](Index b, Index h, Index i) {
+    const Place place = call.query_place(b, i);
+    if (call.has("zero_gradients")) {
+      for (Index d = 0; d < p.head_dim; ++d) dq.store(place.batch, h, place.position, d, 0);
+      return;
+    }
+    if (call.has("padding_rows_unwritten") && i >= call.query_len(b)) return;
+    const Row row = softmax_row(call, q, k, b, h, i);
+    const float* query = q.row(place.batch, h, place.position);
+    const float* upstream = d_o.row(place.batch, h, place.position);
+    const float delta = call.delta(o, d_o, b, h, i);
+    const bool lost = call.has("dsink_lost_in_minus_inf_rows") && p.has_bias && !row.any_seen;
+    if (!lost) call.add_sink_gradient(sum_sink, b, h, i, row.sink_share, delta);
+    std::vector<float> row_dq(at(p.head_dim));
+    const bool last_of_group = (h + 1) % call.group() == 0;
+    const Index head = call.key_head(b, h);
+    for (Index j = 0; j < call.key_len(b); ++j) {
+      if (!row.seen[at(j)]) continue;
+      const Place key = call.key_place(b, j);
+      const float* key_values = k.row(key.batch, head, key.position);
+      const float* value = v.row(key.batch, head, key.position);
+      const Index channels =
+          call.has("dp_of_fewer_channels") ? std::min(p.head_dim, p.value_dim) : p.value_dim;
+      float dp = 0;
+      for (Index c = 0; c < channels; ++c) dp += upstream[c] * value[c];
+      float z = row.z[at(j)];
+      if (call.has("dropout_not_scaled_backward") && z != 0) z = 1;
+      if (call.has("dropout_left_out_of_ds")) z = 1;
+      float ds = row.p[at(j)] * (dp * z - delta);
+      if (call.has("dropped_p_in_ds")) ds = row.p[at(j)] * row.z[at(j)] * (dp - delta);
+      if (p.has_bias) {
+        call.add_bias_gradient(sum_bias, b, h, i, j, ds, row.cap_slope[at(j)]);
+      }
+      ds *= row.cap_slope[at(j)];
+      const float scale = call.scale();
+      const float dq_scale = call.has("dq_without_scale") ? 1 : scale;
+      const float dk_scale = call.has("dk_scaled_twice") ? scale * scale : scale;
+      for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
+      const Index n = (key.batch * p.key_heads + head) * out.dk.shape[2] + key.position;
+      if (!call.has("dk_misses_head") || !last_of_group) {
+        float* dk = sum_dk.data() + n * p.head_dim;
+        for (Index d = 0; d < p.head_dim; ++d) dk[d] += ds * dk_scale * query[d];
+      }
+      float* dv = sum_dv.data() + n * p.value_dim;
+      const float weight = row.p[at(j)] * (call.has("dropout_left_out_of_dv") ? 1 : row.z[at(j)]);
+      for (Index c = 0; c < p.value_dim; ++c) dv[c] += weight * upstream[c];
+    }
+    for (Index d = 0; d < p.head_dim; ++d) {
+      dq.store(place.batch, h, place.position, d, row_dq[at(d)]);
+    }
+  });
+  if (!(call.has("no_queries_unwritten") && p.query_len == 0)) {
+    store_all(sum_dk, out.dk);
+    store_all(sum_dv, out.dv);
+  }
+  if (p.has_bias) call.store_bias_gradient(sum_bias, out.dbias);
+  if (p.has_sink) call.store_sink_gradient(sum_sink, out.dsink);
+}
+
+}  // namespace attest::mutants
