@@ -248,15 +248,33 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"run --out " ATTEST, "attest: --out takes a folder; " ATTEST " is none\n"},
       {"run --out /proc/x",
        "attest: --out takes a folder; /proc/x cannot be made: No such file or directory\n"},
-      {"runn", "attest: there is no command runn; there are list, run, fuzz, repro, report\n"},
+      {"runn",
+       "attest: there is no command runn; there are list, run, fuzz, selfcheck, "
+       "criteria, repro, report\n"},
       {"fuzz --count 0", "attest: --count takes a number from 1 to 18446744073709551615, not 0\n"},
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
-      {"", "attest: which command? there are list, run, fuzz, repro, report; --help says more\n"}};
+      {"",
+       "attest: which command? there are list, run, fuzz, selfcheck, "
+       "criteria, repro, report; --help says more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
     EXPECT_EQ(result.text, text);
   }
+}
+
+TEST_F(CommandTest, ReproShrinksAFailingCaseToOneThatFailsToo) {
+  const std::string id =
+      "mask/causal/wide/sq=300,sk=290,anchor=bottom_right/dtype=bf16/data=normal/s=1";
+  const Result result = attest_command("repro " + id + " --shrink" + kMutants + "top_left" + out());
+  EXPECT_EQ(result.exit_code, 1) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("shrunk   f32 b1 h1/1 q1 k2 d1"));
+  const std::size_t line = result.text.find("attest repro shrunk/");
+  ASSERT_NE(line, std::string::npos) << result.text;
+  const Result again =
+      attest_command(result.text.substr(line + 7, result.text.find('\n', line) - line - 7));
+  EXPECT_EQ(again.exit_code, 1) << again.text;
+  EXPECT_THAT(again.text, HasSubstr("FAIL  mutant/top_left"));
 }
 
 Index tried(const Record& record) {
