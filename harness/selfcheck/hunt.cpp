@@ -232,10 +232,16 @@ class Hunter {
     const Record record =
         run(cases, controls_, {}, options_.run, make_executor_, unread, seen_, interrupted_);
     result.interrupted = interrupted_();
+    // A control that does not promise what a case is about leaves it to another.
+    std::set<std::string> passed;
+    for (const VerdictRecord& each : record.verdicts) {
+      if (conforms(each.verdict.outcome)) passed.insert(each.case_id);
+    }
     for (const VerdictRecord& each : record.verdicts) {
       const Outcome outcome = each.verdict.outcome;
-      const bool innocent =
-          outcome == Outcome::pass || (outcome == Outcome::warn && !catching.at(each.case_id));
+      const bool innocent = outcome == Outcome::pass ||
+                            (outcome == Outcome::warn && !catching.at(each.case_id)) ||
+                            (outcome == Outcome::unsupported && passed.contains(each.case_id));
       if (outcome == Outcome::harness_error) {
         result.our_own.push_back(each);
       } else if (!innocent) {
