@@ -39,10 +39,6 @@ endif()
 add_library(attest_fast INTERFACE)
 target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>)
 
-# For what calls it, and has little to compute itself.
-add_library(attest_quick INTERFACE)
-target_compile_options(attest_quick INTERFACE $<$<CONFIG:Release>:-O2>)
-
 # attest_layer(NAME SOURCES ... [HEADERS ...] [DEPS ...] [APART] [FAST]): the library attest_NAME.
 # With ATTEST_UNITY its files are built together, unless they are to be kept APART.
 function(attest_layer name)
@@ -79,7 +75,7 @@ function(attest_plugin name)
   if(ARG_DIRECTORY STREQUAL ATTEST_PLUGIN_DIRECTORY)
     add_dependencies(plugins plugin_${name})
   endif()
-  target_link_libraries(plugin_${name} PRIVATE attest_options attest_quick ${ARG_DEPS})
+  target_link_libraries(plugin_${name} PRIVATE attest_options attest_fast ${ARG_DEPS})
   set_target_properties(plugin_${name} PROPERTIES
     PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ARG_DIRECTORY})
 endfunction()
