@@ -401,9 +401,7 @@ int selfcheck(Options options) {
   }
   progress.finish();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::ofstream out(options.out / "selfcheck.json");
-  out << to_json(check).dump(2) << '\n';
-  if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+  write_file(options.out / "selfcheck.json", to_json(check).dump(2) + "\n");
   fmt::print("{}", to_text(check));
   return exit_code_of(check);
 }
@@ -483,9 +481,6 @@ int side_by_side(Options options) {
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
 void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
                  const Options& options) {
-  if (test_case.seed != 1) {
-    throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
-  }
   stop_on_signals();
   const RunOptions run = {.threads = options.threads, .limits = options.limits};
   const auto start = [&](const Testee& t) {
@@ -494,10 +489,7 @@ void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& te
   const Find find = shrunk({.entry = entry_of(test_case), .verdict = verdict}, "attest repro",
                            testee, run, start, interrupted);
   const fs::path file = fs::absolute(options.out / "shrunk.json");
-  fs::create_directories(options.out);
-  std::ofstream out(file);
-  out << to_case_file("What attest repro --shrink made.", {find.entry});
-  if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+  write_file(file, to_case_file("What attest repro --shrink made.", {find.entry}));
   const VerdictRecord record = record_of(find, testee, run, file);
   fmt::print("  shrunk   {}\n  message  {}\n  file     {}\n  repeat   {}\n",
              to_string(read_entry(find.entry, "shrunk").problem), clean(find.verdict.message),
@@ -508,6 +500,13 @@ int repro(const Options& options) {
   const Installation installation = installation_for(options);
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
   const auto testees = find_testees(options.testees, installation, options.limits, {});
+  if (options.shrink) {
+    if (test_case.seed != 1) {
+      throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
+    }
+    if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
+    make_out_folder(options.out);
+  }
   if (options.in_process) {
     fmt::print(
         stderr,
@@ -704,8 +703,7 @@ int main(int argc, char** argv) {
   add_testee_options(criteria_command, options);
   add_selection(criteria_command);
   add_recording(criteria_command);
-  criteria_command
-      .add_option("--inputs", options.inputs, "theirs, ours or both")
+  criteria_command.add_option("--inputs", options.inputs, "theirs, ours or both")
       ->check(takes("--inputs", "theirs, ours or both", [](const std::string& text) {
         return text == "theirs" || text == "ours" || text == "both";
       }));
@@ -723,7 +721,8 @@ int main(int argc, char** argv) {
                            "Write problem, inputs, outputs, exact values, bounds");
   repro_command.add_flag("--shrink", options.shrink,
                          "Make a case that fails as small as it gets, and write it to shrunk.json");
-  repro_command.add_option("--out", options.out, "The folder of shrunk.json")->capture_default_str();
+  repro_command.add_option("--out", options.out, "The folder of shrunk.json")
+      ->capture_default_str();
 
   CLI::App& report_command =
       *app.add_subcommand("report", "Make the reports again from results.jsonl");

@@ -30,8 +30,7 @@ NoiseEvidence noise_of(const std::vector<double>& returned, DType dtype, const E
     if (!std::isfinite(returned[e])) continue;  // judged already
     // Faithful rounding may always go the same way.
     const Cell cell = rounding_cell(dtype, near);
-    const auto spacing =
-        static_cast<double>(std::min(cell.high - cell.low, 4 * std::abs(cell.high)));
+    const auto spacing = static_cast<double>(cell.high - cell.low);
     const bool nearest = rounding == Rounding::nearest;
     const double drift = spread.drift[e] + (nearest ? 0 : spacing);
     const double predicted = drift + std::hypot(spread.deviation[e], nearest ? spacing / 2 : 0);
@@ -76,8 +75,9 @@ std::string complaint_of(const NoiseEvidence& noise) {
                        noise.bias_limit);
   }
   if (std::abs(noise.growth) > noise.bias_limit) {
-    return fmt::format("the mean of error / predicted, counted away from 0, is {:.3g}, its limit {:.3g}",
-                       noise.growth, noise.bias_limit);
+    return fmt::format(
+        "the mean of error / predicted, counted away from 0, is {:.3g}, its limit {:.3g}",
+        noise.growth, noise.bias_limit);
   }
   return {};
 }

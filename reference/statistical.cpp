@@ -60,14 +60,14 @@ class Noise {
     working::Row<double> row = {};
     double sink_p = 0;
     double lse_noise = 0;
-    double sums = 0;  // h u^2, of the row sum
-    Row o, o_noise;
+    double sums = 0;               // h u^2, of the row sum
+    Row o, o_noise, sum_variance;  // the last of the sum PV alone
   };
 
   Softmax softmax(Index b, Index h, Index i) const {
     Softmax r;
     r.keys = keys(b, h, i);
-    r.o = r.o_noise = Row(at(p_.value_dim), 0.0);
+    r.o = r.o_noise = r.sum_variance = Row(at(p_.value_dim), 0.0);
     const std::size_t n = r.keys.size();
     if (n == 0) {
       if (p_.sink) r.sink_p = 1;
@@ -109,7 +109,8 @@ class Noise {
         variance += square(key.p * (v - r.o[c]) * key.slope * key.noise) +
                     square(row.p.error(key.p, key.p) * v);
       }
-      variance += noise_of_sum(a_.pv, row.roundings, size, squares) + r.sums * square(r.o[c]);
+      r.sum_variance[c] = noise_of_sum(a_.pv, row.roundings, size, squares);
+      variance += r.sum_variance[c] + r.sums * square(r.o[c]);
       r.o_noise[c] = std::sqrt(variance);
     }
     return r;
@@ -130,7 +131,6 @@ class Noise {
     const Place place = p_.query_place(b, i);
     const Row d_o = row_of(in_.d_o, place, h);
     const double d_lse = p_.d_lse ? in_.d_lse.at(place.batch, h, place.position, 0) : 0;
-    const double h_sums = r.row.roundings;
     const Product& dp = a_.dp;
     double d = 0, d_size = 0, by_channel = 0, by_key = 0, by_key_size = 0;
     for (std::size_t c = 0; c < d_o.size() && !r.keys.empty(); ++c) {
@@ -151,15 +151,8 @@ class Noise {
     g.lse_noise = r.lse_noise;
     // D as sum dO O: the errors of O's channels come of the same scores and the same P.
     for (std::size_t c = 0; c < d_o.size() && !r.keys.empty(); ++c) {
-      double size = 0, squares = 0;
-      for (std::size_t t = 0; t < r.keys.size(); ++t) {
-        const double share = r.keys[t].p * r.keys[t].z * r.v[t][c];
-        size += std::abs(share);
-        squares += square(share);
-      }
       const double rounding = model_.output_roundoff * std::abs(r.o[c]) + model_.output_underflow;
-      by_channel +=
-          square(d_o[c]) * (noise_of_sum(a_.pv, h_sums, size, squares) + square(rounding));
+      by_channel += square(d_o[c]) * (r.sum_variance[c] + square(rounding));
     }
     const double u = std::max(dp.truncates ? 0 : dp.accumulator_roundoff, a_.softmax_roundoff);
     by_channel += r.sums * square(d) + double(p_.value_dim) * square(u * d_size);
@@ -193,8 +186,6 @@ class Noise {
     g.sink_noise = std::abs(g.sink) * g.lse_noise + r.sink_p * g.d_noise;
     return g;
   }
-
-  const Arithmetic& declared() const { return a_; }
 
  private:
   // The keys that a row sees, with their scores.
@@ -348,11 +339,10 @@ BackwardSpread spread_backward(const Problem& problem, const Inputs& inputs,
             const double error = g.own[t] + std::abs(g.ds[t]) * g.lse_noise + key.p * g.d_noise;
             if (bias_shape[3] == 1 && !of_bias.empty()) {
               of_bias[0].second += error;
-              dbias.add(e, 0, g.ds[t]);
             } else {
               of_bias.emplace_back(e, error);
-              dbias.add(e, 0, g.ds[t]);
             }
+            dbias.add(e, 0, g.ds[t]);
           }
         }
         for (const auto& [e, error] : of_bias) dbias.add(e, error, 0);

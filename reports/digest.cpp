@@ -26,18 +26,6 @@ void add_once(std::vector<std::string>& items, const std::string& item) {
   if (!contains(items, item)) items.push_back(item);
 }
 
-bool names_the_broken_clause(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::fail:
-    case Outcome::crash:
-    case Outcome::timeout:
-    case Outcome::protocol_error:
-      return true;
-    default:
-      return false;
-  }
-}
-
 class Digester {
  public:
   explicit Digester(const Record& record) : record_(record) {}
@@ -84,7 +72,7 @@ class Digester {
     for (const std::string& id : cited) ++testee.clauses[id].counts[verdict.outcome];
     if (!cited.empty()) {
       ClauseDigest& first = testee.clauses[cited.front()];
-      if (names_the_broken_clause(verdict.outcome)) ++first.broken;
+      if (is_fault(verdict.outcome)) ++first.broken;
       if (verdict.outcome == Outcome::warn) ++first.missed;
     }
     for (const auto& [tensor, evidence] : verdict.tensors) {

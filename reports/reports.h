@@ -21,6 +21,9 @@ std::string to_summary_text(const Record& record);
 // truncated or contradicts itself (3).
 int exit_code_of(const Record& record);
 
+// Throws InputError if it cannot be written.
+void write_file(const std::filesystem::path& path, const std::string& content);
+
 // Writes report.json, junit.xml, summary.md and index.html into `folder`. Throws InputError if a
 // file cannot be written.
 void write_reports(const Record& record, const std::filesystem::path& folder);

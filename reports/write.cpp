@@ -7,7 +7,6 @@
 #include "spec/json_reader.h"
 
 namespace attest {
-namespace {
 
 void write_file(const std::filesystem::path& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);
@@ -15,8 +14,6 @@ void write_file(const std::filesystem::path& path, const std::string& content) {
   file.close();
   if (!file) throw InputError("", fmt::format("cannot write {}", path.string()));
 }
-
-}  // namespace
 
 int exit_code_of(const Record& record) { return digest(record).exit_code; }
 

@@ -85,4 +85,10 @@ constexpr bool conforms(Outcome outcome) {
   return outcome == Outcome::pass || outcome == Outcome::warn;
 }
 
+// Whether the testee broke a clause with it.
+constexpr bool is_fault(Outcome outcome) {
+  return outcome == Outcome::fail || outcome == Outcome::crash || outcome == Outcome::timeout ||
+         outcome == Outcome::protocol_error;
+}
+
 }  // namespace attest

@@ -96,18 +96,6 @@ bool ends_all(const Verdict& v) {
   }
 }
 
-bool caught_by_attest(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::fail:
-    case Outcome::crash:
-    case Outcome::timeout:
-    case Outcome::protocol_error:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // One testee on one case: which of the judges that are asked notice something.
 class Look {
  public:
@@ -132,7 +120,7 @@ class Look {
       verdict = std::move(e.verdict);
       trial = std::move(e.trial);
       if (verdict.outcome == Outcome::harness_error) throw std::runtime_error(verdict.message);
-      noticed_[attest_judge()] = caught_by_attest(verdict.outcome);
+      noticed_[attest_judge()] = is_fault(verdict.outcome);
     } else {
       verdict = call(trial);
     }

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "reports/markup.h"
+#include "reports/reports.h"
 #include "reports/style.h"
 #include "reports/text.h"
-#include "spec/json_reader.h"
 
 namespace attest::criteria {
 namespace {
@@ -189,13 +188,6 @@ Markup rules_table() {
 
 Markup section(std::string_view heading, const Markup& content) {
   return element("section", {}, element("h2", {}, heading), content);
-}
-
-void write_file(const std::filesystem::path& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) throw InputError("", fmt::format("cannot write {}", path.string()));
 }
 
 }  // namespace

@@ -28,18 +28,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 // What a search is for: failures of the testee, and our own.
-bool is_find(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::fail:
-    case Outcome::crash:
-    case Outcome::timeout:
-    case Outcome::protocol_error:
-    case Outcome::harness_error:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_find(Outcome outcome) { return is_fault(outcome) || outcome == Outcome::harness_error; }
 
 Verdict verdict_on(const Case& test_case, const Testee& testee, Executor& executor,
                    const RunOptions& options) {

@@ -267,19 +267,11 @@ class Hunter {
 
 bool convicts(const Verdict& verdict, const Mutant& mutant) {
   if (verdict.clauses.empty()) return false;
-  switch (verdict.outcome) {
-    case Outcome::fail:
-    case Outcome::crash:
-    case Outcome::timeout:
-    case Outcome::protocol_error:
-      if (verdict.reason == "schedule" || verdict.reason == "memory") break;
-      return lists_any(verdict.clauses, mutant.clauses);
-    case Outcome::warn:
-      break;
-    default:
-      return false;
-  }
-  return lists(mutant.clauses, verdict.clauses.front());
+  const bool warned = verdict.outcome == Outcome::warn;
+  if (!warned && !is_fault(verdict.outcome)) return false;
+  const bool of_a_promise = verdict.reason == "schedule" || verdict.reason == "memory";
+  return warned || of_a_promise ? lists(mutant.clauses, verdict.clauses.front())
+                                : lists_any(verdict.clauses, mutant.clauses);
 }
 
 std::vector<Case> by_worth(std::vector<Case> cases) {
