@@ -417,7 +417,8 @@ int side_by_side(Options options) {
   const fs::path mutants = options.plugins / "mutants.so";
   criteria::Comparison comparison = {
       .suite_version = ATTEST_VERSION,
-      .command = fmt::format("attest criteria --tier {}", name_of(options.tier)),
+      .command = fmt::format("attest criteria --tier {} --inputs {} --shard {}",
+                             name_of(options.tier), options.inputs, options.shard),
       .sides = {}};
   for (const std::string& filter : options.filters) comparison.command += " --cases " + filter;
   for (const std::string& testee : options.testees) comparison.command += " --testee " + testee;
@@ -615,8 +616,8 @@ CLI::Validator takes_seconds(const std::string& option) {
 
 void add_testee_options(CLI::App& command, Options& options) {
   command.add_option("--testee", options.testees,
-                     "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, or exec:COMMAND; "
-                     "may be given again. Default: all bundled kernels");
+                     "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
+                     "mutant:NAME; may be given again. Default: all bundled kernels");
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096));
   command
@@ -747,6 +748,9 @@ int main(int argc, char** argv) {
   }
   options.limits.memory_bytes = options.memory_mib << 20;
   harden_this_process();
+  const fs::path plugins =
+      options.plugins.empty() ? find_installation().test_plugins : options.plugins;
+  options.testees = with_mutants(options.testees, plugins / "mutants.so");
   if (list_command) return list(options);
   if (run_command) return run(options);
   if (fuzz_command) return fuzz(options);

@@ -184,8 +184,11 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
   if (testees.empty()) {
     const std::string why = why_absent(reply.body, target.kernel);
     if (!why.empty()) complain(fmt::format("this kernel is absent here: {}", why));
-    complain(
-        fmt::format("it has no kernel {}; there are {}", target.kernel, fmt::join(names, ", ")));
+    constexpr std::size_t kFew = 30;
+    const bool few = names.size() <= kFew;
+    complain(fmt::format("it has no kernel {}; {} {}", target.kernel,
+                         few ? "there are" : fmt::format("of {}, the nearest are", names.size()),
+                         fmt::join(few ? names : nearest_names(target.kernel, names), ", ")));
   }
   return testees;
 }

@@ -3,9 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include "spec/clause.h"
 #include "spec/json_reader.h"
@@ -100,6 +104,34 @@ Catalogue load_catalogue(const std::filesystem::path& plugin) {
     complain(fmt::format("its list of mutants: {}: {}", error.pointer(), error.what()));
   }
   return {};
+}
+
+std::vector<std::string> with_mutants(const std::vector<std::string>& testees,
+                                      const std::filesystem::path& plugin) {
+  constexpr std::string_view kFamily = "mutant:";
+  std::vector<std::string> all;
+  std::optional<Catalogue> catalogue;
+  for (const std::string& testee : testees) {
+    if (!testee.starts_with(kFamily)) {
+      all.push_back(testee);
+      continue;
+    }
+    if (!catalogue) catalogue = load_catalogue(plugin);
+    const std::string wanted = testee.substr(kFamily.size());
+    const std::size_t before = all.size();
+    for (const Mutant& mutant : catalogue->mutants) {
+      std::istringstream ids(mutant.id);
+      const std::set<std::string> restated{std::istream_iterator<std::string>(ids), {}};
+      if (mutant.name != "mutant/" + wanted && !restated.contains(wanted)) continue;
+      all.push_back(fmt::format("{}:{}", plugin.string(), mutant.name));
+    }
+    if (all.size() == before) {
+      throw InputError("", fmt::format("--testee {}: no mutant has that name, and none restates a "
+                                       "defect of that id",
+                                       testee));
+    }
+  }
+  return all;
 }
 
 }  // namespace attest

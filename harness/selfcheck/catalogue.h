@@ -50,4 +50,9 @@ Catalogue parse_catalogue(const nlohmann::json& json);
 // Its kernels run in workers, as everybody's.
 Catalogue load_catalogue(const std::filesystem::path& plugin);
 
+// The --testee of a mutant that is named mutant:NAME, or of all those that restate the defect of
+// mutant:ID, in that plug-in; any other as it is. Throws InputError if there is none.
+std::vector<std::string> with_mutants(const std::vector<std::string>& testees,
+                                      const std::filesystem::path& plugin);
+
 }  // namespace attest

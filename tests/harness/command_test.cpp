@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "spec/json_reader.h"
@@ -388,6 +389,35 @@ TEST_F(CommandTest, InstalledProgramHasItsOwnCasesAndKernels) {
 TEST_F(CommandTest, HelpAndVersionExitWithZero) {
   EXPECT_EQ(attest_command("--version").exit_code, 0);
   EXPECT_THAT(attest_command("run --help").text, AllOf(HasSubstr("--testee"), HasSubstr("--tier")));
+}
+
+TEST_F(CommandTest, CriteriaPutTheRulesOfOthersBesideAttestOnTheSameResults) {
+  const Result result = attest_command("criteria --inputs ours --cases lse/lse/base" +
+                                       (" --testee fa2 --testee mutant:lse_base_2" + out()));
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("criteria.html"));
+  std::ifstream file(folder_ / "out" / "criteria.json");
+  const auto side = nlohmann::json::parse(file).at("sides").at(0);
+  const auto names = [&](const std::string& judge, const char* key) {
+    for (const auto& each : side.at("judges")) {
+      if (each.at("name") == judge) return each.at("scores").at("f16").at(key).dump();
+    }
+    return "no judge " + judge;
+  };
+  EXPECT_EQ(names("Attest", "caught_names"), R"(["mutant/lse_base_2"])");
+  EXPECT_EQ(names("Attest", "failed_names"), "[]");
+  // It compares no LSE.
+  EXPECT_EQ(names("flash-attention 2", "missed_names"), R"(["mutant/lse_base_2"])");
+}
+
+TEST_F(CommandTest, MutantsAreNamedByTheirFaultOrByTheDefectThatTheyRestate) {
+  const auto said_of = [&](const std::string& mutant) {
+    return attest_command("run --cases lse/lse/base --testee mutant:" + mutant + out()).text;
+  };
+  EXPECT_THAT(said_of("lse_base_2"), HasSubstr("FAIL(bound) LSE-1 mutant/lse_base_2"));
+  EXPECT_THAT(said_of("A093"),
+              AllOf(HasSubstr("LSE-1 mutant/lse_base_2"), HasSubstr("LSE-1 mutant/lse_ln2_twice")));
+  EXPECT_THAT(said_of("lse_base_9"), HasSubstr("no mutant has that name"));
 }
 
 }  // namespace
