@@ -1,4 +1,5 @@
 #include "cases/entry.h"
+#include "spec/json_text.h"
 
 #include <algorithm>
 #include <array>
@@ -34,7 +35,7 @@ std::vector<std::string> keys_in_order(const json& object) {
 
 std::string on_one_line(const json& value) {
   // What a testee said may be no UTF-8.
-  if (!value.is_structured()) return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (!value.is_structured()) return json_text(value);
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   if (value.is_array()) {
@@ -42,7 +43,7 @@ std::string on_one_line(const json& value) {
     return "[" + text + "]";
   }
   for (const std::string& key : keys_in_order(value)) {
-    add(json(key).dump() + ": " + on_one_line(value[key]));
+    add(json_text(key) + ": " + on_one_line(value[key]));
   }
   return "{" + text + "}";
 }
@@ -60,7 +61,7 @@ std::string in_lines(const json& value, std::size_t indent, std::size_t used) {
   if (value.is_array()) {
     for (const json& item : value) add("", item);
   } else {
-    for (const std::string& key : keys_in_order(value)) add(json(key).dump() + ": ", value[key]);
+    for (const std::string& key : keys_in_order(value)) add(json_text(key) + ": ", value[key]);
   }
   const auto [open, close] = value.is_array() ? std::pair("[", "]") : std::pair("{", "}");
   return open + text + "\n" + std::string(indent, ' ') + close;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -42,7 +43,7 @@ std::string text_of(const nlohmann::json& value) {
     return text;
   }
   std::string text;
-  for (const char letter : value.is_string() ? value.get<std::string>() : value.dump()) {
+  for (const char letter : value.is_string() ? value.get<std::string>() : json_text(value)) {
     if (std::isalnum(static_cast<unsigned char>(letter)) || letter == '.' || letter == '-' ||
         letter == '_') {
       text += letter;
@@ -84,7 +85,7 @@ std::vector<Point> product(const nlohmann::json& axes, const std::string& pointe
     if (!values.is_array() || values.empty()) {
       throw InputError(
           place, fmt::format("the axis \"{}\" takes a list of at least one value, not {}", axis,
-                             values.dump()));
+                             json_text(values)));
     }
     std::vector<std::vector<Setting>> longer;
     for (const std::vector<Setting>& row : rows) {

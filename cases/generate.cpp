@@ -205,6 +205,11 @@ double spread(Element& e) {
 
 double heavy(Element& e) { return e.random.heavy(); }
 double uniform(Element& e) { return e.random.uniform(); }
+double small_normal(Element& e) { return 0.2 * e.random.normal(); }
+double half_uniform(Element& e) { return e.random.uniform() / 2; }
+double uniform_value(Element& e) {
+  return e.random.uniform() / std::sqrt(static_cast<double>(e.problem.value_dim));
+}
 double outlier(Element& e) {
   return e.random.normal() * (e.random.integer(0, 999) == 0 ? 10.0 : 1.0);
 }
@@ -491,6 +496,16 @@ const std::vector<Recipe>& recipes() {
        uniform,
        uniform,
        uniform},
+      {{"small", "of deviation 0.2, as some suites use: a tolerance may be as large as the signal"},
+       small_normal,
+       small_normal,
+       small_normal,
+       small_normal},
+      {{"positive", "Q and K in [0, 1/2), V in [0, 1/sqrt D), as some suites use: nearly a mean"},
+       half_uniform,
+       half_uniform,
+       uniform_value,
+       normal},
       {{"subnormal", "Q below the smallest normal number, K large; V subnormal in f16"},
        subnormal_query,
        subnormal_key,
@@ -531,7 +546,12 @@ Values fill(const Source& source, Tensor tensor, Make make) {
     const Coordinates at = source.owner(tensor, coordinates(values.shape, i));
     Element element{source, source.problem, at, source.random(tensor, at)};
     const double value = round_to(dtype, make(element));
-    ATTEST_ASSERT(std::isfinite(value));
+    if (!std::isfinite(value)) {
+      throw InputError("",
+                       fmt::format("with the scale {} this problem has no finite numbers of the "
+                                   "class",
+                                   source.problem.scale));
+    }
     values.data[static_cast<std::size_t>(i)] = value;
   }
   return values;

@@ -13,6 +13,9 @@ namespace attest {
 struct LawName {
   std::string_view name;
   std::string_view clause;  // that a broken law breaks
+  // Whether it may be asked for beside an "excerpt": it looks at every row and key, but walks over
+  // no score matrix, and says something where bounds are coarse.
+  bool of_long = false;
 };
 
 std::span<const LawName> law_names();

@@ -26,6 +26,7 @@
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -34,14 +35,14 @@ namespace {
 std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
                                     std::string_view what, const std::vector<std::string>& known) {
   if (!list.is_array() || list.empty()) {
-    throw InputError(pointer,
-                     fmt::format("a list of at least one {} is needed, not {}", what, list.dump()));
+    throw InputError(
+        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
   }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string place = fmt::format("{}/{}", pointer, i);
     if (!list[i].is_string())
-      throw InputError(place, fmt::format("{} is no {}", list[i].dump(), what));
+      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
     const auto name = list[i].get<std::string>();
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw InputError(place, fmt::format("unknown {} \"{}\"; similar: {}", what, name,
@@ -135,9 +136,9 @@ struct Settings {
     }
     if (const auto* value = reader.find("excerpt")) {
       if (!value->is_number_integer() || *value < 1) {
-        throw InputError(
-            reader.pointer("excerpt"),
-            fmt::format("\"excerpt\" is a number of groups, at least 1, not {}", value->dump()));
+        throw InputError(reader.pointer("excerpt"),
+                         fmt::format("\"excerpt\" is a number of groups, at least 1, not {}",
+                                     json_text(*value)));
       }
       excerpt = value->get<Index>();
     }
@@ -396,9 +397,13 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
-        if (test_case.excerpt > 0 && !test_case.laws.empty()) {
-          throw InputError(reader.pointer("excerpt"),
-                           "laws look at all elements, \"excerpt\" leaves most of them out");
+        for (const std::string& law : test_case.laws) {
+          if (test_case.excerpt == 0 || find_law(law)->of_long) continue;
+          throw InputError(reader.pointer("laws"),
+                           fmt::format("the law \"{}\" needs the bound of every element, or walks "
+                                       "over all scores; \"excerpt\" is for problems that are too "
+                                       "long for either",
+                                       law));
         }
         if (test_case.statistical) check_generic(test_case, reader.pointer("statistical"));
         if (test_case.check == Check::neighbours &&

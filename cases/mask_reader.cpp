@@ -12,6 +12,7 @@
 
 #include "cases/philox.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -388,8 +389,9 @@ Shape read_axes(ObjectReader& reader, std::string_view all, const Shape& whole) 
 
 std::vector<Index> read_integers(const nlohmann::json& value, const std::string& pointer) {
   const auto wrong = [&] {
-    return InputError(pointer, fmt::format("\"{}\" takes a list of integers, not {}",
-                                           pointer.substr(pointer.rfind('/') + 1), value.dump()));
+    return InputError(pointer,
+                      fmt::format("\"{}\" takes a list of integers, not {}",
+                                  pointer.substr(pointer.rfind('/') + 1), json_text(value)));
   };
   if (!value.is_array()) throw wrong();
   std::vector<Index> numbers;

@@ -12,6 +12,7 @@
 #include "cases/mask_reader.h"
 #include "cases/philox.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -95,7 +96,7 @@ void read_alibi(ObjectReader& fields, Problem& problem, Extras& extras) {
     if (!slope.is_number()) throw wrong();
     if (!std::isfinite(round_to(DType::f32, slope.get<double>()))) {
       throw InputError(reader.pointer("slopes"),
-                       fmt::format("\"slopes\": {} is beyond f32", slope.dump()));
+                       fmt::format("\"slopes\": {} is beyond f32", json_text(slope)));
     }
     extras.slopes.push_back(slope.get<double>());
   }
@@ -238,7 +239,7 @@ void fill_in(nlohmann::json& value, const std::map<std::string, nlohmann::json>&
         return;
       }
       const std::string plain =
-          replacement.is_string() ? replacement.get<std::string>() : replacement.dump();
+          replacement.is_string() ? replacement.get<std::string>() : json_text(replacement);
       for (auto place = text.find(braced); place != text.npos;
            place = text.find(braced, place + plain.size())) {
         text.replace(place, braced.size(), plain);

@@ -111,7 +111,8 @@ function(attest_compile_test target optimised)
     file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
     add_executable(${headers} EXCLUDE_FROM_ALL ${source})
     target_link_libraries(${headers} PRIVATE
-      attest_options attest_unsanitized GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+      attest_options attest_unsanitized rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest
+      nlohmann_json::nlohmann_json)
     target_compile_options(${headers} PRIVATE ${level})
     target_precompile_headers(${headers} PRIVATE
       ${CMAKE_SOURCE_DIR}/cmake/test_headers.h)

@@ -4,4 +4,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <rapidcheck/gtest.h>
 #include <nlohmann/json.hpp>

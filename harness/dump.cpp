@@ -9,6 +9,7 @@
 #include "harness/npy.h"
 #include "harness/wire.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "spec/record.h"
 
 namespace attest {
@@ -76,7 +77,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
                                 {"message", examination.verdict.message},
                                 {"tensors", tensors}};
   std::ofstream out(folder / "problem.json");
-  out << about.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  out << json_text(about, 2) << '\n';
   if (!out.flush())
     throw InputError("", fmt::format("cannot write {}", (folder / "problem.json").string()));
 

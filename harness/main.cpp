@@ -34,6 +34,7 @@
 #include "reports/reports.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -160,7 +161,7 @@ int list(const Options& options) {
                      {"file", c.file},
                      {"line", c.line}});
     }
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all, 2));
   } else {
     for (const Case& c : cases) fmt::print("{}\n", c.id);
     fmt::print(stderr, "{} cases of tier {}\n", cases.size(), name_of(options.tier));
@@ -401,15 +402,15 @@ int selfcheck(Options options) {
   }
   progress.finish();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_file(options.out / "selfcheck.json", to_json(check).dump(2) + "\n");
+  write_file(options.out / "selfcheck.json", json_text(to_json(check), 2) + "\n");
   fmt::print("{}", to_text(check));
   return exit_code_of(check);
 }
 
 // The rules of other projects beside Attest, on the suite's own kernels unless others are named.
 int side_by_side(Options options) {
-  constexpr std::size_t kEnough = 10;    // cases for a wrong kernel
-  constexpr double kLongestSeconds = 3;  // a call of a wrong kernel: some hang
+  constexpr std::size_t kEnough = 40;    // cases for a wrong kernel
+  constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(options);
   make_out_folder(options.out);
@@ -422,6 +423,9 @@ int side_by_side(Options options) {
       .sides = {}};
   for (const std::string& filter : options.filters) comparison.command += " --cases " + filter;
   for (const std::string& testee : options.testees) comparison.command += " --testee " + testee;
+  if (options.inputs == "theirs" && !options.filters.empty()) {
+    throw InputError("", "--cases selects Attest's own cases, which --inputs theirs leaves out");
+  }
   const bool named = !options.testees.empty();
   if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
   auto testees = find_testees(options.testees, installation, options.limits, {});
@@ -443,7 +447,10 @@ int side_by_side(Options options) {
     auto cases = selected_cases(options, installation);
     if (options.filters.empty()) cases = criteria::representatives(cases);
     sets.push_back({.name = "ours",
-                    .about = "On Attest's own cases",
+                    .about = fmt::format("On Attest's own cases, a wrong kernel on the first {} in "
+                                         "each format that its fault concerns, and on more until "
+                                         "Attest has caught it",
+                                         kEnough),
                     .cases = by_worth(std::move(cases)),
                     .enough = kEnough});
   }
@@ -617,7 +624,8 @@ CLI::Validator takes_seconds(const std::string& option) {
 void add_testee_options(CLI::App& command, Options& options) {
   command.add_option("--testee", options.testees,
                      "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
-                     "mutant:NAME; may be given again. Default: all bundled kernels");
+                     "mutant:NAME; may be given again. Default: all bundled kernels (criteria: "
+                     "besides, those that are wrong or right on purpose)");
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096));
   command

@@ -17,6 +17,7 @@
 
 #include "harness/wire.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -371,7 +372,7 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
     for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {
       const attest_kernel* kernel = plugin.kernels[i];
       const char* text = kernel->describe(kernel);
-      const json description = json::parse(text ? text : "", nullptr, false);
+      const json description = parse_json_if_any(text ? text : "");
       if (description.is_discarded()) {
         return {{"status", "error"},
                 {"message", fmt::format("the description of {} is no JSON", kernel->name)}};

@@ -34,6 +34,7 @@
 
 #include "harness/wire.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -473,7 +474,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
     return ended(Kind::protocol_error, "sent a reply that nobody asked for");
   }
-  std::string outbox = frame(request.dump());
+  std::string outbox = frame(json_text(request));
   constexpr int kWatchMs = 50;  // how often memory is looked at
   auto next_look = Clock::now() + std::chrono::milliseconds(kWatchMs);
   for (;;) {
@@ -513,7 +514,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
           process.inbox.clear();
           if (nests_too_deep(text))
             return ended(Kind::protocol_error, "sent a reply that nests too deep");
-          nlohmann::json body = nlohmann::json::parse(text, nullptr, false);
+          nlohmann::json body = parse_json_if_any(text);
           if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
             return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
           }

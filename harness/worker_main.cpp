@@ -18,6 +18,7 @@
 #include "harness/plugin_host.h"
 #include "harness/wire.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace {
 
@@ -146,7 +147,7 @@ void watch_faults() {
 // Until the harness closes the stream.
 void serve(const attest_plugin& plugin) {
   while (const auto frame = attest::read_frame(attest::kRequestFd)) {
-    const json request = json::parse(*frame);
+    const json request = attest::parse_json(*frame);
     const auto nonce = request.at("nonce").get<std::string>();
     g_nonce.fill('\0');
     std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
@@ -160,8 +161,7 @@ void serve(const attest_plugin& plugin) {
       reply = {{"status", "error"}, {"message", fmt::format("an exception: {}", error.what())}};
     }
     reply["nonce"] = nonce;
-    attest::write_frame(attest::kReplyFd,
-                        reply.dump(-1, ' ', false, json::error_handler_t::replace));
+    attest::write_frame(attest::kReplyFd, attest::json_text(reply));
   }
 }
 
@@ -170,8 +170,8 @@ void decline(const std::string& message) {
   const auto frame = attest::read_frame(attest::kRequestFd);
   if (!frame) return;
   const json reply = {
-      {"nonce", json::parse(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
-  attest::write_frame(attest::kReplyFd, reply.dump(-1, ' ', false, json::error_handler_t::replace));
+      {"nonce", attest::parse_json(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
+  attest::write_frame(attest::kReplyFd, attest::json_text(reply));
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 // backward pass. Softcap, bias, mask, dropout and sinks have their places as in flash.h.
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -29,8 +28,8 @@ constexpr std::int64_t kMostSplits = 30;
 
 // Into how many parts keys are split depends on the threads, and on how many heads and batch
 // elements there are to keep them busy.
-nlohmann::json arithmetic(const std::string& dtype) {
-  nlohmann::json declared = unrounded_arithmetic(dtype);
+ArithmeticDeclaration arithmetic(const std::string& dtype) {
+  ArithmeticDeclaration declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "last";
   declared["tanh_ulp"] = 3;  // functions.inl
   declared["rescales_output"] = true;
@@ -43,10 +42,10 @@ nlohmann::json arithmetic(const std::string& dtype) {
 // The workspace: a worker takes no more than in FlashAttention-2's backward pass, the part included
 // that it has in memory where keys are not split. Where they are, there are parts of all rows, each
 // in the widest type (f64), with padding and the ends of three arrays.
-nlohmann::json memory() {
-  nlohmann::json declared = flash_memory<Dealing::contiguous>();
-  declared["workspace"]["per_query"] = kMostSplits * (256 + 2 * 8 + 3 * 64);
-  declared["workspace"]["per_query_channel"] = kMostSplits * 8;
+MemoryDeclaration memory() {
+  MemoryDeclaration declared = flash_memory<Dealing::contiguous>();
+  declared.workspace["per_query"] = kMostSplits * (256 + 2 * 8 + 3 * 64);
+  declared.workspace["per_query_channel"] = kMostSplits * 8;
   return declared;
 }
 

@@ -1,15 +1,14 @@
 #include "impl/flash.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace attest::impl {
 
 // Balanced, the order of the backward sums depends on the number of workers, and that on how much
 // there is to do.
 template <Dealing dealing>
-nlohmann::json flash_arithmetic(const std::string& dtype) {
-  nlohmann::json declared = unrounded_arithmetic(dtype);
+ArithmeticDeclaration flash_arithmetic(const std::string& dtype) {
+  ArithmeticDeclaration declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "last";
   declared["tanh_ulp"] = 3;  // functions.inl
   declared["key_block"] = kKeyBlock;
@@ -27,16 +26,15 @@ nlohmann::json flash_arithmetic(const std::string& dtype) {
 // diagonal of a triangle have half as much to do, and a worker at its long side has fewer of them:
 // of the 35 blocks that each of three has at S = 2048, 7 where the mean is 10.
 template <Dealing dealing>
-nlohmann::json flash_schedule() {
-  nlohmann::json declared = {{"masks_partial_only", true}};
-  if (dealing == Dealing::balanced) declared["imbalance"] = 1.15;
-  return declared;
+ScheduleDeclaration flash_schedule() {
+  return {.masks_partial_only = true,
+          .imbalance = dealing == Dealing::balanced ? std::optional(1.15) : std::nullopt};
 }
 
 // The workspace, as ForwardTiles and BackwardTiles lay it out for each worker: the larger of the
 // two in each term, for the widest computing type (f64) and panels (four vectors of 64 bytes).
 template <Dealing dealing>
-nlohmann::json flash_memory() {
+MemoryDeclaration flash_memory() {
   constexpr std::int64_t kWide = 8, kPanel = 256, kLine = 64;
   const bool balanced = dealing == Dealing::balanced;
   const auto scores = [](std::int64_t keys) {
@@ -48,21 +46,21 @@ nlohmann::json flash_memory() {
                                 (2 * kQueryBlock + 3 * kKeyBlock) * kPanel + 18 * kLine;
   const std::int64_t forward_rows = kLongKeyBlock + 2 * kQueryBlock;
   const std::int64_t backward_rows = 5 * kKeyBlock + 5 * kQueryBlock;
-  return {{"growth", "linear"},
-          {"workspace",
-           {{"per_thread", std::max(forward, backward)},
-            {"per_thread_channel", std::max(forward_rows, backward_rows) * kWide + 2 * kPanel},
-            {"per_thread_query", kPanel + 2 * kWide},
-            {"per_thread_query_channel", kWide},
-            {"per_thread_key", balanced ? 2 * kPanel : kPanel},
-            {"per_thread_key_channel", 2 * kWide}}}};
+  return {.growth = "linear",
+          .workspace = {
+              {"per_thread", std::max(forward, backward)},
+              {"per_thread_channel", std::max(forward_rows, backward_rows) * kWide + 2 * kPanel},
+              {"per_thread_query", kPanel + 2 * kWide},
+              {"per_thread_query_channel", kWide},
+              {"per_thread_key", balanced ? 2 * kPanel : kPanel},
+              {"per_thread_key_channel", 2 * kWide}}};
 }
 
-template nlohmann::json flash_arithmetic<Dealing::contiguous>(const std::string&);
-template nlohmann::json flash_schedule<Dealing::contiguous>();
-template nlohmann::json flash_memory<Dealing::contiguous>();
-template nlohmann::json flash_arithmetic<Dealing::balanced>(const std::string&);
-template nlohmann::json flash_schedule<Dealing::balanced>();
-template nlohmann::json flash_memory<Dealing::balanced>();
+template ArithmeticDeclaration flash_arithmetic<Dealing::contiguous>(const std::string&);
+template ScheduleDeclaration flash_schedule<Dealing::contiguous>();
+template MemoryDeclaration flash_memory<Dealing::contiguous>();
+template ArithmeticDeclaration flash_arithmetic<Dealing::balanced>(const std::string&);
+template ScheduleDeclaration flash_schedule<Dealing::balanced>();
+template MemoryDeclaration flash_memory<Dealing::balanced>();
 
 }  // namespace attest::impl

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 
 #include "impl/bias_gradient.h"
@@ -51,11 +50,11 @@ inline std::int64_t forward_key_block(const attest_problem& p) {
 
 // What a kernel declares: flash.cpp.
 template <Dealing dealing>
-nlohmann::json flash_arithmetic(const std::string& dtype);
+ArithmeticDeclaration flash_arithmetic(const std::string& dtype);
 template <Dealing dealing>
-nlohmann::json flash_schedule();
+ScheduleDeclaration flash_schedule();
 template <Dealing dealing>
-nlohmann::json flash_memory();
+MemoryDeclaration flash_memory();
 
 // The engine that the kernel is named after.
 template <class R>
@@ -644,7 +643,7 @@ inline std::vector<BlockRow> key_rows(const Call& call, std::int64_t b) {
 // All workers compute one key head together: as many blocks each, added up worker by worker. So the
 // order of a sum depends on how many they are, and on nothing else.
 template <class T>
-void backward_head_evenly(const Call& call, std::int64_t b, std::int64_t key_head,
+void backward_head_evenly(const Call& call, Workers& workers, std::int64_t b, std::int64_t key_head,
                           const std::vector<BlockRow>& rows) {
   using R = Real<T>;
   const Lengths& lengths = call.lengths_of(b);
@@ -653,7 +652,7 @@ void backward_head_evenly(const Call& call, std::int64_t b, std::int64_t key_hea
   const auto tiles_of = [&](int number) {
     return backward_tiles<R>(call, Dealing::balanced, Arena(workspace_of(call, number, bytes)));
   };
-  share_out(call.workers, call.workers, [&](int number, std::int64_t, std::int64_t) {
+  workers.share_out(call.workers, [&](int number, std::int64_t, std::int64_t) {
     BackwardWorker<R> w(call, number, tiles_of(number));
     begin_head<T>(w, b, key_head);
     std::fill_n(w.tile.dk, lengths.key * w.tile.width, R(0));
@@ -723,8 +722,9 @@ void backward_as(const Call& call, Dealing dealing) {
   using R = Real<T>;
   const attest_problem& p = call.problem;
   const std::uint64_t bytes = flash_workspace(call, true, dealing);
+  Workers workers(call.workers);
   const auto for_each_unit = [&](std::int64_t units, const auto& work) {
-    share_out(units, call.workers, [&](int number, std::int64_t begin, std::int64_t end) {
+    workers.share_out(units, [&](int number, std::int64_t begin, std::int64_t end) {
       BackwardWorker<R> worker(
           call, number, backward_tiles<R>(call, dealing, Arena(workspace_of(call, number, bytes))));
       for (std::int64_t unit = begin; unit < end; ++unit) work(worker, unit);
@@ -738,7 +738,7 @@ void backward_as(const Call& call, Dealing dealing) {
     for (std::int64_t b = 0; b < p.batch && p.key_heads > 0; ++b) {
       const std::vector<BlockRow> rows = key_rows(call, b);
       for (std::int64_t head = 0; head < p.key_heads; ++head) {
-        backward_head_evenly<T>(call, b, head, rows);
+        backward_head_evenly<T>(call, workers, b, head, rows);
       }
     }
   }

@@ -6,7 +6,6 @@
 // matrix of booleans, and from it the same list of blocks (whole_mask.h); from there on both are
 // the same. So between them lies only what making the mask costs: Sq x Sk bytes, and the time to
 // fill them.
-#include <nlohmann/json.hpp>
 
 #include "impl/flash.h"
 #include "impl/whole_mask.h"
@@ -24,13 +23,13 @@ WholeMask whole_mask(const Call& call, bool backward, Arena arena) {
 }
 
 // A byte for each pair and for each block of them, where batch elements and heads share nothing.
-nlohmann::json memory_with_whole_mask() {
-  nlohmann::json declared = flash_memory<kDealing>();
-  declared["growth"] = "quadratic";
-  declared["workspace"]["per_pair"] = 1 + 1.0 / (kQueryBlock * kKeyBlock);
-  declared["workspace"]["per_query"] = 2;
-  declared["workspace"]["per_key"] = 1;
-  declared["workspace"]["fixed"] = 128;
+MemoryDeclaration memory_with_whole_mask() {
+  MemoryDeclaration declared = flash_memory<kDealing>();
+  declared.growth = "quadratic";
+  declared.workspace["per_pair"] = 1 + 1.0 / (kQueryBlock * kKeyBlock);
+  declared.workspace["per_query"] = 2;
+  declared.workspace["per_key"] = 1;
+  declared.workspace["fixed"] = 128;
   return declared;
 }
 

@@ -8,7 +8,6 @@
 // V, and neither P nor dS is ever rounded to a 16-bit format.
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "impl/bias_gradient.h"
@@ -27,29 +26,29 @@
 namespace attest::impl {
 namespace {
 
-nlohmann::json arithmetic(const std::string& dtype) {
-  nlohmann::json declared = unrounded_arithmetic(dtype);
+ArithmeticDeclaration arithmetic(const std::string& dtype) {
+  ArithmeticDeclaration declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "first";
   declared["thread_invariant"] = declared["batch_invariant"] = true;
   return declared;
 }
 
 // Reported are whole heads.
-nlohmann::json schedule() { return {{"masks_partial_only", true}}; }
+ScheduleDeclaration schedule() { return {.masks_partial_only = true}; }
 
 // The workspace, as Matrices below lay it out for each worker, for the widest computing type (f64)
 // and panels (four vectors of 64 bytes, of which a row of a result may have two to fill up).
-nlohmann::json memory() {
+MemoryDeclaration memory() {
   constexpr int kWide = 8, kPanel = 256, kLine = 64;
-  return {{"growth", "quadratic"},
-          {"workspace",
-           {{"per_thread", 21 * kLine},
-            {"per_thread_channel", 2 * kPanel},
-            {"per_thread_query", 2 * kWide + 5 * 2 * kPanel + 2 * kPanel},
-            {"per_thread_query_channel", 6 * kWide},
-            {"per_thread_key", kWide + 2 * kPanel + 2 * 2 * kPanel},
-            {"per_thread_key_channel", 8 * kWide},
-            {"per_thread_pair", 4 * kWide + 1}}}};  // S, dS, the slope of a cap, dBias; visible
+  return {.growth = "quadratic",
+          .workspace = {
+              {"per_thread", 21 * kLine},
+              {"per_thread_channel", 2 * kPanel},
+              {"per_thread_query", 2 * kWide + 5 * 2 * kPanel + 2 * kPanel},
+              {"per_thread_query_channel", 6 * kWide},
+              {"per_thread_key", kWide + 2 * kPanel + 2 * 2 * kPanel},
+              {"per_thread_key_channel", 8 * kWide},
+              {"per_thread_pair", 4 * kWide + 1}}};  // S, dS, the slope of a cap, dBias; visible
 }
 
 // ---- Who computes the steps --------------------------------------------------------------------

@@ -92,15 +92,20 @@ void check(const attest_tensor& tensor, const Expected& expected) {
   if (std::count(shape.begin(), shape.end(), 0) > 0) return;
   if (!tensor.data) throw std::runtime_error(fmt::format("{} is missing", expected.name));
   std::uint64_t last = 0;  // the farthest element; strides may not count backwards
+  bool overflows = false;
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (shape[axis] == 1) continue;
     if (tensor.stride[axis] < 0) {
       throw std::runtime_error(fmt::format("{} has a negative stride", expected.name));
     }
-    last += static_cast<std::uint64_t>((shape[axis] - 1) * tensor.stride[axis]);
+    std::uint64_t far = 0;
+    overflows = overflows ||
+                __builtin_mul_overflow(static_cast<std::uint64_t>(shape[axis] - 1),
+                                       static_cast<std::uint64_t>(tensor.stride[axis]), &far) ||
+                __builtin_add_overflow(last, far, &last);
   }
   const std::uint64_t bits = bits_of(expected.dtype), bytes = tensor.capacity_bytes;
-  if (last >= bytes / bits * 8 + bytes % bits * 8 / bits) {
+  if (overflows || last >= bytes / bits * 8 + bytes % bits * 8 / bits) {
     throw std::runtime_error(fmt::format("{} reaches beyond its capacity of {} bytes",
                                          expected.name, tensor.capacity_bytes));
   }
@@ -504,9 +509,18 @@ attest_status backward(const attest_kernel* kernel, const attest_problem* proble
   return run(kernel, problem, inputs, outputs, context, true);
 }
 
+std::string wide_format(const std::string& dtype) { return dtype == "f64" ? "f64" : "f32"; }
+
 std::string description_of(const KernelCode& code) {
   nlohmann::ordered_json arithmetic;
-  for (const std::string& dtype : code.dtypes) arithmetic[dtype] = code.arithmetic(dtype);
+  for (const std::string& dtype : code.dtypes) {
+    const std::string wide = wide_format(dtype);
+    auto& declared = arithmetic[dtype];
+    declared["products"]["default"] = {{"accumulator", wide}, {"truncates", false}};
+    for (const auto& [key, value] : code.arithmetic(dtype)) {
+      std::visit([&, &name = key](const auto& v) { declared[name] = v; }, value);
+    }
+  }
   nlohmann::ordered_json description = {
       {"name", code.name},
       {"version", "0.1.0"},
@@ -530,22 +544,26 @@ std::string description_of(const KernelCode& code) {
     description["profiles"].push_back("double");
   }
   if (!code.longest) description["features"].push_back("long");
-  const auto declare = [&](const char* promise, nlohmann::json (*declaration)()) {
-    if (!declaration) return;
-    description[promise] = declaration();
-    description["profiles"].push_back(promise);
-  };
-  declare("schedule", code.schedule);
-  declare("memory", code.memory);
+  if (code.schedule) {
+    const ScheduleDeclaration declared = code.schedule();
+    auto& schedule = description["schedule"];
+    schedule["masks_partial_only"] = declared.masks_partial_only;
+    if (declared.imbalance) schedule["imbalance"] = *declared.imbalance;
+    description["profiles"].push_back("schedule");
+  }
+  if (code.memory) {
+    const MemoryDeclaration declared = code.memory();
+    description["memory"] = {{"growth", declared.growth}, {"workspace", declared.workspace}};
+    description["profiles"].push_back("memory");
+  }
   return description.dump();
 }
 
 }  // namespace
 
-nlohmann::json unrounded_arithmetic(const std::string& dtype) {
-  const std::string wide = dtype == "f64" ? "f64" : "f32";
+ArithmeticDeclaration unrounded_arithmetic(const std::string& dtype) {
+  const std::string wide = wide_format(dtype);
   return {
-      {"products", {{"default", {{"accumulator", wide}, {"truncates", false}}}}},
       {"softmax", wide},
       {"exp_ulp", 1},
       {"tanh_ulp", 2},

@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <nlohmann/json_fwd.hpp>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "impl/call.h"
@@ -15,19 +16,29 @@
 
 namespace attest::impl {
 
+// What a kernel declares of its arithmetic for a dtype, in the words of spec/arithmetic.h; and of
+// its blocks and its memory, in those of spec/description.h.
+using ArithmeticDeclaration = std::map<std::string, std::variant<bool, std::int64_t, std::string>>;
+struct ScheduleDeclaration {
+  bool masks_partial_only;
+  std::optional<double> imbalance = {};
+};
+struct MemoryDeclaration {
+  std::string growth;
+  std::map<std::string, double> workspace;
+};
+
 // What the file of a kernel provides.
 struct KernelCode {
   std::string name;
-  // The arithmetic that the kernel declares for a dtype, in the words of spec/arithmetic.h.
-  nlohmann::json (*arithmetic)(const std::string& dtype);
+  ArithmeticDeclaration (*arithmetic)(const std::string& dtype);
   // Bytes of workspace for one worker. Of the call, only the problem and its threads are given.
   std::uint64_t (*workspace)(const Call& call, bool backward);
   void (*forward)(const Call& call);
   void (*backward)(const Call& call);
-  // What the kernel declares of its blocks and of its memory, in the words of spec/description.h;
-  // null: nothing, and then it does not claim that profile.
-  nlohmann::json (*schedule)() = nullptr;
-  nlohmann::json (*memory)() = nullptr;
+  // Null: it declares nothing, and does not claim that profile.
+  ScheduleDeclaration (*schedule)() = nullptr;
+  MemoryDeclaration (*memory)() = nullptr;
   std::string target = {};  // what Call::target is to be
   // Bytes that all workers share, which lie behind those of the last; null: none.
   std::uint64_t (*shared_workspace)(const Call& call, bool backward) = nullptr;
@@ -52,7 +63,7 @@ std::vector<KernelCode> for_each_target(const KernelCode& code, const EnginesOfP
 
 // What a kernel declares that rounds neither P nor dS and computes in f32, or f64 for f64, with the
 // C library's functions. It has yet to say where P is normalised, and what its sums depend on.
-nlohmann::json unrounded_arithmetic(const std::string& dtype);
+ArithmeticDeclaration unrounded_arithmetic(const std::string& dtype);
 
 // What the C table of a kernel leads back to.
 struct Kernel {

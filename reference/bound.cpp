@@ -131,25 +131,28 @@ Capped<Real> cap(const Model<Real>& model, Real x, Real x_error) {
 template <class Real>
 Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error) {
   const std::size_t n = score.size();
-  // Of the keys so far, from 1 on, their lows, and for each the last key before it whose low is
-  // higher: a search backwards need not stop in between. What is no number stops any.
-  std::vector<Real> low(n + 1, std::numeric_limits<Real>::quiet_NaN());
-  std::vector<std::size_t> higher(n + 1, 0);
+  // Of the keys so far, those that no later one is as high as, by their lows, which fall: their
+  // places from 1 on. What is no number stops any search.
+  struct Barrier {
+    Real low;
+    std::size_t place;
+  };
+  std::vector<Barrier> barriers(n + 1, {std::numeric_limits<Real>::quiet_NaN(), 0});
   std::vector<Index> change(n + 1);  // of the count, from one key where a run begins to the next
   Index most = 0;
   for (const bool upwards : {true, false}) {
     std::fill(change.begin(), change.end(), 0);
+    std::size_t top = 0;
     for (std::size_t t = 0; t < n; ++t) {
       const std::size_t j = upwards ? t : n - 1 - t;
       const Real floor = score[j] - error[j], ceiling = score[j] + error[j];
-      std::size_t barrier = t;
-      while (low[barrier] <= floor) barrier = higher[barrier];
-      low[t + 1] = floor;
-      higher[t + 1] = barrier;
+      while (barriers[top].low <= floor) --top;
+      std::size_t barrier = top;
+      while (barriers[barrier].low < ceiling) --barrier;
       // The key may raise the maximum of every run that begins after the last low it cannot exceed.
-      while (low[barrier] < ceiling) barrier = higher[barrier];
-      ++change[barrier];
+      ++change[barriers[barrier].place];
       --change[t];
+      barriers[++top] = {floor, t + 1};
     }
     Index count = 0;
     for (const Index step : change) most = std::max(most, count += step);

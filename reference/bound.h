@@ -214,6 +214,14 @@ Real kappa_backward(const Model<Real>& model, Real lse, Real score, Real score_e
   return (score_error + model.u_s * (6 * size + 5 * (lse - score)) + 2 * model.e_x) * Real(kSlack);
 }
 
+// What the sums of dV and dK over the query rows of a whole group come to.
+template <class Real>
+Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
+                 Index b) {
+  const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
+  return model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+}
+
 extern template struct Model<double>;
 extern template struct Model<long double>;
 

@@ -620,14 +620,6 @@ struct BiasGradients {
   }
 };
 
-// What the sums of dV and dK over the query rows of a whole group come to.
-template <class Real>
-Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
-                 Index b) {
-  const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
-  return model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
-}
-
 // What the sum of all that reads one element of the bias comes to, in any order.
 template <class Real>
 Real bias_share(const Problem& problem, const Model<Real>& model) {
@@ -718,10 +710,12 @@ Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Rea
           .seen = true};
 }
 
-// dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block.
-// All of dS are scaled: they are derivatives with respect to q.k.
+// dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block
+// and those of its keys that lie in `wanted`. All of dS are scaled: they are derivatives with
+// respect to q.k.
 template <class Real>
-Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d_lse) {
+Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d_lse,
+               const std::vector<Range>& wanted) {
   const Model<Real>& model = context.model;
   const Arithmetic& declared = model.declared;
   RowState<Real>& row = block.rows[at(r)];
@@ -771,7 +765,7 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
       3 * model.u_s + model.keep_roundoff;
   const Real dk_share = block.dk_share, dv_share = block.dv_share;
   const bool capped = !seen.slope.empty(), drops = !seen.kept.empty();
-  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+  const auto weigh_key = [&](std::size_t t) {
     const Index j = seen.key[t];
     const Real p = seen.p[t], shift = seen.common[t], most = p + shift, narrowed = seen.uncommon[t];
     const Real x = seen.dp[t] - d + d_lse, x_size = std::abs(x);
@@ -808,6 +802,13 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
     block.dv_size.row(r)[j] = kept * (p + p_error);
     block.dv_weight.row(r)[j] = kept * (p_error * (1 + dv_share) + p * dv_share);
     if (capped || drops) block.p_slope.row(r)[j] = capped ? p * seen.slope[t] : p;
+  };
+  for (const Range& range : wanted) {
+    const auto first = std::lower_bound(seen.key.begin(), seen.key.end(), range.begin);
+    for (auto t = static_cast<std::size_t>(first - seen.key.begin());
+         t < seen.key.size() && seen.key[t] < range.end; ++t) {
+      weigh_key(t);
+    }
   }
   // The reference's own sum of P k, which d_error multiplies, is off by this much of sum P |k|.
   const Real common_error = gamma(Real(row.keys + 8), model.u_ref) * d_error * tau;
@@ -874,6 +875,9 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
   if (problem.bias_shape) block.dbias_share = bias_share(problem, model);
   block.dsink = {};
 
+  // Rows of which dQ is not wanted matter to the wanted keys alone.
+  const std::vector<Range> whole = {{0, key_len}};
+  const bool with_dbias = problem.bias_shape.has_value();
   std::array<Real, kRows> d_weight = {};  // of |sum_j P_j k_j| in the bound of dQ
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
@@ -889,7 +893,8 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
       to.seen[at(j)] = 1;
       to.lost[at(j)] |= row.lost;
     }
-    if (!row.lost && row.keys > 0) d_weight[at(r)] = weigh_row(context, block, r, d_lse);
+    if (row.lost || row.keys == 0) continue;
+    d_weight[at(r)] = weigh_row(context, block, r, d_lse, with_dq || with_dbias ? whole : keys);
   }
 
   for (const Range& wanted : keys) add_key_gradients(block, wanted, to);

@@ -12,6 +12,7 @@
 #include "reports/style.h"
 #include "reports/text.h"
 #include "spec/clause.h"
+#include "spec/json_text.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -410,8 +411,7 @@ Markup testees(const Digest& d) {
   Markup out;
   for (const TesteeDigest& testee : d.testees) {
     const TesteeRecord& about = testee.about;
-    const std::string arithmetic =
-        about.arithmetic.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string arithmetic = json_text(about.arithmetic, 2);
     out += element("details", {},
                    element("summary", {}, code(about.name), " ", about.version, " ", about.vendor),
                    element("dl", {{"class", "facts"}},

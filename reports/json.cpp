@@ -5,6 +5,7 @@
 #include "reports/digest.h"
 #include "reports/reports.h"
 #include "reports/text.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 json line_as_json(const std::string& line) {
-  json j = json::parse(line);
+  json j = parse_json(line);
   j.erase("kind");
   return j;
 }
@@ -91,7 +92,7 @@ std::string to_report_json(const Record& record) {
                        {"profiles", profiles_json(d)},
                        {"testees", testees},
                        {"failures", failures}};
-  return report.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(report, 1) + "\n";
 }
 
 }  // namespace attest

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -54,7 +55,7 @@ Choice parse_choice(ObjectReader& reader, const std::string& key, const std::str
   if (*value == first) return Choice::first;
   if (*value == last) return Choice::last;
   throw InputError(reader.pointer(key), fmt::format("\"{}\" is \"{}\" or \"{}\", not {}", key,
-                                                    first, last, value->dump()));
+                                                    first, last, json_text(*value)));
 }
 
 // A format at least as wide as the dtype; what is as wide as the accumulator is no narrowing.

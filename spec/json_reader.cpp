@@ -1,4 +1,5 @@
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -44,7 +45,7 @@ std::vector<std::string> nearest_names(std::string_view wanted,
 ObjectReader::ObjectReader(const nlohmann::json& value, std::string pointer)
     : value_(value), pointer_(std::move(pointer)) {
   if (!value.is_object()) {
-    throw InputError(pointer_, fmt::format("expected an object, found {}", value.dump()));
+    throw InputError(pointer_, fmt::format("expected an object, found {}", json_text(value)));
   }
 }
 
@@ -79,8 +80,8 @@ void ObjectReader::finish() const {
 }
 
 void ObjectReader::wrong_type(const nlohmann::json& value, const std::string& key) const {
-  throw InputError(pointer(key),
-                   fmt::format("the value of \"{}\" is of the wrong type: {}", key, value.dump()));
+  throw InputError(pointer(key), fmt::format("the value of \"{}\" is of the wrong type: {}", key,
+                                             json_text(value)));
 }
 
 }  // namespace attest

@@ -183,7 +183,9 @@ std::optional<Defect> defect_of_paging(const Problem& p) {
 }
 
 std::optional<Defect> defect_of_scores(const Problem& p) {
-  if (!std::isfinite(p.scale)) return Defect{"SCORE-1", "the scale must be finite"};
+  if (!std::isfinite(round_to(p.lse_dtype(), p.scale))) {
+    return Defect{"SCORE-1", "the scale must be finite in the format of the softmax"};
+  }
   if (!std::isfinite(p.softcap) || p.softcap < 0) {
     return Defect{"SCORE-2", "a softcap is finite and positive; 0 means none"};
   }

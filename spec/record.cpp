@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -94,7 +95,8 @@ VerdictRecord verdict_from(const json& j) {
   Verdict& v = record.verdict;
   const auto outcome = outcome_named(j.at("outcome").get<std::string>());
   if (!outcome)
-    throw InputError("/outcome", fmt::format("no outcome is called {}", j.at("outcome").dump()));
+    throw InputError("/outcome",
+                     fmt::format("no outcome is called {}", json_text(j.at("outcome"))));
   v.outcome = *outcome;
   v.reason = j.at("reason").get<std::string>();
   v.message = j.at("message").get<std::string>();
@@ -136,8 +138,6 @@ Footer footer_from(const json& j) {
 }
 
 // Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
-std::string line(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
-
 }  // namespace
 
 json number_to_json(double value) {
@@ -152,7 +152,7 @@ double number_from_json(const json& j) {
   if (j == "inf") return infinity;
   if (j == "-inf") return -infinity;
   if (j == "nan") return std::numeric_limits<double>::quiet_NaN();
-  throw InputError("", fmt::format("expected a number, found {}", j.dump()));
+  throw InputError("", fmt::format("expected a number, found {}", json_text(j)));
 }
 
 std::string to_line(const Header& header) {
@@ -166,16 +166,16 @@ std::string to_line(const Header& header) {
                        {"dtypes", t.dtypes},
                        {"arithmetic", t.arithmetic}});
   }
-  return line({{"kind", "header"},
-               {"schema", header.schema},
-               {"suite_version", header.suite_version},
-               {"testees", testees},
-               {"tier", header.tier},
-               {"seed", header.seed},
-               {"shard", header.shard},
-               {"filters", header.filters},
-               {"isolation", header.isolation},
-               {"profiles", header.profiles}});
+  return json_text({{"kind", "header"},
+                    {"schema", header.schema},
+                    {"suite_version", header.suite_version},
+                    {"testees", testees},
+                    {"tier", header.tier},
+                    {"seed", header.seed},
+                    {"shard", header.shard},
+                    {"filters", header.filters},
+                    {"isolation", header.isolation},
+                    {"profiles", header.profiles}});
 }
 
 std::string to_line(const VerdictRecord& record) {
@@ -194,7 +194,7 @@ std::string to_line(const VerdictRecord& record) {
   }
   if (!v.features.empty()) j["features"] = v.features;
   if (!v.captured.empty()) j["captured"] = v.captured;
-  return line(j);
+  return json_text(j);
 }
 
 std::string to_line(const Footer& footer) {
@@ -216,7 +216,7 @@ std::string to_line(const Footer& footer) {
             {"wall_s", footer.wall_s},
             {"complete", footer.complete}};
   if (!footer.tried.empty()) j["tried"] = footer.tried;
-  return line(j);
+  return json_text(j);
 }
 
 Record read_record(std::istream& in) {
@@ -228,7 +228,7 @@ Record read_record(std::istream& in) {
     if (text.empty()) continue;
     try {
       if (record.footer) throw InputError("", "there is a line behind the footer");
-      const json j = json::parse(text);
+      const json j = parse_json(text);
       const auto kind = j.at("kind").get<std::string>();
       if (kind == "header") {
         if (has_header) throw InputError("", "there is a second header");

@@ -11,6 +11,7 @@
 #include "cases/entry.h"
 #include "harness/criteria/rule.h"
 #include "spec/clause.h"
+#include "spec/json_text.h"
 
 namespace attest::criteria {
 namespace {
@@ -76,8 +77,8 @@ const std::vector<Feature> kFeatures = {
 };
 
 Case case_of(const Feature& feature, DType dtype, const std::string& data) {
-  json problem = json::parse(kUsual);
-  problem.update(json::parse(feature.problem));
+  json problem = parse_json(kUsual);
+  problem.update(parse_json(feature.problem));
   for (const char* length : {"query_len", "key_len"}) {
     const bool follows = problem.contains("packed") ||
                          (problem.contains("paging") && std::string_view(length) == "key_len");

@@ -11,6 +11,7 @@
 #include "reports/reports.h"
 #include "reports/style.h"
 #include "reports/text.h"
+#include "spec/json_text.h"
 
 namespace attest::criteria {
 namespace {
@@ -228,14 +229,13 @@ std::string to_json(const Comparison& comparison) {
   }
   json sides = json::array();
   for (const Side& side : comparison.sides) sides.push_back(to_json(side));
-  return json({{"schema", 1},
-               {"suite_version", comparison.suite_version},
-               {"command", comparison.command},
-               {"wall_s", comparison.wall_s},
-               {"judges", rules},
-               {"sides", sides}})
-             .dump(2) +
-         "\n";
+  const json all = {{"schema", 1},
+                    {"suite_version", comparison.suite_version},
+                    {"command", comparison.command},
+                    {"wall_s", comparison.wall_s},
+                    {"judges", rules},
+                    {"sides", sides}};
+  return json_text(all, 2) + "\n";
 }
 
 std::string to_markdown(const Comparison& comparison) {

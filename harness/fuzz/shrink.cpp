@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "spec/index.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -221,11 +222,11 @@ class Steps {
 std::vector<json> simpler(const json& entry) { return Steps(entry).all(); }
 
 json shrink(json entry, int most_tries, const std::function<bool(const json&)>& fails) {
-  std::set<std::string> known = {entry.dump()};
+  std::set<std::string> known = {json_text(entry)};
   for (bool shrunk = true; shrunk;) {
     shrunk = false;
     for (json& candidate : simpler(entry)) {
-      if (!known.insert(candidate.dump()).second) continue;
+      if (!known.insert(json_text(candidate)).second) continue;
       if (most_tries-- == 0) return entry;
       if (!fails(candidate)) continue;
       entry = std::move(candidate);

@@ -19,16 +19,24 @@ const Returned* find_returned(const Trial& trial, const std::string& tensor) {
   return found == trial.returned.end() ? nullptr : &*found;
 }
 
-const Expected& expected_in(const std::string& tensor, const Sample::Forward& forward,
-                            const Sample::Backward& backward) {
-  if (tensor == "O") return forward().o;
-  if (tensor == "LSE") return forward().lse;
-  if (tensor == "dQ") return backward().dq;
-  if (tensor == "dK") return backward().dk;
-  if (tensor == "dV") return backward().dv;
-  if (tensor == "dBias") return backward().dbias;
+const Expected& expected_in(const std::string& tensor, const Bounds& bounds) {
+  if (tensor == "O") return bounds.forward().o;
+  if (tensor == "LSE") return bounds.forward().lse;
+  if (tensor == "dQ") return bounds.backward().dq;
+  if (tensor == "dK") return bounds.backward().dk;
+  if (tensor == "dV") return bounds.backward().dv;
+  if (tensor == "dBias") return bounds.backward().dbias;
   ATTEST_ASSERT(tensor == "dSink");
-  return backward().dsink;
+  return bounds.backward().dsink;
+}
+
+// Makes what it is asked for when it is asked first; copies share it.
+template <class Made, class Make>
+std::function<const Made&()> once(Make make) {
+  return [made = std::make_shared<std::optional<Made>>(), make]() -> const Made& {
+    if (!*made) *made = make();
+    return **made;
+  };
 }
 
 std::string name_of(const std::string& tensor, const At& place) {
@@ -44,32 +52,54 @@ Known Result::at(const At& place) const {
   return returned(tensor_.dtype, value(place), expected_.bound[element], rounding_);
 }
 
+Known Result::cell(const At& place) const {
+  return returned(tensor_.dtype, value(place), 0, rounding_);
+}
+
 bool Result::is_judged(const At& place) const {
   const auto element =
       static_cast<std::size_t>(dense_index(tensor_.shape, place[0], place[1], place[2], place[3]));
-  return !std::isnan(expected_.value[element]) &&
-         !exemptions_.unjudged(tensor_.name, tensor_.shape, element);
+  const bool unspecified = !expected_.value.empty() && std::isnan(expected_.value[element]);
+  return !unspecified && !exemptions_.unjudged(tensor_.name, tensor_.shape, element);
 }
 
 // ---- A sample ----------------------------------------------------------------------------------
 
+Bounds reference_bounds(const Problem& problem, const Inputs& inputs,
+                        const Arithmetic& arithmetic) {
+  return {.forward = once<ForwardExpected>([&problem, &inputs, arithmetic] {
+            return expect_forward(problem, inputs, arithmetic);
+          }),
+          .backward = once<BackwardExpected>([&problem, &inputs, arithmetic] {
+            return expect_backward(problem, inputs, arithmetic);
+          })};
+}
+
+Bounds coarse_bounds(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic) {
+  const auto backward = once<CoarseBackward>(
+      [&problem, &inputs, arithmetic] { return coarse_backward(problem, inputs, arithmetic); });
+  return {.forward = once<ForwardExpected>([&problem, &inputs, arithmetic] {
+            return coarse_forward(problem, inputs, arithmetic);
+          }),
+          .backward = [backward]() -> const BackwardExpected& { return backward().each; },
+          .sums = [backward]() -> const KeySums& { return backward().sums; }};
+}
+
 Sample::Sample(const Problem& problem, const Inputs& inputs, const Trial& trial,
-               const Description& testee, const Arithmetic& arithmetic, Forward forward,
-               Backward backward)
+               const Description& testee, const Arithmetic& arithmetic, Bounds bounds)
     : problem_(problem),
       inputs_(inputs),
       trial_(trial),
       arithmetic_(arithmetic),
       exemptions_(problem, inputs, testee),
-      forward_(std::move(forward)),
-      backward_(std::move(backward)) {}
+      bounds_(std::move(bounds)) {}
 
 bool Sample::has(const std::string& tensor) const { return find_returned(trial_, tensor); }
 
 Result Sample::operator[](const std::string& tensor) const {
   const Returned* found = find_returned(trial_, tensor);
   ATTEST_ASSERT(found);
-  return Result(*found, expected_in(tensor, forward_, backward_),
+  return Result(*found, expected_in(tensor, bounds_),
                 tensor == "LSE" ? Rounding::nearest : arithmetic_.output_rounding, exemptions_);
 }
 
@@ -83,11 +113,31 @@ Known Sample::lse(const Position& row) const {
   return (*this)["LSE"].at({place.batch, row.head, place.position, 0});
 }
 
+Known Sample::sum_over_keys(const std::string& tensor, Index b, Index h, Index c) const {
+  const Result result = (*this)[tensor];
+  const Index channels = result.shape()[kChannel];
+  double bound = 0;
+  if (is_long()) {
+    const KeySums& sums = bounds_.sums();
+    bound = (tensor == "dK"
+                 ? sums.dk
+                 : sums.dv)[static_cast<std::size_t>((b * problem_.key_heads + h) * channels + c)];
+  }
+  Known sum = exactly(0);
+  for (Index j = 0; j < problem_.lengths(b).key; ++j) {
+    const Place place = problem_.key_place(b, j);
+    const At at = {place.batch, h, place.position, c};
+    sum = sum + (is_long() ? result.cell(at) : result.at(at));
+  }
+  return bound < HUGE_VAL ? widened(sum, bound) : nothing_known();
+}
+
 bool Sample::sees(const Position& at) const {
   return visible(problem_, at) && !bias_hides(problem_, inputs_, at);
 }
 
 bool Sample::sees_any(Position row) const {
+  if (has_reaches(problem_)) return keys_seen(problem_, row.batch, row.query).size() > 0;
   for (row.key = 0; row.key < problem_.lengths(row.batch).key; ++row.key) {
     if (sees(row)) return true;
   }
@@ -100,8 +150,6 @@ bool Sample::sees_any(Position row) const {
 struct Experiment::Attempt {
   Variant variant;
   Trial trial;
-  std::optional<ForwardExpected> forward = {};
-  std::optional<BackwardExpected> backward = {};
   std::optional<Sample> sample = {};
 };
 
@@ -132,19 +180,9 @@ const Sample* Experiment::attempt(Variant variant) {
   }
   // Of generated dropout, the problem is the mask that was drawn too.
   if (a.trial.keep) a.variant.inputs.keep = *a.trial.keep;
-  a.sample.emplace(
-      a.variant.problem, a.variant.inputs, a.trial, calling_.testee, arithmetic_,
-      [this, &a]() -> const ForwardExpected& {
-        if (!a.forward)
-          a.forward = expect_forward(a.variant.problem, a.variant.inputs, arithmetic_);
-        return *a.forward;
-      },
-      [this, &a]() -> const BackwardExpected& {
-        if (!a.backward) {
-          a.backward = expect_backward(a.variant.problem, a.variant.inputs, arithmetic_);
-        }
-        return *a.backward;
-      });
+  const auto bounds = first_.is_long() ? coarse_bounds : reference_bounds;
+  a.sample.emplace(a.variant.problem, a.variant.inputs, a.trial, calling_.testee, arithmetic_,
+                   bounds(a.variant.problem, a.variant.inputs, arithmetic_));
   return &*a.sample;
 }
 

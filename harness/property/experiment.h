@@ -13,6 +13,8 @@
 #include "harness/exemptions.h"
 #include "harness/property/known.h"
 #include "harness/trial.h"
+#include "reference/coarse.h"
+#include "reference/reach.h"
 #include "reference/working.h"
 
 namespace attest::property {
@@ -37,6 +39,8 @@ class Result {
   const Shape& shape() const { return tensor_.shape; }
   // Nothing is known where nothing is specified, or the testee is not judged.
   Known at(const At& place) const;
+  // What rounds to it: no error but that of the format.
+  Known cell(const At& place) const;
   double value(const At& place) const { return decode(tensor_.dtype, bits(place)); }
   std::uint64_t bits(const At& place) const {
     return tensor_.bits[static_cast<std::size_t>(
@@ -51,26 +55,40 @@ class Result {
   const Exemptions& exemptions_;
 };
 
-// One problem with what came of it. Bounds are computed when they are first asked for.
+// The bounds of one problem, computed when they are first asked for.
+struct Bounds {
+  std::function<const ForwardExpected&()> forward;
+  std::function<const BackwardExpected&()> backward;
+  // Of the sums of dK and dV over keys; empty: what the bounds of their elements add up to.
+  std::function<const KeySums&()> sums = {};
+};
+
+// Those of the reference; and those of a problem that is too long for it (reference/coarse.h). What
+// is referred to must outlive them.
+Bounds reference_bounds(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic);
+Bounds coarse_bounds(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic);
+
+// One problem with what came of it.
 class Sample {
  public:
-  using Forward = std::function<const ForwardExpected&()>;
-  using Backward = std::function<const BackwardExpected&()>;
-
   // All that is referred to must outlive the sample.
   Sample(const Problem& problem, const Inputs& inputs, const Trial& trial,
-         const Description& testee, const Arithmetic& arithmetic, Forward forward,
-         Backward backward);
+         const Description& testee, const Arithmetic& arithmetic, Bounds bounds);
 
   const Problem& problem() const { return problem_; }
   const Inputs& inputs() const { return inputs_; }
   const Trial& trial() const { return trial_; }
+
+  // Whether it is too long for the reference, and for any walk over its score matrix.
+  bool is_long() const { return static_cast<bool>(bounds_.sums); }
 
   bool has(const std::string& tensor) const;
   Result operator[](const std::string& tensor) const;
   // Of query i of a batch element and head.
   Known o(const Position& row, Index c) const;
   Known lse(const Position& row) const;
+  // A channel of dK or dV, over all keys of a batch element and key head.
+  Known sum_over_keys(const std::string& tensor, Index b, Index h, Index c) const;
 
   // Whether the row sees the key: the mask, the lengths, and no bias of -inf.
   bool sees(const Position& at) const;
@@ -82,8 +100,7 @@ class Sample {
   const Trial& trial_;
   Arithmetic arithmetic_;
   Exemptions exemptions_;
-  Forward forward_;
-  Backward backward_;
+  Bounds bounds_;
 };
 
 // Which query of another problem a query is, or which key; none if it has no counterpart.

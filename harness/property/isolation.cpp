@@ -19,6 +19,12 @@ class KeyFlags {
   // Of the key of a batch element and query head.
   void set(const Position& at) { flags_[of(at)] = true; }
   bool test(const Position& at) const { return flags_[of(at)]; }
+  // Of the keys of a reach, for all key heads of a batch element.
+  void set(Index b, const Reach& keys) {
+    for (Position at = {.batch = b}; at.head < p_.query_heads; at.head += p_.group_size()) {
+      for (at.key = keys.begin; at.key < keys.end; ++at.key) set(at);
+    }
+  }
   bool stored(Index b, Index h, Index s) const { return flags_[index(b, h, s)]; }
 
  private:
@@ -45,6 +51,22 @@ void for_each_visible(const Sample& sample, const Visit& visit) {
       if (sample.sees(at)) visit(at);
     }
   });
+}
+
+// The keys that some row sees.
+KeyFlags seen_keys(const Sample& sample) {
+  const Problem& p = sample.problem();
+  KeyFlags seen(p);
+  if (!has_reaches(p)) {
+    for_each_visible(sample, [&](const Position& at) { seen.set(at); });
+    return seen;
+  }
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index j = 0; j < p.lengths(b).key; ++j) {
+      if (queries_that_see(p, b, j).size() > 0) seen.set(b, {j, j + 1});
+    }
+  }
+  return seen;
 }
 
 // ---- Keys that a row does not see (HIDE-1) -----------------------------------------------------
@@ -80,11 +102,15 @@ void hidden_keys(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
   // One row of each head stays as it is, and with it whatever row sees no other keys.
-  KeyFlags kept(p), seen(p);
-  for_each_visible(first, [&](const Position& at) {
-    seen.set(at);
-    if (at.query == p.lengths(at.batch).query / 3) kept.set(at);
-  });
+  KeyFlags kept(p), seen = seen_keys(first);
+  const auto row_kept = [&](Index b) { return p.lengths(b).query / 3; };
+  if (has_reaches(p)) {
+    for (Index b = 0; b < p.batch; ++b) kept.set(b, keys_seen(p, b, row_kept(b)));
+  } else {
+    for_each_visible(first, [&](const Position& at) {
+      if (at.query == row_kept(at.batch)) kept.set(at);
+    });
+  }
   const double room = p.dtype == DType::f64 ? 1e300 : 1e36, most = largest_finite(p.dtype) / 4;
   const auto huge = [&](Index channels, double factor) {
     return std::min(most, room / (static_cast<double>(std::max<Index>(channels, 1)) * factor));
@@ -104,12 +130,30 @@ void hidden_keys(Experiment& experiment) {
     return static_cast<std::size_t>((at.batch * p.query_heads + at.head) * p.query_len + at.query);
   };
   std::vector<bool> moved(static_cast<std::size_t>(p.batch * p.query_heads * p.query_len));
-  for_each_visible(first, [&](const Position& at) {
-    if (!kept.test(at)) moved[row_index(at)] = true;
-  });
-  for_each_visible(first, [&](const Position& at) {
-    if (moved[row_index(at)]) touched.set(at);
-  });
+  if (has_reaches(p)) {
+    for_each_query(p, [&](const Position& row, const Place&) {
+      const Reach keys = keys_seen(p, row.batch, row.query);
+      moved[row_index(row)] = !keys.within(keys_seen(p, row.batch, row_kept(row.batch)));
+    });
+    for (Index b = 0; b < p.batch; ++b) {
+      std::vector<Index> moved_before = {0};
+      for (Index i = 0; i < p.lengths(b).query; ++i) {
+        moved_before.push_back(moved_before.back() + moved[row_index({.batch = b, .query = i})]);
+      }
+      for (Index j = 0; j < p.lengths(b).key; ++j) {
+        const Reach rows = queries_that_see(p, b, j);
+        const auto count = [&](Index i) { return moved_before[static_cast<std::size_t>(i)]; };
+        if (rows.size() > 0 && count(rows.end) > count(rows.begin)) touched.set(b, {j, j + 1});
+      }
+    }
+  } else {
+    for_each_visible(first, [&](const Position& at) {
+      if (!kept.test(at)) moved[row_index(at)] = true;
+    });
+    for_each_visible(first, [&](const Position& at) {
+      if (moved[row_index(at)]) touched.set(at);
+    });
+  }
 
   const std::string how = "with other numbers in keys that it does not see";
   const bool bits = experiment.deterministic();
@@ -151,8 +195,7 @@ std::string unmet_by_unseen_keys(const Problem& p, const Inputs&) {
 void unseen_keys(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
-  KeyFlags seen(p);
-  for_each_visible(first, [&](const Position& at) { seen.set(at); });
+  const KeyFlags seen = seen_keys(first);
   const Shape shape = p.k_shape();
   for (Index b = 0; b < shape[0]; ++b) {
     for (Index h = 0; h < shape[1]; ++h) {

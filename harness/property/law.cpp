@@ -26,6 +26,14 @@ bool all_finite(const Values& values) {
                      [](double x) { return std::isfinite(x); });
 }
 
+// Why the law does not apply to a problem that is too long for any walk over its scores.
+std::string unmet_by_length(const Law& law, const Problem& p) {
+  if (!find_law(law.name)->of_long)
+    return "it takes too long for a problem of which an excerpt is compared";
+  if (!has_reaches(p)) return "keys that a row of so many sees do not lie side by side";
+  return "";
+}
+
 const Law& law_named(const std::string& name) {
   const auto all = all_laws();
   const auto found =
@@ -40,7 +48,9 @@ std::optional<Finding> try_law(const Law& law, const Calling& calling, const Ari
     return Finding{.outcome = Outcome::unsupported,
                    .message = fmt::format("the law {} cannot be tried: {}", law.name, why)};
   };
-  if (const auto why = unmet(law, first.problem(), first.inputs()); !why.empty()) {
+  auto why = unmet(law, first.problem(), first.inputs());
+  if (why.empty() && first.is_long()) why = unmet_by_length(law, first.problem());
+  if (!why.empty()) {
     return Finding{.outcome = Outcome::inconclusive,
                    .message = fmt::format("the law {} does not apply: {}", law.name, why)};
   }

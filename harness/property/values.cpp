@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/property/law.h"
+#include "harness/property/running.h"
 #include "harness/property/variant.h"
 
 namespace attest::property {
@@ -117,26 +118,59 @@ void identity_values(Experiment& experiment) {
   });
 }
 
+// Calls visit(row, place, c, low, high) with the least and the largest visible V of each channel,
+// for the rows that see a key.
+template <class Visit>
+void for_each_hull(const Sample& sample, const Visit& visit) {
+  const Problem& p = sample.problem();
+  if (!has_reaches(p)) {
+    for_each_query(p, [&](const Position& row, const Place& place) {
+      if (!sample.sees_any(row)) return;
+      for (Index c = 0; c < p.value_dim; ++c) {
+        double low = HUGE_VAL, high = -HUGE_VAL;
+        Position at = row;
+        for (at.key = 0; at.key < p.lengths(row.batch).key; ++at.key) {
+          if (!sample.sees(at)) continue;
+          low = std::min(low, value_of_key(sample, at, c));
+          high = std::max(high, value_of_key(sample, at, c));
+        }
+        visit(row, place, c, low, high);
+      }
+    });
+    return;
+  }
+  for (Position row; row.batch < p.batch; ++row.batch) {
+    for (row.head = 0; row.head < p.query_heads; ++row.head) {
+      for (Index c = 0; c < p.value_dim; ++c) {
+        RunningExtreme least(-1), largest(1);
+        const auto v = [&](Index key) {
+          return value_of_key(sample, {.batch = row.batch, .head = row.head, .key = key}, c);
+        };
+        for (row.query = 0; row.query < p.lengths(row.batch).query; ++row.query) {
+          const Reach keys = keys_seen(p, row.batch, row.query);
+          if (keys.size() == 0) continue;
+          visit(row, p.query_place(row.batch, row.query), c, least.over(keys, v),
+                largest.over(keys, v));
+        }
+      }
+    }
+  }
+}
+
 // min V <= O <= max V.
 void hull(Experiment& experiment) {
   const Sample& sample = experiment.first();
-  const Problem& p = sample.problem();
-  for_each_query(p, [&](const Position& row, const Place& place) {
-    if (!sample.sees_any(row)) return;
-    for (Index c = 0; c < p.value_dim; ++c) {
-      double low = p.sink ? 0 : HUGE_VAL, high = p.sink ? 0 : -HUGE_VAL;
-      Position at = row;
-      for (at.key = 0; at.key < p.lengths(row.batch).key; ++at.key) {
-        if (!sample.sees(at)) continue;
-        low = std::min(low, value_of_key(sample, at, c));
-        high = std::max(high, value_of_key(sample, at, c));
-      }
-      const Known o = sample.o(row, c);
-      const double nearest = std::clamp(static_cast<double>(o.value), low, high);
-      experiment.expect_equal("O", {place.batch, row.head, place.position, c}, o,
-                              {nearest, low, high}, "as the nearest that lies among the visible V");
-    }
-  });
+  const Result o = sample["O"];
+  const bool sink = sample.problem().sink;
+  for_each_hull(sample,
+                [&](const Position& row, const Place& place, Index c, double low, double high) {
+                  if (sink) low = std::min(low, 0.0), high = std::max(high, 0.0);
+                  const At at = {place.batch, row.head, place.position, c};
+                  const Known known = o.at(at);
+                  const double nearest = std::clamp(static_cast<double>(known.value), low, high);
+                  experiment.expect_equal("O", at, known, {nearest, low, high},
+                                          "as the nearest that lies among the visible V");
+                });
 }
 
 // ---- A query of zeros sees all keys alike (LAW-4) ----------------------------------------------
@@ -147,30 +181,66 @@ std::string unmet_by_zero_query(const Problem& p, const Inputs& in) {
   return unmet_by_dropout(p, in);
 }
 
+// Calls visit(row, place, count, sum) for the rows that see a key, where sum(c) is that of V over
+// the keys they see.
+template <class Visit>
+void for_each_sum(const Sample& sample, const Visit& visit) {
+  const Problem& p = sample.problem();
+  if (!has_reaches(p)) {
+    for_each_query(p, [&](const Position& row, const Place& place) {
+      Index count = 0;
+      std::vector<Known> sums(static_cast<std::size_t>(p.value_dim), exactly(0));
+      Position at = row;
+      for (at.key = 0; at.key < p.lengths(row.batch).key; ++at.key) {
+        if (!sample.sees(at)) continue;
+        ++count;
+        for (Index c = 0; c < p.value_dim; ++c) {
+          Known& sum = sums[static_cast<std::size_t>(c)];
+          sum = sum + exactly(value_of_key(sample, at, c));
+        }
+      }
+      if (count == 0) return;
+      visit(row, place, count, [&](Index c) { return sums[static_cast<std::size_t>(c)]; });
+    });
+    return;
+  }
+  for (Position row; row.batch < p.batch; ++row.batch) {
+    for (Index head = 0; head < p.key_heads; ++head) {
+      RunningSums sums(p.lengths(row.batch).key, p.value_dim);
+      const Index first = head * p.group_size();
+      for (Index j = 0; j < p.lengths(row.batch).key; ++j) {
+        for (Index c = 0; c < p.value_dim; ++c) {
+          sums.add(j, c, value_of_key(sample, {.batch = row.batch, .head = first, .key = j}, c));
+        }
+      }
+      sums.run();
+      for (row.query = 0; row.query < p.lengths(row.batch).query; ++row.query) {
+        const Reach keys = keys_seen(p, row.batch, row.query);
+        const Place place = p.query_place(row.batch, row.query);
+        for (row.head = first; keys.size() > 0 && row.head < first + p.group_size(); ++row.head) {
+          visit(row, place, keys.size(), [&](Index c) { return sums.over(keys, c); });
+        }
+      }
+    }
+  }
+}
+
 void zero_query(Experiment& experiment) {
   Variant variant = {experiment.first().problem(), experiment.first().inputs()};
   variant.problem.backward = variant.problem.d_lse = false;
   for (double& q : variant.inputs.q.data) q = 0;
+  if (experiment.first().is_long()) {  // or one key of so many is lost among the roundings
+    for (double& v : variant.inputs.v.data) v = whole(v);
+  }
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
   const Problem& p = sample->problem();
-  for_each_query(p, [&](const Position& row, const Place& place) {
-    Index count = 0;
-    std::vector<Known> sums(static_cast<std::size_t>(p.value_dim), exactly(0));
-    Position at = row;
-    for (at.key = 0; at.key < p.lengths(row.batch).key; ++at.key) {
-      if (!sample->sees(at)) continue;
-      ++count;
-      for (Index c = 0; c < p.value_dim; ++c) {
-        Known& sum = sums[static_cast<std::size_t>(c)];
-        sum = sum + exactly(value_of_key(*sample, at, c));
-      }
-    }
-    if (count == 0) return;
+  const Result o = (*sample)["O"];
+  for_each_sum(*sample, [&](const Position& row, const Place& place, Index count, const auto& sum) {
     const long double share = 1 / static_cast<long double>(count);
     for (Index c = 0; c < p.value_dim; ++c) {
-      experiment.expect_equal("O", {place.batch, row.head, place.position, c}, sample->o(row, c),
-                              share * sums[static_cast<std::size_t>(c)],
+      const At at = {place.batch, row.head, place.position, c};
+      experiment.expect_equal("O", at, o.at(at), share * sum(c),
                               "as the mean of the visible V, for Q = 0");
     }
     if (!sample->has("LSE")) return;
@@ -180,12 +250,123 @@ void zero_query(Experiment& experiment) {
   });
 }
 
+// ---- A key that is louder than all others is all that a row sees (LAW-4) -----------------------
+
+// Keys are +-1 in as many channels as it takes to tell them apart, or as there are; a query is one
+// of them, times a power of two that sets any other key back by at least 32.
+class Loudness {
+ public:
+  explicit Loudness(const Problem& p) {
+    while (bits_ < p.head_dim && (Index(1) << bits_) < p.key_len) ++bits_;
+    for (gap_ = 2 * std::abs(p.scale); gap_ > 0 && gap_ < 32; gap_ *= 2) query_ *= 2;
+    if (p.scale < 0) query_ = -query_;
+  }
+  double key(Index j, Index c) const { return c >= bits_ ? 0 : (j >> c & 1) != 0 ? 1 : -1; }
+  double query(Index target, Index c) const { return query_ * key(target, c); }
+  // Of a key and a query that is that key; all keys that far apart are the same.
+  long double score(double scale) const {
+    return static_cast<long double>(scale) * query_ * static_cast<long double>(bits_);
+  }
+  Index period() const { return Index(1) << bits_; }
+  double loudest() const { return std::abs(query_); }
+  double gap() const { return gap_; }
+
+ private:
+  Index bits_ = 0;
+  double query_ = 1, gap_ = 0;
+};
+
+// The key that is loud for a query: every other query asks for one not far from the end of those it
+// sees, the rest for any of them.
+Index target_of(const Reach& keys, Index h, Index i) {
+  const Index n = keys.size();
+  if (i % 2 == 0) return keys.end - 1 - (i / 2 + h) % std::min<Index>(n, 61);
+  const auto mixed = static_cast<std::uint64_t>(i + 131 * h) * 0x9e3779b97f4a7c15u;
+  return keys.begin + static_cast<Index>((mixed >> 33) % static_cast<std::uint64_t>(n));
+}
+
+std::string unmet_by_loud_key(const Problem& p, const Inputs& in) {
+  if (p.softcap != 0) return "a softcap makes no key loud";
+  if (p.scale == 0) return "the scale is 0";
+  if (!has_reaches(p)) return "keys that a row sees do not lie side by side";
+  if (Loudness(p).loudest() > largest_finite(p.dtype) / 4) return "the scale is too small";
+  return unmet_by_zero_query(p, in);
+}
+
+void loud_key(Experiment& experiment) {
+  const Sample& first = experiment.first();
+  Variant variant = {first.problem(), first.inputs()};
+  variant.problem.backward = variant.problem.d_lse = false;
+  {
+    const Problem& p = variant.problem;
+    const Loudness loudness(p);
+    Values &q = variant.inputs.q, &k = variant.inputs.k;
+    for_each_query(p, [&](const Position& row, const Place& place) {
+      const Reach keys = keys_seen(p, row.batch, row.query);
+      const Index target = keys.size() > 0 ? target_of(keys, row.head, row.query) : 0;
+      for (Index c = 0; c < p.head_dim; ++c) {
+        q.at(place.batch, row.head, place.position, c) = loudness.query(target, c);
+      }
+    });
+    for (Index b = 0; b < p.batch; ++b) {
+      for (Index j = 0; j < p.lengths(b).key; ++j) {
+        const Place place = p.key_place(b, j);
+        for (Index h = 0; h < p.key_heads; ++h) {
+          for (Index c = 0; c < p.head_dim; ++c) {
+            k.at(place.batch, h, place.position, c) = loudness.key(j, c);
+          }
+        }
+      }
+    }
+  }
+  const Sample* sample = experiment.attempt(std::move(variant));
+  if (!sample) return;
+  const Problem& p = sample->problem();
+  const Loudness loudness(p);
+  const Known score = 1 * exactly(loudness.score(p.scale));
+  const Result o = (*sample)["O"];
+  long double largest = 0;
+  for (const double v : sample->inputs().v.data)
+    largest = std::max<long double>(largest, std::abs(v));
+  for_each_query(p, [&](const Position& row, const Place& place) {
+    const Reach keys = keys_seen(p, row.batch, row.query);
+    if (keys.size() == 0) return;
+    const Index target = target_of(keys, row.head, row.query);
+    // Where there are not enough channels, others look the same.
+    const Index before = (target - keys.begin) / loudness.period();
+    std::vector<Index> alike;
+    for (Index j = target - before * loudness.period(); j < keys.end; j += loudness.period()) {
+      alike.push_back(j);
+    }
+    // What all others weigh, in units of a loud one.
+    const long double rest = 1.01L * static_cast<long double>(keys.size()) *
+                             std::exp(-static_cast<long double>(loudness.gap()));
+    const auto count = static_cast<long double>(alike.size());
+    for (Index c = 0; c < p.value_dim; ++c) {
+      Known sum = exactly(0);
+      for (const Index j : alike) {
+        Position key = row;
+        key.key = j;
+        sum = sum + exactly(value_of_key(*sample, key, c));
+      }
+      const At at = {place.batch, row.head, place.position, c};
+      experiment.expect_equal("O", at, o.at(at), widened(1 / count * sum, 2 * largest * rest),
+                              "as the V of the one key that is loud");
+    }
+    if (!sample->has("LSE")) return;
+    const Known loud = score + 1 * exactly(std::log(count));
+    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0}, sample->lse(row),
+                            widened(loud, rest), "as the score of the one key that is loud");
+  });
+}
+
 constexpr std::array kLawsOfValues = {
     Law{.name = "linear_values", .unmet = unmet_by_any_v, .check = linear_values},
     Law{.name = "ones", .unmet = unmet_by_dropout, .check = ones},
     Law{.name = "identity_values", .unmet = unmet_by_identity, .check = identity_values},
     Law{.name = "hull", .unmet = unmet_by_dropout, .check = hull},
     Law{.name = "zero_query", .unmet = unmet_by_zero_query, .check = zero_query},
+    Law{.name = "loud_key", .unmet = unmet_by_loud_key, .check = loud_key},
 };
 
 }  // namespace

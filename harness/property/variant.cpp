@@ -14,6 +14,8 @@ Values coarse(Values values) {
   return values;
 }
 
+double whole(double x) { return std::nearbyint(2 * coarse(x)); }
+
 Values less_twice(const Values& x, const Values& y) {
   Values sum = x;
   for (std::size_t n = 0; n < sum.data.size(); ++n) sum.data[n] -= 2 * y.data[n];

@@ -36,6 +36,9 @@ void for_each_query(const Problem& p, const Visit& visit) {
 double coarse(double x);
 Values coarse(Values values);
 
+// A whole number within +-16, of which kernels add up many exactly.
+double whole(double x);
+
 // x - 2 y, element by element; exact for coarse numbers.
 Values less_twice(const Values& x, const Values& y);
 

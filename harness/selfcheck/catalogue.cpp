@@ -13,6 +13,7 @@
 
 #include "spec/clause.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -97,7 +98,7 @@ Catalogue load_catalogue(const std::filesystem::path& plugin) {
   const auto list = reinterpret_cast<const char* (*)()>(dlsym(library.get(), "attest_mutants"));
   if (!list) complain("it exports no attest_mutants");
   try {
-    return parse_catalogue(nlohmann::json::parse(list()));
+    return parse_catalogue(parse_json(list()));
   } catch (const nlohmann::json::exception& error) {
     complain(error.what());
   } catch (const InputError& error) {

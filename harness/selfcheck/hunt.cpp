@@ -269,6 +269,8 @@ bool convicts(const Verdict& verdict, const Mutant& mutant) {
   if (verdict.clauses.empty()) return false;
   const bool warned = verdict.outcome == Outcome::warn;
   if (!warned && !is_fault(verdict.outcome)) return false;
+  // On a busy machine anything may take long.
+  if (verdict.outcome == Outcome::timeout) return lists(mutant.clauses, "SAFE-4");
   const bool of_a_promise = verdict.reason == "schedule" || verdict.reason == "memory";
   return warned || of_a_promise ? lists(mutant.clauses, verdict.clauses.front())
                                 : lists_any(verdict.clauses, mutant.clauses);

@@ -135,8 +135,13 @@ std::string catches_text(const Selfcheck& check) {
 
 std::string missed_text(const Selfcheck& check) {
   std::string text;
+  Index untried = 0;
   for (const Hunted& hunted : check.hunt->hunted) {
     if (hunted.caught) continue;
+    if (hunted.tried == 0) {
+      ++untried;
+      continue;
+    }
     const Mutant& mutant = mutant_of(check, hunted);
     text += fmt::format("NOT CAUGHT: {} {} in {}: {}\n  it violates {}; {} tried", mutant.id,
                         one_line(mutant.name), name(hunted.dtype), one_line(mutant.about),
@@ -146,6 +151,12 @@ std::string missed_text(const Selfcheck& check) {
                           hunted.nearest_case);
     }
     text += "\n";
+  }
+  if (untried > 0) {
+    text += fmt::format(
+        "Not tried, as no case was chosen that could catch them: {}, each in a "
+        "format\n",
+        count_text(untried, "mutant"));
   }
   return text;
 }

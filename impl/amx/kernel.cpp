@@ -733,8 +733,8 @@ void bias_gradient(BackwardWorker& w, const BiasPart& part) {
 // ---- The declaration ---------------------------------------------------------------------------
 
 // Tiles take subnormal numbers as 0, and so they do with the sums that they keep.
-nlohmann::json tile_arithmetic(const std::string& dtype) {
-  nlohmann::json declared = unrounded_arithmetic(dtype);
+ArithmeticDeclaration tile_arithmetic(const std::string& dtype) {
+  ArithmeticDeclaration declared = unrounded_arithmetic(dtype);
   declared["p"] = declared["ds"] = dtype;
   declared["p_normalised"] = "last";
   declared["key_block"] = kKeyBlock;
@@ -743,12 +743,12 @@ nlohmann::json tile_arithmetic(const std::string& dtype) {
   return declared;
 }
 
-nlohmann::json tile_schedule() { return {{"masks_partial_only", true}}; }
+ScheduleDeclaration tile_schedule() { return {.masks_partial_only = true}; }
 
 // The workspace, as ForwardTiles and BackwardTiles lay it out for each worker: of both, for each
 // kind of memory, the larger. A padded size is at most kEdge larger, whole blocks at most one
 // block.
-nlohmann::json tile_memory() {
+MemoryDeclaration tile_memory() {
   constexpr std::int64_t kBits = sizeof(Bits), kFloat = sizeof(float), kLine = 64;
   // Bytes for `rows` rows of padded channels.
   struct Rows {
@@ -769,14 +769,14 @@ nlohmann::json tile_memory() {
            kGradientBlock * (2 * kBits + 1)) +
       32 * kLine;
   const std::int64_t query_bytes = 4 * kBits + kFloat, key_bytes = 2 * kFloat;
-  return {{"growth", "linear"},
-          {"workspace",
-           {{"per_thread", std::max(forward_fixed, backward_fixed)},
-            {"per_thread_channel", std::max(forward.per_channel(), backward.per_channel())},
-            {"per_thread_query", query_bytes * kEdge + 2 * kFloat},
-            {"per_thread_query_channel", query_bytes},
-            {"per_thread_key", key_bytes * kEdge},
-            {"per_thread_key_channel", key_bytes}}}};
+  return {
+      .growth = "linear",
+      .workspace = {{"per_thread", std::max(forward_fixed, backward_fixed)},
+                    {"per_thread_channel", std::max(forward.per_channel(), backward.per_channel())},
+                    {"per_thread_query", query_bytes * kEdge + 2 * kFloat},
+                    {"per_thread_query_channel", query_bytes},
+                    {"per_thread_key", key_bytes * kEdge},
+                    {"per_thread_key_channel", key_bytes}}};
 }
 
 std::uint64_t tile_workspace(const Call& call, bool backward) {

@@ -6,7 +6,6 @@
 // from the headers that the other kernels share; formats other than bf16 are refused.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "impl/amx/steps.h"
@@ -14,9 +13,9 @@
 
 namespace attest::impl::amx {
 
-nlohmann::json tile_arithmetic(const std::string& dtype);
-nlohmann::json tile_schedule();
-nlohmann::json tile_memory();
+ArithmeticDeclaration tile_arithmetic(const std::string& dtype);
+ScheduleDeclaration tile_schedule();
+MemoryDeclaration tile_memory();
 std::uint64_t tile_workspace(const Call& call, bool backward);
 void tile_forward(const Call& call, const Steps& steps);
 void tile_backward(const Call& call, const Steps& steps);

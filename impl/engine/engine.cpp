@@ -19,13 +19,24 @@ HWY_BEFORE_NAMESPACE();
 namespace attest::impl::HWY_NAMESPACE {
 namespace {
 
+// The steps are written for these; later versions of Highway have more, each beside one of them.
+#if HWY_TARGET == HWY_AVX3
+constexpr const char* kTarget = "avx3";
+#elif HWY_TARGET == HWY_AVX2
+constexpr const char* kTarget = "avx2";
+#elif HWY_TARGET == HWY_SSE4
+constexpr const char* kTarget = "sse4";
+#elif HWY_TARGET == HWY_NEON
+constexpr const char* kTarget = "neon";
+#elif HWY_TARGET == HWY_STATIC_TARGET  // what every processor has that this is compiled for
+constexpr const char* kTarget = HWY_TARGET == HWY_SCALAR ? "scalar" : "baseline";
+#else
+constexpr const char* kTarget = "";
+#endif
+
 template <class R>
 Engine<R> EngineOfTarget() {
-  return {.target = HWY_TARGET == HWY_AVX3   ? "avx3"
-                    : HWY_TARGET == HWY_AVX2 ? "avx2"
-                    : HWY_TARGET == HWY_SSE4 ? "sse4"
-                    : HWY_TARGET == HWY_NEON ? "neon"
-                                             : "scalar",
+  return {.target = kTarget,
           .panel = kPanel<R>,
           .strip = kStrip,
           .pack = &Pack<R>,
@@ -63,7 +74,8 @@ auto make_engines(const Make& make) {
   for (std::int64_t rest = hwy::SupportedTargets() & HWY_TARGETS; rest != 0; rest &= rest - 1) {
     hwy::ChosenTarget chosen;
     chosen.Update(rest & -rest);
-    made.push_back(make(chosen.GetIndex()));
+    auto engine = make(chosen.GetIndex());
+    if (!engine.target.empty()) made.push_back(engine);
   }
   return made;
 }

@@ -70,7 +70,7 @@ struct RowState {
 // All steps for one instruction set. A product's `inner` is the length of its sums.
 template <class R>
 struct Engine {
-  std::string_view target;  // "avx3", "avx2", "sse4", "neon", "scalar"
+  std::string_view target;  // "avx3", "avx2", "sse4", "neon", "scalar", "baseline"
   std::int64_t panel;       // W: columns of a panel
   std::int64_t strip;       // rows that are computed at a time: blocks do best with a multiple
 

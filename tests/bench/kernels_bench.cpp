@@ -545,6 +545,7 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
     return found == kernels.end() ? nullptr : *found;
   };
   const attest_kernel *fa2 = find("fa2"), *naive = find("naive"), *fa1 = find("fa1_split_kv");
+  const attest_kernel* textbook = find("naive/textbook");
   const attest_kernel *lazy_mask = find("lazy_mask"), *dense_mask = find("lazy_mask/dense");
   const attest_kernel *amx = find("fa2/amx"), *balanced = find("causal_balanced");
   if (lazy_mask && dense_mask) add_masks(dense_mask, lazy_mask);
@@ -595,6 +596,11 @@ void add_comparisons(const std::vector<const attest_kernel*>& kernels) {
         add("ratio/fa1_split_kv" + direction + sizes_of(ours), loop_orders, theirs, full);
       }
       if (!naive) continue;
+      if (textbook) {
+        Setting theirs = full;
+        theirs.kernel = textbook;
+        add("ratio/naive_textbook" + direction + sizes_of(ours), kernels_in_turn, theirs, full);
+      }
       for (const Setting& mine : {full, causal}) {
         Setting theirs = mine;
         theirs.kernel = naive;

@@ -10,6 +10,7 @@
 
 #include "cases/generate.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "tests/cases/case_folder.h"
 
 namespace attest {
@@ -41,7 +42,7 @@ std::vector<json> entries() {
         R"({"alibi": {"slopes": [0.1, 0.25, 1e-3, -3]}, "layouts": {"q": "bshd gap=3 wild"}})",
         R"({"dropout": {"probability": 0.1, "seed": 3}, "value_dim": 7})"}) {
     json problem = sizes;
-    problem.update(json::parse(text));
+    problem.update(parse_json(text));
     all.push_back(entry(problem));
     all.back()["name"] = "entry" + std::to_string(all.size());
   }
@@ -87,7 +88,7 @@ TEST(EntryTest, IsTheSameCaseWhenItsFileIsLoaded) {
   const std::vector<Case> loaded = folder.load();
   ASSERT_EQ(loaded.size(), entries().size());
   for (const json& e : entries()) {
-    SCOPED_TRACE(e.dump());
+    SCOPED_TRACE(json_text(e));
     const Case made = read_entry(e, "found");
     expect_same_case(made, find_case(loaded, made.id));
   }

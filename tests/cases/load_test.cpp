@@ -350,6 +350,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"mask": {}})", "a.json:4: ", "an object with one of"},
       {R"("check": "thread")", "a.json:4: ", "unknown check \"thread\""},
       {R"("laws": ["one"])", "a.json:4: ", "unknown law \"one\"; similar: ones"},
+      {R"("excerpt": 2, "laws": ["permuted_keys"])", "a.json:4: ", "too long for either"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
       {R"("hidden": "nan_gradient")", "a.json:4: ", "backward"},
       {R"("hidden": "nan_query", "problem": {"layouts": {"q": "bhsd expand=b"}})",

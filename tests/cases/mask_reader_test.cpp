@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -70,7 +71,7 @@ TEST(MaskReaderTest, RefusesWhatIsNoMask) {
 
 // The mask as rows of x and . for batch element `b` and head `h`.
 std::string drawn(const char* json_text, const Problem& sizes, Index b = 0, Index h = 0) {
-  const Mask mask = read_mask(nlohmann::json::parse(json_text), "", sizes, "seed");
+  const Mask mask = read_mask(parse_json(json_text), "", sizes, "seed");
   std::string text;
   for (Index i = 0; i < sizes.query_len; ++i) {
     for (Index j = 0; j < sizes.key_len; ++j) {
@@ -144,7 +145,7 @@ TEST(MaskReaderTest, SegmentsDrawWhatTheirWordsSay) {
 }
 
 TEST(MaskReaderTest, NumbersOfSegmentsUseAll32Bits) {
-  const auto value = nlohmann::json::parse(R"({"segments": {"pattern": "falling", "length": 3}})");
+  const auto value = parse_json(R"({"segments": {"pattern": "falling", "length": 3}})");
   EXPECT_EQ(read_mask(value, "", kSizes, "seed").segments->key.number[0], 0x7fffffff);
 }
 
@@ -171,7 +172,7 @@ TEST(MaskReaderTest, RandomTableHasItsDensity) {
 }
 
 TEST(MaskReaderTest, PartsOfAnIntersectionHaveTablesOfTheirOwn) {
-  const auto value = nlohmann::json::parse(R"({"all_of": [
+  const auto value = parse_json(R"({"all_of": [
       {"dense": {"pattern": "random", "percent": 50}},
       {"dense": {"pattern": "random", "percent": 50}}]})");
   const Mask mask = read_mask(value, "", kSizes, "seed");

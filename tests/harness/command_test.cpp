@@ -14,6 +14,7 @@
 #include <string>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "spec/record.h"
 
 namespace attest {
@@ -116,8 +117,7 @@ TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstEleme
     const Result again =
         attest_command(v.verdict.repro.substr(7) + " --dump " + (folder_ / "dump").string());
     EXPECT_EQ(again.exit_code, 1) << again.text;
-    std::ifstream in(folder_ / "dump" / "problem.json");
-    const auto dumped = nlohmann::json::parse(in);
+    const auto dumped = parse_json(contents(folder_ / "dump" / "problem.json"));
     for (const auto& [tensor, evidence] : v.verdict.tensors) {
       const auto& e = dumped.at("tensors").at(tensor);
       EXPECT_EQ(e.at("worst").get<std::vector<Index>>(), evidence.worst);
@@ -301,7 +301,7 @@ TEST_F(CommandTest, FuzzFindsARareFaultMakesItSmallAndItsLineRepeatsIt) {
   const Result result =
       attest_command("fuzz --seed 1 --count 20000" + kMutants + "rare_window" + out());
   EXPECT_EQ(result.exit_code, 1) << result.text;
-  const auto file = nlohmann::json::parse(contents(folder_ / "out" / "found.json"));
+  const auto file = parse_json(contents(folder_ / "out" / "found.json"));
   const auto& problem = file.at("cases").at(0).at("problem");
   EXPECT_EQ(problem.at("query_len"), 15);
   EXPECT_THAT(problem.at("mask").get<std::string>(), HasSubstr("window -3.."));
@@ -359,7 +359,7 @@ TEST_F(CommandTest, NothingThatATesteeSaysReachesATerminalAsAnEscape) {
 }
 
 TEST_F(CommandTest, ListOfNothingIsIncompleteAndSaysWhy) {
-  const auto all = nlohmann::json::parse(attest_command("list --json").text);
+  const auto all = parse_json(attest_command("list --json").text);
   const auto standard = std::find_if(all.begin(), all.end(),
                                      [](const auto& c) { return c.at("tier") == "standard"; });
   ASSERT_NE(standard, all.end());
@@ -377,7 +377,7 @@ TEST_F(CommandTest, InstalledProgramHasItsOwnCasesAndKernels) {
   ASSERT_EQ(installed.exit_code, 0) << installed.text;
   EXPECT_TRUE(fs::exists(folder_ / "usr" / "include" / "attest" / "attest_plugin.h"));
   const std::string program = prefix + "/bin/attest";
-  const auto listed = nlohmann::json::parse(shell(program + " list --tier smoke --json").text);
+  const auto listed = parse_json(shell(program + " list --tier smoke --json").text);
   ASSERT_FALSE(listed.empty());
   EXPECT_EQ(listed[0].at("file").get<std::string>().find(prefix + "/share/attest/cases/"), 0u);
   const std::string one = " --cases " + listed[0].at("case").get<std::string>();
@@ -396,11 +396,10 @@ TEST_F(CommandTest, CriteriaPutTheRulesOfOthersBesideAttestOnTheSameResults) {
                                        (" --testee fa2 --testee mutant:lse_base_2" + out()));
   EXPECT_EQ(result.exit_code, 0) << result.text;
   EXPECT_THAT(result.text, HasSubstr("criteria.html"));
-  std::ifstream file(folder_ / "out" / "criteria.json");
-  const auto side = nlohmann::json::parse(file).at("sides").at(0);
+  const auto side = parse_json(contents(folder_ / "out" / "criteria.json")).at("sides").at(0);
   const auto names = [&](const std::string& judge, const char* key) {
     for (const auto& each : side.at("judges")) {
-      if (each.at("name") == judge) return each.at("scores").at("f16").at(key).dump();
+      if (each.at("name") == judge) return json_text(each.at("scores").at("f16").at(key));
     }
     return "no judge " + judge;
   };

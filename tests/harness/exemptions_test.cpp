@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "spec/json_text.h"
 #include "tests/harness/not_finite.h"
 
 namespace attest {
@@ -12,9 +13,9 @@ const std::string kUnwritten = R"(, "leaves_padding_unwritten": true)";
 // A testee that declares that besides.
 Description declaring(const std::string& declares) {
   return parse_description(
-      nlohmann::json::parse(R"({"name": "t", "version": "1", "vendor": "v", "profiles": [],
+      parse_json(R"({"name": "t", "version": "1", "vendor": "v", "profiles": [],
                                 "dtypes": ["f32"], "features": ["lse"])" +
-                            declares + "}"));
+                 declares + "}"));
 }
 
 // One head, two channels of V: rows of O have two elements, those of LSE one.

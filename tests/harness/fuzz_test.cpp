@@ -12,6 +12,7 @@
 #include "harness/fuzz/shrink.h"
 #include "harness/in_process.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 
@@ -55,7 +56,7 @@ TEST(RandomEntryTest, IsAWellFormedCaseOfWhatIsDeclared) {
         description({DType::f32}, {"window", "mask-or", "paged", "zero-sizes", "dropout"})}) {
     for (std::uint64_t number = 0; number < 120; ++number) {
       const json entry = random_entry(testee, testee.dtypes, 5, number);
-      SCOPED_TRACE(entry.dump());
+      SCOPED_TRACE(json_text(entry));
       try {
         const Case c = read_entry(entry, kFuzzStem);
         ASSERT_EQ(undeclared(c.problem, testee), "");
@@ -117,7 +118,7 @@ TEST(ShrinkTest, LeavesNothingOfAProblemWhoseFaultIsInAll) {
   const Description testee = all_there_is();
   for (std::uint64_t number = 0; number < 10; ++number) {
     const json entry = random_entry(testee, testee.dtypes, 3, number);
-    SCOPED_TRACE(entry.dump());
+    SCOPED_TRACE(json_text(entry));
     const json small = shrink(entry, 3000, [](const json& candidate) {
       try {
         const Problem p = read_entry(candidate, kFuzzStem).problem;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -98,8 +99,8 @@ TEST(MemoryTest, DeclarationIsReadStrictly) {
                          {"dtypes", {"f32"}},   {"features", nlohmann::json::array()},
                          {"schedule", nullptr}, {"memory", nullptr}};
   const auto with = [&](const char* schedule, const char* memory) {
-    text["schedule"] = nlohmann::json::parse(schedule);
-    text["memory"] = nlohmann::json::parse(memory);
+    text["schedule"] = parse_json(schedule);
+    text["memory"] = parse_json(memory);
     return parse_description(text);
   };
   const Description d = with(R"({"masks_partial_only": true, "imbalance": 1.5})",
@@ -141,7 +142,7 @@ TEST(MemoryTest, DeclarationDoesNotContradictItself) {
                               {"profiles", nlohmann::json::array()},
                               {"dtypes", {"f32"}},
                               {"features", nlohmann::json::array()},
-                              {"memory", nlohmann::json::parse(memory)}});
+                              {"memory", parse_json(memory)}});
   };
   EXPECT_NO_THROW(read(R"({"growth": "linear", "own": {"per_key": 1}})"));
   EXPECT_THROW(read(R"({"growth": "constant", "own": {"per_key": 1}})"), InputError);

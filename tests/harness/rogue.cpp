@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/wire.h"
+#include "spec/json_text.h"
 
 namespace {
 
@@ -20,7 +21,7 @@ using nlohmann::json;
 
 constexpr std::size_t kHoard = std::size_t(64) << 20;
 
-void send(const json& reply) { attest::write_frame(attest::kReplyFd, reply.dump()); }
+void send(const json& reply) { attest::write_frame(attest::kReplyFd, attest::json_text(reply)); }
 
 }  // namespace
 
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
   const std::string way = argc > 1 ? argv[1] : "";
   std::vector<std::string> nonces;
   while (const auto frame = attest::read_frame(attest::kRequestFd)) {
-    const json request = json::parse(*frame);
+    const json request = attest::parse_json(*frame);
     const json honest = {{"nonce", request.at("nonce")}, {"status", "ok"}};
     nonces.push_back(request.at("nonce"));
     if (way == "honest") {
@@ -77,7 +78,7 @@ int main(int argc, char** argv) {
       reply["unknown"] = nest;
       send(reply);
     } else if (way == "doubled") {
-      const std::string text = honest.dump();
+      const std::string text = attest::json_text(honest);
       std::string frames;
       for (int i = 0; i < 2; ++i) {
         frames += static_cast<char>(text.size());

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -185,7 +186,7 @@ TEST(ScheduleTest, ImbalanceIsOfPairsAndOverAllWorkersOfTheCall) {
 }
 
 TEST(ScheduleTest, OnlyListsOfNineNumbersAreBlocks) {
-  const auto read = [](const char* text) { return blocks_from_json(nlohmann::json::parse(text)); };
+  const auto read = [](const char* text) { return blocks_from_json(parse_json(text)); };
   const auto blocks = read("[[1,2,3,4,5,6,7,1,2]]");
   ASSERT_EQ(blocks.size(), 1u);
   EXPECT_EQ(blocks[0].worker, 1);

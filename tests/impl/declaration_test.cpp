@@ -130,7 +130,7 @@ double imbalance_backward(Index length, Index workers, bool causal) {
 }
 
 TEST(DeclarationTest, BalancedDealingKeepsWhatItDeclaresAtAllLengths) {
-  const double declared = impl::flash_schedule<impl::Dealing::balanced>().at("imbalance");
+  const double declared = impl::flash_schedule<impl::Dealing::balanced>().imbalance.value();
   double worst = 1;
   for (Index length = 2048; length < 12000; length += 7) {
     for (const Index workers : {2, 3}) {

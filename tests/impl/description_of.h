@@ -5,11 +5,12 @@
 
 #include "spec/attest_plugin.h"
 #include "spec/description.h"
+#include "spec/json_text.h"
 
 namespace attest {
 
 inline Description description_of(const attest_kernel& kernel) {
-  return parse_description(nlohmann::json::parse(kernel.describe(&kernel)));
+  return parse_description(parse_json(kernel.describe(&kernel)));
 }
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 #include "harness/selfcheck/selfcheck.h"
 #include "harness/testee.h"
 #include "spec/description.h"
+#include "spec/json_text.h"
 #include "tests/legitimate/plugin.h"
 #include "tests/legitimate/styles.h"
 
@@ -46,7 +47,7 @@ TEST(LegitimateTest, TheySpanBlocksOrdersAndSplits) {
 TEST(LegitimateTest, DeclarationsAreThoseOfTheSimulation) {
   for (const bounds::Style& style : legitimate::legitimate_styles()) {
     for (const DType dtype : kDTypes) {
-      const auto json = nlohmann::json::parse(legitimate::arithmetic_json(style, dtype));
+      const auto json = parse_json(legitimate::arithmetic_json(style, dtype));
       Arithmetic said = parse_arithmetic(json, dtype, "");
       EXPECT_TRUE(said.deterministic && said.thread_invariant && said.batch_invariant);
       said.deterministic = said.thread_invariant = said.batch_invariant = false;

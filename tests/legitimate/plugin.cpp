@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "spec/description.h"
+#include "spec/json_text.h"
 #include "spec/profile.h"
 #include "tests/legitimate/decode.h"
 #include "tests/legitimate/styles.h"
@@ -31,9 +32,9 @@ std::string describe(const std::string& kernel, const bounds::Style& style) {
   for (const DType dtype : kDTypes) {
     const std::string key(name(dtype));
     json["dtypes"].push_back(key);
-    json["arithmetic"][key] = nlohmann::json::parse(arithmetic_json(style, dtype));
+    json["arithmetic"][key] = parse_json(arithmetic_json(style, dtype));
   }
-  return json.dump();
+  return json_text(json);
 }
 
 // A keep-mask drawn by a hash of seed and place.

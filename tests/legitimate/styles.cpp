@@ -1,4 +1,5 @@
 #include "tests/legitimate/styles.h"
+#include "spec/json_text.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -156,7 +157,7 @@ std::string arithmetic_json(const Style& style, DType dtype) {
       {"thread_invariant", true},
       {"batch_invariant", true}};
   if (!style.coarse_tanh) json["tanh_ulp"] = 1;  // else as coarse as any may be
-  return json.dump();
+  return json_text(json);
 }
 
 }  // namespace attest::legitimate

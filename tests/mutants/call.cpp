@@ -627,7 +627,8 @@ float Call::product(const float* query, const float* key) const {
   } else if (has("score_accumulator_16_bits")) {
     for (Index d = 0; d < p_.head_dim; ++d) s = in_16_bits(s + query[d] * key[d]);
   } else {
-    for (Index d = 0; d < p_.head_dim; ++d) s += query[d] * key[d];
+    const Index most = has("channels_beyond_256") ? 256 : p_.head_dim;
+    for (Index d = 0; d < std::min(most, p_.head_dim); ++d) s += query[d] * key[d];
   }
   if (has("scores_16_bits")) s = in_16_bits(s);
   return s;
@@ -856,6 +857,7 @@ void Call::store_o(const attest_outputs& out, Index b, Index h, Index i,
   const View o{out.o};
   Place place = query_place(b, i);
   const bool no_keys = key_len(b) == 0;
+  if (has("batch_beyond_16_unwritten") && b >= 16) return;
   if (has("unwritten_row") && i == p_.query_len - 1) return;
   if (has("padding_rows_unwritten") && i >= query_len(b)) return;
   if (has("no_keys_unwritten") && no_keys) return;
@@ -869,6 +871,11 @@ void Call::store_o(const attest_outputs& out, Index b, Index h, Index i,
   if (has("group_heads_mod_8") && group() > 8) h = h / group() * group() + h % group() % 8;
   for (Index c = 0; c < p_.value_dim; ++c) {
     float value = values[c];
+    if (has("value_channels_beyond_256") && c >= 256) value = values[c - 256];
+    if (has("threads_lose_output_under_features") && threads_ > 1 &&
+        (packed() || paged() || p_.has_bias || p_.dropout)) {
+      value *= 0.5f;
+    }
     if (has("output_cut") && narrow_format() && std::isfinite(value)) {
       const float near = in_16_bits(value);
       if (std::abs(near) > std::abs(value)) value = in_16_bits(value * (1 - 0x1p-8f));
@@ -893,6 +900,7 @@ void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float
                      bool sees_a_key) const {
   Place place = query_place(b, i);
   const bool real = i < query_len(b);
+  if (has("batch_beyond_16_unwritten") && b >= 16) return;
   if (has("padding_rows_unwritten") && !real) return;
   if (has("no_keys_unwritten") && key_len(b) == 0) return;
   if (has("lse_unwritten")) return;

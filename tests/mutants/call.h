@@ -196,6 +196,7 @@ void tiled_backward(const Call& call, const attest_outputs& out);
 
 // manners.cpp: what a kernel does to its surroundings, and the blocks that it reports.
 void misbehave(const Call& call, const attest_outputs& out);
+std::vector<char> scores_in_secret(const Call& call);  // a byte each, while the call lasts
 void report_blocks(const Call& call, const attest_context& context);
 
 }  // namespace attest::mutants

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/mutants/call.h"
 
@@ -42,16 +43,6 @@ void remap(const attest_tensor& t) {
     base = t.data;
   }
   *static_cast<volatile std::uint8_t*>(base) = 1;
-}
-
-void take_a_byte_a_score(const attest_problem& p) {
-  const auto pairs = at(p.batch * p.query_heads * p.query_len * p.key_len);
-  constexpr std::size_t kPage = 4096;
-  void* const scores = std::malloc(pairs);
-  for (std::size_t n = 0; scores && n < pairs; n += kPage) {
-    static_cast<volatile char*>(scores)[n] = 1;  // volatile, or the compiler leaves it all out
-  }
-  std::free(scores);
 }
 
 void read_outside(const Call& call, const attest_outputs& out) {
@@ -126,7 +117,13 @@ void misbehave(const Call& call, const attest_outputs& out) {
   if (call.has("leaves_child") && fork() == 0) {
     for (;;) pause();
   }
-  if (call.has("keeps_scores") || call.has("grows")) take_a_byte_a_score(p);
+}
+
+std::vector<char> scores_in_secret(const Call& call) {
+  const attest_problem& p = call.problem();
+  const bool keeps =
+      call.has("keeps_scores") || call.has("grows") || (call.has("grows_wide") && p.head_dim > 256);
+  return std::vector<char>(keeps ? at(p.batch * p.query_heads * p.query_len * p.key_len) : 0);
 }
 
 // The blocks of a call, dealt to the workers in turn: squares, where the mask leaves anything of

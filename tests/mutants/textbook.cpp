@@ -17,7 +17,11 @@ struct Row {
 
 // Sums in another order, where a promise is broken that they aren't.
 bool backwards(const Call& call) {
-  return (call.has("batch_variant") && call.problem().batch > 1) ||
+  const attest_problem& p = call.problem();
+  const bool window = call.band() && call.band()->left != ATTEST_UNBOUNDED;
+  return (call.has("batch_variant") && p.batch > 1) ||
+         (call.has("batch_variant_in_window") && p.batch > 1 && window) ||
+         (call.has("batch_variant_wide") && p.batch > 1 && p.head_dim > 256) ||
          (call.has("thread_variant") && call.threads() > 1);
 }
 
@@ -29,7 +33,10 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
           .cap_slope = std::vector<float>(at(keys), 1.0f)};
   const Place place = call.query_place(b, i);
   const Index head = call.key_head(b, h);
-  float top = call.has("maximum_is_0") ? 0 : -kInfinity;
+  const bool no_maximum =
+      call.has("maximum_is_0") || (call.has("backward_without_maximum") && call.backward() &&
+                                   call.problem().dropout != ATTEST_DROPOUT_NONE);
+  float top = no_maximum ? 0 : -kInfinity;
   for (Index j = 0; j < keys; ++j) {
     const Place key = call.key_place(b, j);
     const Score score = call.score(b, h, i, j, q.row(place.batch, h, place.position),
@@ -39,7 +46,7 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
     if (!score.seen) continue;
     row.any_seen = true;
     row.p[at(j)] = score.value;
-    if (!call.has("maximum_is_0")) top = std::max(top, score.value);
+    if (!no_maximum) top = std::max(top, score.value);
   }
   const bool has_sink = call.has_sink(b, i);
   float sink = has_sink ? call.sink(h) : -kInfinity;
@@ -193,7 +200,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
     const Row row = softmax_row(call, q, k, b, h, i);
     const float* query = q.row(place.batch, h, place.position);
     const float* upstream = d_o.row(place.batch, h, place.position);
-    const float delta = call.delta(o, d_o, b, h, i);
+    const Index lower = call.has("heads_beyond_16_backward") && h >= 16 ? h - 16 : h;
+    const float delta = call.delta(o, d_o, b, lower, i);
     const bool lost = call.has("dsink_lost_in_minus_inf_rows") && p.has_bias && !row.any_seen;
     if (!lost) call.add_sink_gradient(sum_sink, b, h, i, row.sink_share, delta);
     std::vector<float> row_dq(at(p.head_dim));
@@ -228,12 +236,18 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       }
       float* dv = sum_dv.data() + n * p.value_dim;
       const float weight = row.p[at(j)] * (call.has("dropout_left_out_of_dv") ? 1 : row.z[at(j)]);
+      if (call.has("batch_beyond_4_backward") && b >= 4) continue;
       for (Index c = 0; c < p.value_dim; ++c) dv[c] += weight * upstream[c];
     }
     for (Index d = 0; d < p.head_dim; ++d) {
+      if (call.has("wide_heads_backward") && p.head_dim == 256) row_dq[at(d)] *= 0.5f;
       dq.store(place.batch, h, place.position, d, row_dq[at(d)]);
     }
   });
+  if (call.has("threads_lose_dk") && call.threads() > 1 && !sum_dk.empty()) {
+    const Index first = (out.dk.shape[2] - 1) / kTile * kTile;
+    for (Index d = 0; d < p.head_dim; ++d) sum_dk[at(first * p.head_dim + d)] *= 0.5f;
+  }
   if (!(call.has("no_queries_unwritten") && p.query_len == 0)) {
     store_all(sum_dk, out.dk);
     store_all(sum_dv, out.dv);

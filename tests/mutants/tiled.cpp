@@ -378,7 +378,12 @@ class Forward {
       const bool any =
           std::any_of(parts.back().sees.begin(), parts.back().sees.end(), [](bool x) { return x; });
       if (call_.has("empty_parts_stale") && !any && n > 1) parts.back() = stale_parts_[at(s)];
-      stale_parts_[at(s)] = parts.back();
+      const bool too_soon = call_.has("merged_before_join") && call_.threads() > 1 && n > 1;
+      if (too_soon && s == n - 1) {
+        std::swap(parts.back(), stale_parts_[at(s)]);
+      } else {
+        stale_parts_[at(s)] = parts.back();
+      }
     }
     bool visited = false;
     for (const Rows& rows : parts) visited = visited || rows.visited;

@@ -143,6 +143,9 @@ class Backward {
   // is exp(0 - LSE), and their share of dQ is 0 times that.
   void tail(const Tile& tile, const float*, const Stats& row, float* dq) const {
     const bool partial = tile.key_end - tile.key_begin < kTile;
+    if (partial && call_.has("backward_tail_biased") && p_.has_bias && !call_.unmasked()) {
+      for (Index d = 0; d < p_.head_dim; ++d) dq[d] = kNan;
+    }
     const bool off_diagonal =
         call_.causal() &&
         tile.query_begin + call_.diagonal(*call_.band(), tile.batch) >= tile.key_end;

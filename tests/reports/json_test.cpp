@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/reports.h"
+#include "spec/json_text.h"
 #include "tests/reports/samples.h"
 
 namespace attest {
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 TEST(JsonReportTest, TellsHeaderConclusionAndCounts) {
-  const json report = json::parse(to_report_json(realistic_record()));
+  const json report = parse_json(to_report_json(realistic_record()));
   EXPECT_EQ(report["header"]["tier"], "standard");
   EXPECT_EQ(report["state"], "complete");
   EXPECT_EQ(report["conclusion"], "not conformant");
@@ -28,20 +29,20 @@ TEST(JsonReportTest, TellsHeaderConclusionAndCounts) {
 
 TEST(JsonReportTest, FailuresCarryTheirEvidenceAsTheRecordDoes) {
   const Record record = realistic_record();
-  const json report = json::parse(to_report_json(record));
+  const json report = parse_json(to_report_json(record));
   ASSERT_EQ(report["failures"].size(), 5u);
   std::size_t next = 0;
   for (const VerdictRecord& v : record.verdicts) {
     if (v.testee != "fa2" || conforms(v.verdict.outcome)) continue;
     if (v.verdict.outcome == Outcome::unsupported) continue;
-    json line = json::parse(to_line(v));
+    json line = parse_json(to_line(v));
     line.erase("kind");
     EXPECT_EQ(report["failures"][next++], line);
   }
 }
 
 TEST(JsonReportTest, WorstRatiosNameTheirCase) {
-  const json report = json::parse(to_report_json(realistic_record()));
+  const json report = parse_json(to_report_json(realistic_record()));
   const json& worst = report["testees"][1]["worst"];
   ASSERT_EQ(worst.size(), 15u);  // five tensors in three formats
   EXPECT_EQ(worst[0]["tensor"], "O");
@@ -63,7 +64,7 @@ TEST(JsonReportTest, LongOutputIsCut) {
 }
 
 TEST(JsonReportTest, TruncatedRecordConcludesNothing) {
-  const json report = json::parse(to_report_json(truncated_record()));
+  const json report = parse_json(to_report_json(truncated_record()));
   EXPECT_EQ(report["state"], "truncated");
   EXPECT_EQ(report["conclusion"], "incomplete");
   EXPECT_EQ(report["exit_code"], 3);

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "spec/description.h"
+#include "spec/json_text.h"
 #include "spec/profile.h"
 #include "spec/record.h"
 
@@ -155,17 +156,17 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   const auto keys_of = [&](const nlohmann::json& object) {
     for (const auto& [key, value] : object.items()) names.push_back(key);
   };
-  const auto header = nlohmann::json::parse(
-      to_line(Header{.suite_version = "", .testees = {{.name = ""}}, .tier = ""}));
+  const auto header =
+      parse_json(to_line(Header{.suite_version = "", .testees = {{.name = ""}}, .tier = ""}));
   keys_of(header);
   keys_of(header["testees"][0]);
   VerdictRecord record{.case_id = "", .testee = "", .dtype = "", .verdict = {}};
   record.verdict.tensors["O"] = {};
   record.verdict.captured = "x";
-  const auto line = nlohmann::json::parse(to_line(record));
+  const auto line = parse_json(to_line(record));
   keys_of(line);
   keys_of(line["tensors"]["O"]);
-  const auto footer = nlohmann::json::parse(to_line(Footer{.counts = {}, .profiles = {{}}}));
+  const auto footer = parse_json(to_line(Footer{.counts = {}, .profiles = {{}}}));
   keys_of(footer);
   keys_of(footer["profiles"][0]);
   for (const char* key :

@@ -63,7 +63,7 @@ TEST(ProblemTest, KeyHeadsMustDivideQueryHeads) {
 }
 
 TEST(ProblemTest, TheScaleMustBeFinite) {
-  for (const double scale : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+  for (const double scale : {std::numeric_limits<double>::infinity(), std::nan(""), 1e39}) {
     Problem problem = sound();
     problem.scale = scale;
     expect_defect(problem, "SCORE-1", "finite");

@@ -1,4 +1,5 @@
 #include "spec/record.h"
+#include "spec/json_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -163,7 +164,7 @@ TEST(RecordTest, ALineIsALineWhateverATesteePrints) {
 TEST(RecordTest, WhatIsEmptyIsNotCaptured) {
   VerdictRecord record = verdict();
   record.verdict.captured = "";
-  EXPECT_FALSE(json::parse(to_line(record)).contains("captured"));
+  EXPECT_FALSE(parse_json(to_line(record)).contains("captured"));
 }
 
 // The writer may be stopped at any byte.
@@ -196,23 +197,23 @@ TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
               HasSubstr("line 2: no line is of kind \"note\""));
   EXPECT_THAT(record_error(first + "\n{oops\n"), HasSubstr("line 3: ")) << "empty lines count";
   EXPECT_THAT(record_error(first + "[1]\n"), HasSubstr("line 2: "));
-  json wrong = json::parse(to_line(verdict()));
+  json wrong = parse_json(to_line(verdict()));
   wrong["outcome"] = "GREAT";
-  EXPECT_THAT(record_error(first + wrong.dump() + "\n"),
+  EXPECT_THAT(record_error(first + json_text(wrong) + "\n"),
               HasSubstr("line 2: no outcome is called \"GREAT\""));
-  wrong = json::parse(to_line(header()));
+  wrong = parse_json(to_line(header()));
   wrong["schema"] = kRecordSchema + 1;
-  EXPECT_THAT(record_error(wrong.dump() + "\n"), HasSubstr("line 1: the record has schema"));
+  EXPECT_THAT(record_error(json_text(wrong) + "\n"), HasSubstr("line 1: the record has schema"));
   EXPECT_THAT(record_error(""), HasSubstr("the record is empty"));
 }
 
 TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
-  const json line = json::parse(to_line(verdict()));
+  const json line = parse_json(to_line(verdict()));
   for (const auto& [key, value] : line.items()) {
     if (key == "captured" || key == "slopes" || key == "features") continue;
     json without = line;
     without.erase(key);
-    EXPECT_THAT(record_error(to_line(header()) + "\n" + without.dump() + "\n"),
+    EXPECT_THAT(record_error(to_line(header()) + "\n" + json_text(without) + "\n"),
                 HasSubstr("line 2: "))
         << key;
   }

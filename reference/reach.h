@@ -1,0 +1,33 @@
+// Which keys a row sees, and which rows see a key, where they lie side by side: then sums over all
+// of them are differences of running sums, and no score matrix is walked. Derived from
+// Mask::allows, and held to it by a test.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "spec/problem.h"
+
+namespace attest {
+
+struct Reach {
+  Index begin = 0;
+  Index end = 0;
+
+  Index size() const { return std::max<Index>(0, end - begin); }
+  bool contains(Index n) const { return begin <= n && n < end; }
+  bool within(const Reach& other) const {
+    return size() == 0 || (other.begin <= begin && end <= other.end);
+  }
+};
+
+// Whether all that follows is known: of full masks, bands, prefixes and intersections of them,
+// without a bias, which may hide keys (MASK-14).
+bool has_reaches(const Problem& problem);
+
+// The keys that query i of batch element b sees, in any head; the queries that see key j. Both
+// bounds rise with i or j, but for what is empty. Only if has_reaches(problem).
+Reach keys_seen(const Problem& problem, Index b, Index i);
+Reach queries_that_see(const Problem& problem, Index b, Index j);
+
+}  // namespace attest
