@@ -96,6 +96,11 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// The same user in a namespace of its own, without a privilege: root is called nobody there.
+std::string own_user_map() {
+  return fmt::format("{} {} 1", getuid() == 0 ? kNobody : getuid(), getuid());
+}
+
 bool has_namespaces(Isolation isolation) {
   return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
 }
@@ -412,7 +417,7 @@ void WorkerExecutor::start() {
   for (char** variable = environ; *variable; ++variable) environment.push_back(*variable);
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
-  const std::string uid_map = fmt::format("{} {} 1", getuid(), getuid());
+  const std::string uid_map = own_user_map();
   const ChildPlan plan = {.fds = {null, out.write, err.write, request.read, reply.write,
                                   arena_->input_fd(), arena_->output_fd()},
                           .argv = argv.data(),
@@ -608,10 +613,10 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
   words.insert(words.end(), files.begin(), files.end());
   const std::vector<char*> argv = pointers_to(words);
   char* const nothing = nullptr;
-  const std::string map = fmt::format("{} {} 1", getuid(), getuid());
+  const std::string map = own_user_map();
   for (const Isolation isolation :
        {Isolation::other_user, Isolation::user_namespace, Isolation::user_only}) {
-    if ((isolation == Isolation::user_namespace) == (geteuid() == 0)) continue;
+    if (isolation != Isolation::user_namespace && geteuid() != 0) continue;
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const ChildPlan plan = {.fds = {null, null, null, null, null, null, null},
                             .argv = argv.data(),

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -96,6 +97,17 @@ TEST(WorkerTest, ReplyToAnEarlierRequestIsCalledThat) {
   const Reply late = worker.execute({{"op", "forward"}});
   EXPECT_EQ(late.kind, Kind::protocol_error);
   EXPECT_THAT(late.message, HasSubstr("a second reply to an earlier request"));
+}
+
+TEST(WorkerTest, WhatNobodyElseMayReadRunsInNamespacesToo) {
+  const std::string own = testing::TempDir() + "attest_own";
+  std::ofstream(own) << "library";
+  std::filesystem::permissions(own, std::filesystem::perms::owner_read);
+  const Isolation usual = strongest_isolation({ROGUE});
+  if (usual != Isolation::other_user && usual != Isolation::user_namespace) {
+    GTEST_SKIP() << "no namespaces here";
+  }
+  EXPECT_EQ(strongest_isolation({ROGUE, own}), Isolation::user_namespace);
 }
 
 TEST(WorkerTest, HiddenFileIsEmptyToAWorkerAndItsFolderIsNot) {
