@@ -548,7 +548,7 @@ Values fill(const Source& source, Tensor tensor, Make make) {
     const double value = round_to(dtype, make(element));
     if (!std::isfinite(value)) {
       throw InputError("",
-                       fmt::format("with the scale {} this problem has no finite numbers of the "
+                       fmt::format("with the scale {} this problem has no finite numbers of its "
                                    "class",
                                    source.problem.scale));
     }

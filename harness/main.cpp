@@ -474,13 +474,14 @@ int side_by_side(Options options) {
         [&] { progress.add({.outcome = Outcome::pass}); }, interrupted));
     progress.finish();
     if (interrupted()) {
-      fmt::print(stderr, "attest: interrupted; nothing is written\n");
+      fmt::print(stderr, "attest: interrupted; {} written\n",
+                 comparison.sides.size() > 1 ? "the first side is" : "nothing is");
       return kIncomplete;
     }
+    comparison.wall_s =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    criteria::write_comparison(comparison, options.out);
   }
-  comparison.wall_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  criteria::write_comparison(comparison, options.out);
   fmt::print("{}\nReport: {}\n", criteria::to_text(comparison),
              (options.out / "criteria.html").string());
   return kConformant;

@@ -101,10 +101,6 @@ std::string own_user_map() {
   return fmt::format("{} {} 1", getuid() == 0 ? kNobody : getuid(), getuid());
 }
 
-bool has_namespaces(Isolation isolation) {
-  return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
-}
-
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -28,6 +28,10 @@ enum class Isolation {
   none,            // only accidental faults are contained
 };
 
+constexpr bool has_namespaces(Isolation isolation) {
+  return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
+}
+
 struct Limits {
   double start_seconds = 60;  // until the first reply, which includes loading the testee
   double call_seconds = 60;   // for each later reply

@@ -45,31 +45,24 @@ struct Channels {
 
 double small_part(double x, double tiny) { return std::abs(x) < tiny ? std::abs(x) : 0; }
 
-// Sums of each channel over neighbouring rows or keys, as differences of running sums: at least.
-class RunningSums {
+// Sums of each channel over neighbouring rows or keys: at least.
+class SumsAbove {
  public:
-  RunningSums(Index rows, Index channels)
-      : rows_(rows), channels_(channels), total_(at((rows + 1) * channels)) {}
+  SumsAbove(Index rows, Index channels) : rows_(rows), sums_(rows, channels) {}
 
-  void add(Index row, Index c, double term) { total_[at((row + 1) * channels_ + c)] += term; }
-  // Once all is added.
-  void run() {
-    for (std::size_t n = at(channels_); n < total_.size(); ++n) {
-      total_[n] += total_[n - at(channels_)];
-    }
-  }
+  void add(Index row, Index c, double term) { sums_.add(row, c, term); }
+  void run() { sums_.run(); }
   double over(const Reach& rows, Index c) const {
     if (rows.size() == 0) return 0;
-    const double whole = total_[at(rows.end * channels_ + c)];
-    const double before = total_[at(rows.begin * channels_ + c)];
+    const double whole = sums_.before(rows.end, c);
     if (!(whole < kInfinity)) return kInfinity;
     // Both were rounded once for each row.
-    return whole - before + 0x1p-51 * static_cast<double>(rows_) * whole;
+    return whole - sums_.before(rows.begin, c) + 0x1p-51 * static_cast<double>(rows_) * whole;
   }
 
  private:
-  Index rows_, channels_;
-  std::vector<double> total_;
+  Index rows_;
+  RunningSums<double> sums_;
 };
 
 // ---- All keys of a head -------------------------------------------------------------------------
@@ -79,7 +72,7 @@ struct Extent {
   std::vector<double> size, small;  // of |x|, and of those that may be flushed
   std::vector<double> spread;       // the largest x less the smallest
   double norm = 0, sum = 0;
-  RunningSums sizes;  // of |x|, over keys
+  SumsAbove sizes;  // of |x|, over keys
 };
 
 struct KeyHead {
@@ -93,7 +86,7 @@ Extent extent_of(const Values& values, Index h, Index count, const PlaceOf& plac
   Extent extent = {.size = std::vector<double>(at(channels)),
                    .small = std::vector<double>(at(channels)),
                    .spread = std::vector<double>(at(channels)),
-                   .sizes = RunningSums(count, channels)};
+                   .sizes = SumsAbove(count, channels)};
   std::vector<double> low(at(channels), kInfinity), high(at(channels), -kInfinity);
   for (Index j = 0; j < count; ++j) {
     const Channels row(values, place(j), h);
@@ -375,7 +368,7 @@ double put(double bound) { return bound < kInfinity ? bound : kInfinity; }
 
 // What the rows of one key head bring to each of its keys, and to all of them together.
 struct KeyGradients {
-  RunningSums bound, size;
+  SumsAbove bound, size;
   std::vector<double> bound_of_sum, size_of_sum;
 
   KeyGradients(Index rows, Index channels)

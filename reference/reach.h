@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <optional>
+#include <vector>
 
 #include "spec/problem.h"
 
@@ -29,5 +29,29 @@ bool has_reaches(const Problem& problem);
 // bounds rise with i or j, but for what is empty. Only if has_reaches(problem).
 Reach keys_seen(const Problem& problem, Index b, Index i);
 Reach queries_that_see(const Problem& problem, Index b, Index j);
+
+// The sum over the first positions, for each of some channels; rounded once for each of them.
+template <class Real>
+class RunningSums {
+ public:
+  RunningSums(Index positions, Index channels)
+      : channels_(channels), total_(static_cast<std::size_t>((positions + 1) * channels)) {}
+
+  void add(Index position, Index channel, Real x) { total_[at(position + 1, channel)] += x; }
+  // Once all is added.
+  void run() {
+    const auto step = static_cast<std::size_t>(channels_);
+    for (std::size_t n = step; n < total_.size(); ++n) total_[n] += total_[n - step];
+  }
+  Real before(Index end, Index channel) const { return total_[at(end, channel)]; }
+
+ private:
+  std::size_t at(Index position, Index channel) const {
+    return static_cast<std::size_t>(position * channels_ + channel);
+  }
+
+  Index channels_;
+  std::vector<Real> total_;
+};
 
 }  // namespace attest

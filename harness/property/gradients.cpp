@@ -221,8 +221,8 @@ struct Group {
       }
     }
   }
-  RunningSums sums_of(const Values& values) const {
-    RunningSums sums(lengths().key, values.shape[kChannel]);
+  KnownSums sums_of(const Values& values) const {
+    KnownSums sums(lengths().key, values.shape[kChannel]);
     for (Index j = 0; j < lengths().key; ++j) {
       for (Index c = 0; c < values.shape[kChannel]; ++c) sums.add(j, c, key(values, j, c));
     }
@@ -230,7 +230,7 @@ struct Group {
     return sums;
   }
   // dLSE - D of a row, where O is the mean of V.
-  Known slope(const RunningSums& v, Index head, Place place, const Reach& keys) const {
+  Known slope(const KnownSums& v, Index head, Place place, const Reach& keys) const {
     const Problem& p = sample.problem();
     const Inputs& in = sample.inputs();
     Known d = exactly(0);
@@ -256,9 +256,9 @@ void zero_keys(Experiment& experiment) {
   const Result dq = (*sample)["dQ"], dk = (*sample)["dK"], dv = (*sample)["dV"];
   for (Group group = {*sample, 0, 0}; group.b < p.batch; ++group.b) {
     for (group.h = 0; group.h < p.key_heads; ++group.h) {
-      const RunningSums v = group.sums_of(in.v);
+      const KnownSums v = group.sums_of(in.v);
       const Index rows = group.lengths().query;
-      RunningSums loss(rows, p.value_dim), products(rows, p.head_dim * p.value_dim),
+      KnownSums loss(rows, p.value_dim), products(rows, p.head_dim * p.value_dim),
           slopes(rows, p.head_dim);
       group.for_each_row([&](Index head, Index i, Place place, const Reach& keys) {
         const long double share = 1 / static_cast<long double>(keys.size());
@@ -277,7 +277,7 @@ void zero_keys(Experiment& experiment) {
           loss.add(i, e, share * in.d_o.at(place.batch, head, place.position, e));
         }
       });
-      for (RunningSums* sums : {&loss, &products, &slopes}) sums->run();
+      for (KnownSums* sums : {&loss, &products, &slopes}) sums->run();
       for (Index j = 0; j < group.lengths().key; ++j) {
         const Reach seen = queries_that_see(p, group.b, j);
         const Place place = p.key_place(group.b, j);
@@ -317,8 +317,8 @@ void zero_queries(Experiment& experiment) {
   const Result dq = (*sample)["dQ"], dk = (*sample)["dK"];
   for (Group group = {*sample, 0, 0}; group.b < p.batch; ++group.b) {
     for (group.h = 0; group.h < p.key_heads; ++group.h) {
-      const RunningSums v = group.sums_of(in.v), k = group.sums_of(in.k);
-      RunningSums products(group.lengths().key, p.head_dim * p.value_dim);
+      const KnownSums v = group.sums_of(in.v), k = group.sums_of(in.k);
+      KnownSums products(group.lengths().key, p.head_dim * p.value_dim);
       for (Index j = 0; j < group.lengths().key; ++j) {
         const Place place = p.key_place(group.b, j);
         for (Index c = 0; c < p.head_dim; ++c) {

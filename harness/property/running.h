@@ -12,41 +12,34 @@
 namespace attest::property {
 
 // Sums of each channel, as differences of running sums.
-class RunningSums {
+class KnownSums {
  public:
-  RunningSums(Index positions, Index channels)
-      : channels_(channels),
-        total_(static_cast<std::size_t>((positions + 1) * channels)),
-        size_(static_cast<std::size_t>(channels)) {}
+  KnownSums(Index positions, Index channels)
+      : terms_((positions + 1) * channels), sums_(positions, channels), size_(at(channels)) {}
 
   // `size`: what the roundings of x itself are a share of.
   void add(Index position, Index c, long double x, long double size) {
-    total_[at(position + 1, c)] += x;
-    size_[static_cast<std::size_t>(c)] += size;
+    sums_.add(position, c, x);
+    size_[at(c)] += size;
   }
   void add(Index position, Index c, long double x) { add(position, c, x, std::abs(x)); }
   // Once all is added.
-  void run() {
-    const auto step = static_cast<std::size_t>(channels_);
-    for (std::size_t n = step; n < total_.size(); ++n) total_[n] += total_[n - step];
-  }
+  void run() { sums_.run(); }
   // Two sums, each of which was rounded once for each of its terms, as those may have been a few
   // hundred times.
   Known over(const Reach& reach, Index c) const {
     if (reach.size() == 0) return exactly(0);
-    const long double terms = static_cast<long double>(total_.size()) + 512;
-    const long double slack =
-        terms * std::numeric_limits<long double>::epsilon() * size_[static_cast<std::size_t>(c)];
-    return widened(exactly(total_[at(reach.end, c)] - total_[at(reach.begin, c)]), slack);
+    const long double slack = static_cast<long double>(terms_ + 512) *
+                              std::numeric_limits<long double>::epsilon() * size_[at(c)];
+    return widened(exactly(sums_.before(reach.end, c) - sums_.before(reach.begin, c)), slack);
   }
 
  private:
-  std::size_t at(Index position, Index c) const {
-    return static_cast<std::size_t>(position * channels_ + c);
-  }
+  static std::size_t at(Index c) { return static_cast<std::size_t>(c); }
 
-  Index channels_;
-  std::vector<long double> total_, size_;
+  Index terms_;
+  RunningSums<long double> sums_;
+  std::vector<long double> size_;
 };
 
 // The least or the largest of a channel over reaches both of whose ends rise.

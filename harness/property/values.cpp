@@ -206,7 +206,7 @@ void for_each_sum(const Sample& sample, const Visit& visit) {
   }
   for (Position row; row.batch < p.batch; ++row.batch) {
     for (Index head = 0; head < p.key_heads; ++head) {
-      RunningSums sums(p.lengths(row.batch).key, p.value_dim);
+      KnownSums sums(p.lengths(row.batch).key, p.value_dim);
       const Index first = head * p.group_size();
       for (Index j = 0; j < p.lengths(row.batch).key; ++j) {
         for (Index c = 0; c < p.value_dim; ++c) {
