@@ -39,13 +39,21 @@ endif()
 add_library(attest_fast INTERFACE)
 target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>)
 
+# With ATTEST_UNITY the files of a target are compiled as one: most of the time goes into templates
+# that all of them instantiate.
+function(attest_unity target)
+  if(ATTEST_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  endif()
+endfunction()
+
 # attest_layer(NAME SOURCES ... [HEADERS ...] [DEPS ...] [APART] [FAST]): the library attest_NAME.
-# With ATTEST_UNITY its files are built together, unless they are to be kept APART.
+# Its files may be compiled as one, unless they are to be kept APART.
 function(attest_layer name)
   cmake_parse_arguments(ARG "APART;FAST" "" "HEADERS;SOURCES;DEPS" ${ARGN})
   add_library(attest_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
-  if(ATTEST_UNITY AND NOT ARG_APART)
-    set_target_properties(attest_${name} PROPERTIES UNITY_BUILD ON)
+  if(NOT ARG_APART)
+    attest_unity(attest_${name})
   endif()
   target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS}
     PRIVATE $<$<BOOL:${ARG_FAST}>:attest_fast>)
@@ -154,19 +162,15 @@ function(attest_test_filter file target filter)
   set(${filter} "${patterns}" PARENT_SCOPE)
 endfunction()
 
-# The unit tests of a folder are one program, folder_tests, and those that are OPTIMISED another:
-# most of the time of a small test goes into templates that all of them instantiate. With
-# ATTEST_UNITY a few files are compiled at a time. What no entry of ctest asks for is run as
-# folder/others, so that no test is lost.
+# The unit tests of a folder are one program, folder_tests, and those that are OPTIMISED another.
+# What no entry of ctest asks for is run as folder/others, so that no test is lost.
 function(attest_unit_tests target others optimised)
   add_executable(${target})
   target_link_libraries(${target} PRIVATE
     attest_options rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   attest_compile_test(${target} "${optimised}")
-  if(ATTEST_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
-  endif()
+  attest_unity(${target})
   add_dependencies(unit_tests ${target})
   add_test(NAME ${others}
     COMMAND ${target} --gtest_filter=-$<JOIN:$<TARGET_PROPERTY:${target},ATTEST_FILTERS>,:>)

@@ -24,7 +24,6 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;
 constexpr std::size_t kMessageBytes = 4096;
 
 std::string at(const Shape& shape, std::size_t element) {

@@ -2,6 +2,7 @@
 // The harness knows testees through this alone; tests put mocks here.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,6 +11,8 @@
 namespace attest {
 
 class Arena;
+
+inline constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;  // of what a testee prints
 
 struct Reply {
   enum class Kind {
@@ -23,7 +26,7 @@ struct Reply {
   Kind kind = Kind::answered;
   nlohmann::json body = {};
   std::string message = {};   // what happened, for a person; empty if answered
-  std::string captured = {};  // what the testee printed meanwhile, cut at 64 KiB
+  std::string captured = {};  // what the testee printed meanwhile, cut at kCaptureBytes
   // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
   // was measured.
   std::optional<std::size_t> peak_bytes = {};

@@ -11,8 +11,8 @@
 namespace attest {
 namespace {
 
-void write(const std::filesystem::path& file, const Shape& shape, const std::string& type,
-           const std::string& data) {
+void write_array(const std::filesystem::path& file, const Shape& shape, const std::string& type,
+                 const std::string& data) {
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
                                    type, fmt::join(shape, ", "));
   // Magic, version, length and header together fill a multiple of 64 bytes.
@@ -31,8 +31,9 @@ void write(const std::filesystem::path& file, const Shape& shape, const std::str
 
 void write_npy(const std::filesystem::path& file, const Shape& shape,
                const std::vector<double>& values) {
-  write(file, shape, "<f8",
-        std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)));
+  write_array(
+      file, shape, "<f8",
+      std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)));
 }
 
 void write_npy_bits(const std::filesystem::path& file, const Shape& shape, int bytes,
@@ -41,7 +42,7 @@ void write_npy_bits(const std::filesystem::path& file, const Shape& shape, int b
   for (const std::uint64_t value : bits) {
     data.append(reinterpret_cast<const char*>(&value), static_cast<std::size_t>(bytes));
   }
-  write(file, shape, fmt::format("{}u{}", bytes == 1 ? "|" : "<", bytes), data);
+  write_array(file, shape, fmt::format("{}u{}", bytes == 1 ? "|" : "<", bytes), data);
 }
 
 }  // namespace attest

@@ -41,7 +41,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;
 constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
 constexpr uid_t kNobody = 65534;
 
