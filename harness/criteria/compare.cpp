@@ -177,6 +177,7 @@ class Look {
   }
 
   void judge(const Trial& trial) {
+    if (trial.returned.empty()) return;
     std::optional<PreparedCase> own;
     std::optional<std::map<std::string, std::vector<double>>> own_eager;
     if (trial.keep) {
