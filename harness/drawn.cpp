@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/arena.h"
@@ -30,6 +33,48 @@ std::vector<bool> elements_that_count(const Problem& p, const Inputs& in) {
   }
   return counts;
 }
+
+// A bit for each element of a mask, 64 neighbours of a row to a word.
+class BitRows {
+ public:
+  template <class IsSet>
+  BitRows(const Shape& shape, const IsSet& is_set)
+      : words_((shape[3] + 63) / 64),
+        // Two words more than a row has, of which none is set, for what lies beyond it.
+        bits_(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * (words_ + 2))) {
+    std::size_t element = 0;
+    for (Index row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+      for (Index j = 0; j < shape[3]; ++j, ++element) {
+        if (is_set(element)) word(row, j / 64) |= std::uint64_t{1} << j % 64;
+      }
+    }
+  }
+
+  Index words() const { return words_; }
+  // The elements from the j-th on, of which no more than 64 lie beyond the row.
+  std::uint64_t from(Index row, Index j) const {
+    const std::uint64_t* const first = &bits_[at(row, j / 64)];
+    return j % 64 == 0 ? *first : *first >> j % 64 | first[1] << (64 - j % 64);
+  }
+
+ private:
+  std::size_t at(Index row, Index n) const {
+    return static_cast<std::size_t>(row * (words_ + 2) + n);
+  }
+  std::uint64_t& word(Index row, Index n) { return bits_[at(row, n)]; }
+
+  Index words_;
+  std::vector<std::uint64_t> bits_;
+};
+
+// What a testee drew, and which elements of it count.
+struct Draws {
+  Draws(const Keep& keep, const std::vector<bool>& elements)
+      : counts(keep.shape, [&](std::size_t n) { return elements[n]; }),
+        kept(keep.shape, [&](std::size_t n) { return keep.kept[n] != 0; }) {}
+
+  BitRows counts, kept;
+};
 
 // The rates of keeping that a testee may have.
 struct Rates {
@@ -77,9 +122,10 @@ std::optional<Finding> difference(const Keep& first, const Keep& second) {
 
 struct Tally {
   double count = 0, kept = 0;
-  void add(bool keeps) {
-    ++count;
-    kept += keeps;
+  // The elements of a word that count.
+  void add(std::uint64_t counts, std::uint64_t keeps) {
+    count += std::popcount(counts);
+    kept += std::popcount(counts & keeps);
   }
 };
 
@@ -105,18 +151,17 @@ std::optional<Finding> rate_defect(const Dropout& dropout, double quantum, const
       "DROP-3");
 }
 
-std::optional<Finding> rate_defect(const Problem& p, double quantum, const Keep& keep,
-                                   const std::vector<bool>& counts) {
+std::optional<Finding> rate_defect(const Problem& p, double quantum, const Draws& draws) {
   const auto batches = static_cast<std::size_t>(p.batch);
   const auto heads = static_cast<std::size_t>(p.query_heads);
   Tally whole;
   std::vector<Tally> of_batch(batches), of_head(heads);
-  for (std::size_t n = 0; n < counts.size(); ++n) {
-    if (!counts[n]) continue;
-    const auto place = coordinates(keep.shape, static_cast<Index>(n));
-    for (Tally* tally : {&whole, &of_batch[static_cast<std::size_t>(place[kBatch])],
-                         &of_head[static_cast<std::size_t>(place[kHead])]}) {
-      tally->add(keep.kept[n] != 0);
+  for (Index row = 0; row < p.batch * p.query_heads * p.query_len; ++row) {
+    const auto plane = static_cast<std::size_t>(row / p.query_len);
+    for (Index j = 0; j < p.key_len; j += 64) {
+      for (Tally* tally : {&whole, &of_batch[plane / heads], &of_head[plane % heads]}) {
+        tally->add(draws.counts.from(row, j), draws.kept.from(row, j));
+      }
     }
   }
   const double chance = kRateChance / static_cast<double>(1 + batches + heads);
@@ -137,8 +182,8 @@ std::optional<Finding> rate_defect(const Problem& p, double quantum, const Keep&
 // A head of a batch element, and how far its element lies from its partner: elements of two heads,
 // or of one, that are compared in pairs.
 struct Pairing {
-  std::size_t first, second;  // planes of the mask: heads, batch elements outermost
-  Index rows, keys;           // from the first's element to the second's
+  Index first, second;  // planes of the mask: heads, batch elements outermost
+  Index rows, keys;     // from the first's element to the second's; keys are not negative
 };
 
 // Those that are compared: in one plane the nearest 64 of the same row and of the same column, in
@@ -146,16 +191,16 @@ struct Pairing {
 std::vector<Pairing> pairings(const Problem& p) {
   constexpr Index kWithin = 64, kBetween = 8;
   std::vector<Pairing> all;
-  const auto planes = static_cast<std::size_t>(p.batch * p.query_heads);
-  for (std::size_t a = 0; a < planes; ++a) {
+  const Index planes = p.batch * p.query_heads;
+  for (Index a = 0; a < planes; ++a) {
     for (Index d = 1; d <= std::min(kWithin, p.key_len - 1); ++d) all.push_back({a, a, 0, d});
     for (Index d = 1; d <= std::min(kWithin, p.query_len - 1); ++d) all.push_back({a, a, d, 0});
-    for (std::size_t b = a + 1; b < planes; ++b) {
+    for (Index b = a + 1; b < planes; ++b) {
       all.push_back({a, b, 0, 0});
       for (Index d = 1; d <= kBetween; ++d) {
-        for (const Index shift : {d, -d}) {
-          if (d < p.key_len) all.push_back({a, b, 0, shift});
-          if (d < p.query_len) all.push_back({a, b, shift, 0});
+        for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
+          if (d < p.key_len) all.push_back({one, other, 0, d});
+          if (d < p.query_len) all.push_back({one, other, d, 0});
         }
       }
     }
@@ -165,24 +210,23 @@ std::vector<Pairing> pairings(const Problem& p) {
 
 // How many of the pairs whose elements both count are equal. Of one plane only every other stretch
 // of elements begins a pair, so that none is in two and all pairs are independent.
-Tally agreements(const Problem& p, const Keep& keep, const std::vector<bool>& counts,
-                 const Pairing& pairing) {
-  const auto element = [&](std::size_t plane, Index i, Index j) {
-    return (plane * static_cast<std::size_t>(p.query_len) + static_cast<std::size_t>(i)) *
-               static_cast<std::size_t>(p.key_len) +
-           static_cast<std::size_t>(j);
-  };
+Tally agreements(const Problem& p, const Draws& draws, const Pairing& pairing) {
   const bool one_plane = pairing.first == pairing.second;
+  std::vector<std::uint64_t> begins(static_cast<std::size_t>(draws.counts.words()));
+  for (Index j = 0; j < p.key_len; ++j) {
+    if (one_plane && pairing.keys > 0 && j / pairing.keys % 2 != 0) continue;
+    begins[static_cast<std::size_t>(j / 64)] |= std::uint64_t{1} << j % 64;
+  }
   Tally tally;
-  for (Index i = std::max<Index>(0, -pairing.rows);
-       i < p.query_len - std::max<Index>(0, pairing.rows); ++i) {
+  for (Index i = 0; i < p.query_len - pairing.rows; ++i) {
     if (one_plane && pairing.rows > 0 && i / pairing.rows % 2 != 0) continue;
-    for (Index j = std::max<Index>(0, -pairing.keys);
-         j < p.key_len - std::max<Index>(0, pairing.keys); ++j) {
-      if (one_plane && pairing.keys > 0 && j / pairing.keys % 2 != 0) continue;
-      const std::size_t a = element(pairing.first, i, j);
-      const std::size_t b = element(pairing.second, i + pairing.rows, j + pairing.keys);
-      if (counts[a] && counts[b]) tally.add((keep.kept[a] != 0) == (keep.kept[b] != 0));
+    const Index a = pairing.first * p.query_len + i;
+    const Index b = pairing.second * p.query_len + i + pairing.rows;
+    for (Index j = 0; j < p.key_len; j += 64) {
+      const Index partner = j + pairing.keys;
+      tally.add(begins[static_cast<std::size_t>(j / 64)] & draws.counts.from(a, j) &
+                    draws.counts.from(b, partner),
+                ~(draws.kept.from(a, j) ^ draws.kept.from(b, partner)));
     }
   }
   return tally;
@@ -197,14 +241,12 @@ Rates agreement(const Dropout& dropout, double quantum) {
   return {even ? 0.5 : std::min(a, b), std::max(a, b)};
 }
 
-std::optional<Finding> dependence(const Problem& p, double quantum, const Keep& keep,
-                                  const std::vector<bool>& counts) {
+std::optional<Finding> dependence(const Problem& p, double quantum, const Draws& draws) {
   const std::vector<Pairing> all = pairings(p);
   const Rates agree = agreement(p.dropout, quantum);
   const double chance = kPairChance / static_cast<double>(all.size());
-  const auto heads = static_cast<std::size_t>(p.query_heads);
   for (const Pairing& pairing : all) {
-    const Tally tally = agreements(p, keep, counts, pairing);
+    const Tally tally = agreements(p, draws, pairing);
     if (tally.count == 0) continue;
     const double share = tally.kept / tally.count;
     const double nearest = std::clamp(share, agree.lowest, agree.highest);
@@ -214,9 +256,9 @@ std::optional<Finding> dependence(const Problem& p, double quantum, const Keep& 
         fmt::format("elements of head {} of batch element {} and those {} rows and {} keys further "
                     "in head {} of batch element {} are equal in {} of {} visible pairs, where "
                     "independent ones are in {:.1f}",
-                    pairing.first % heads, pairing.first / heads, pairing.rows, pairing.keys,
-                    pairing.second % heads, pairing.second / heads, tally.kept, tally.count,
-                    tally.count * nearest),
+                    pairing.first % p.query_heads, pairing.first / p.query_heads, pairing.rows,
+                    pairing.keys, pairing.second % p.query_heads, pairing.second / p.query_heads,
+                    tally.kept, tally.count, tally.count * nearest),
         "DROP-3");
   }
   return std::nullopt;
@@ -227,9 +269,9 @@ std::optional<Finding> dependence(const Problem& p, double quantum, const Keep& 
 std::optional<Finding> keep_defect(const Problem& problem, const Inputs& inputs, double quantum,
                                    const Keep& first, const Keep& second) {
   if (auto found = difference(first, second)) return found;
-  const std::vector<bool> counts = elements_that_count(problem, inputs);
-  if (auto found = rate_defect(problem, quantum, first, counts)) return found;
-  return dependence(problem, quantum, first, counts);
+  const Draws draws(first, elements_that_count(problem, inputs));
+  if (auto found = rate_defect(problem, quantum, draws)) return found;
+  return dependence(problem, quantum, draws);
 }
 
 bool tells_draws(const Problem& problem, const Inputs& inputs, double quantum) {
