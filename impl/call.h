@@ -42,6 +42,11 @@ struct UsedStrides {
 // The passes over the scores that kernels report: dBias, where it is wanted, has one of its own.
 enum Pass { kForwardPass = 0, kGradientPass = 1, kBiasPass = 2 };
 
+// How many query heads read one key head (HEAD-1).
+inline std::int64_t group_of(const attest_problem& p) {
+  return p.key_heads == 0 ? 0 : p.query_heads / p.key_heads;
+}
+
 struct Call {
   attest_problem problem = {};
   std::vector<attest_mask> mask = {};  // the nodes, children first; none: full
@@ -56,8 +61,7 @@ struct Call {
   // The mask element by element, where a kernel made it beforehand; null: by blocks, on demand.
   const WholeMask* whole_mask = nullptr;
 
-  // How many query heads read one key head (HEAD-1).
-  std::int64_t group_size() const { return problem.query_heads / problem.key_heads; }
+  std::int64_t group_size() const { return group_of(problem); }
 
   // How many rows and keys of a batch element have a place in the tensors: padding has one, unless
   // the sequences are packed or paged.

@@ -36,7 +36,6 @@ ScheduleDeclaration flash_schedule() {
 template <Dealing dealing>
 MemoryDeclaration flash_memory() {
   constexpr std::int64_t kWide = 8, kPanel = 256, kLine = 64;
-  const bool balanced = dealing == Dealing::balanced;
   const auto scores = [](std::int64_t keys) {
     return kQueryBlock * (keys * kWide + kPanel + 2 * kLine);
   };
@@ -52,7 +51,7 @@ MemoryDeclaration flash_memory() {
               {"per_thread_channel", std::max(forward_rows, backward_rows) * kWide + 2 * kPanel},
               {"per_thread_query", kPanel + 2 * kWide},
               {"per_thread_query_channel", kWide},
-              {"per_thread_key", balanced ? 2 * kPanel : kPanel},
+              {"per_thread_key", 2 * kPanel},
               {"per_thread_key_channel", 2 * kWide}}};
 }
 

@@ -110,16 +110,16 @@ struct ForwardTiles {
 
 template <class R>
 struct BackwardTiles {
-  // dK and dV are kept for `summed_keys` keys at a time.
-  BackwardTiles(const attest_problem& problem, const Engine<R>& engine, std::int64_t group,
-                std::int64_t summed_keys, Arena arena)
-      : BackwardTiles(problem, engine, group, std::min(problem.key_len, summed_keys), arena,
+  BackwardTiles(const attest_problem& problem, const Engine<R>& engine, std::int64_t summed,
+                Arena arena)
+      : BackwardTiles(problem, engine, std::min(problem.key_len, summed), arena,
                       std::min(problem.query_len, kQueryBlock),
                       std::min(problem.key_len, kKeyBlock)) {}
 
+  std::int64_t summed_keys;         // as many keys of dK and dV are kept at a time
   std::int64_t stride;              // of scores
   std::int64_t width, value_width;  // of rows of dQ and dK, and of dV
-  // Of all query heads that read the key head: what lives across key blocks.
+  // Of a query head: what lives across key blocks.
   R *dq, *lse, *delta;
   // Of one block; panels for the right-hand sides of products.
   R *q, *d_o, *o;
@@ -131,14 +131,15 @@ struct BackwardTiles {
   std::uint64_t bytes;
 
  private:
-  BackwardTiles(const attest_problem& problem, const Engine<R>& engine, std::int64_t group,
-                std::int64_t summed_keys, Arena arena, std::int64_t queries, std::int64_t keys)
-      : stride(score_stride(engine, keys)),
+  BackwardTiles(const attest_problem& problem, const Engine<R>& engine, std::int64_t summed,
+                Arena arena, std::int64_t queries, std::int64_t keys)
+      : summed_keys(summed),
+        stride(score_stride(engine, keys)),
         width(engine.padded(problem.head_dim)),
         value_width(engine.padded(problem.value_dim)),
-        dq(arena.take<R>(group * problem.query_len, width)),
-        lse(arena.take<R>(group, problem.query_len)),
-        delta(arena.take<R>(group, problem.query_len)),
+        dq(arena.take<R>(problem.query_len, width)),
+        lse(arena.take<R>(problem.query_len)),
+        delta(arena.take<R>(problem.query_len)),
         q(arena.take<R>(queries, problem.head_dim)),
         d_o(arena.take<R>(queries, problem.value_dim)),
         o(arena.take<R>(queries, problem.value_dim)),
@@ -160,10 +161,6 @@ struct BackwardTiles {
         bytes(arena.used()) {}
 };
 
-inline std::int64_t group_of(const attest_problem& p) {
-  return p.key_heads == 0 ? 0 : p.query_heads / p.key_heads;
-}
-
 template <class R>
 ForwardTiles<R> forward_tiles(const Call& call, Arena arena) {
   return {call.problem, engine_of<R>(call), arena};
@@ -171,8 +168,8 @@ ForwardTiles<R> forward_tiles(const Call& call, Arena arena) {
 
 template <class R>
 BackwardTiles<R> backward_tiles(const Call& call, Dealing dealing, Arena arena) {
-  return {call.problem, engine_of<R>(call), group_of(call.problem),
-          dealing == Dealing::balanced ? call.problem.key_len : kKeyBlock, arena};
+  const bool whole_head = dealing == Dealing::balanced || group_of(call.problem) > 1;
+  return {call.problem, engine_of<R>(call), whole_head ? call.problem.key_len : kKeyBlock, arena};
 }
 
 inline std::uint64_t flash_workspace(const Call& call, bool backward, Dealing dealing) {
@@ -512,17 +509,14 @@ void add_gradient(const BackwardWorker<R>& w, const QueryBlock<R>& query, const 
                                   {dk + piece.key * tile.width, keys, p.head_dim, tile.width});
 }
 
-// dQ = 0, and what the rows of all query heads of a key head need (lines 2 and 4).
+// dQ = 0, and what the rows of a query head need (lines 2 and 4).
 template <class T>
-void begin_head(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t key_head) {
-  const std::int64_t queries = w.call.lengths_of(b).query, group = w.call.group_size();
-  std::fill_n(w.tile.dq, group * queries * w.tile.width, Real<T>(0));
-  for (std::int64_t g = 0; g < group; ++g) {
-    for (std::int64_t begin = 0; begin < queries; begin += kQueryBlock) {
-      const std::int64_t row = g * queries + begin;
-      form_delta<T>(w, b, key_head * group + g, begin, std::min(kQueryBlock, queries - begin),
-                    w.tile.lse + row, w.tile.delta + row);
-    }
+void begin_head(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h) {
+  const std::int64_t queries = w.call.lengths_of(b).query;
+  std::fill_n(w.tile.dq, queries * w.tile.width, Real<T>(0));
+  for (std::int64_t begin = 0; begin < queries; begin += kQueryBlock) {
+    form_delta<T>(w, b, h, begin, std::min(kQueryBlock, queries - begin), w.tile.lse + begin,
+                  w.tile.delta + begin);
   }
 }
 
@@ -538,9 +532,8 @@ void add_blocks(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyB
     const Block block = {begin, std::min(begin + kQueryBlock, queries), key.begin, key.end};
     const Coverage coverage = w.mask.cover(b, h, block, tile.visible);
     if (coverage == Coverage::empty) continue;
-    const std::int64_t row = h % call.group_size() * queries + begin;
     const QueryBlock<R> query =
-        load_query_block<T>(w, b, h, begin, block.queries(), tile.lse + row, tile.delta + row);
+        load_query_block<T>(w, b, h, begin, block.queries(), tile.lse + begin, tile.delta + begin);
     for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
       call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
       const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
@@ -548,7 +541,7 @@ void add_blocks(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyB
       if (tile.cap_slope) {
         through_cap(piece.block, tile.stride, tile.cap_slope, gradient.ds.data);
       }
-      add_gradient(w, query, key, piece, gradient, tile.dq + row * tile.width, dk, dv);
+      add_gradient(w, query, key, piece, gradient, tile.dq + begin * tile.width, dk, dv);
     });
   }
 }
@@ -572,25 +565,17 @@ void store_keys(const BackwardWorker<R>& w, std::int64_t b, std::int64_t key_hea
   }
 }
 
-// dQ, and zeros beyond the lengths.
+// dQ of a query head, and zeros beyond its length.
 template <class T>
-void finish_head(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t key_head) {
+void store_queries(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h) {
   using R = Real<T>;
-  const Call& call = w.call;
-  const attest_problem& p = call.problem;
-  const Lengths& lengths = call.lengths_of(b);
-  const std::int64_t group = call.group_size(), width = w.tile.width;
-  const auto dk = key_plane<T>(call, call.outputs.dk, b, key_head);
-  const auto dv = key_plane<T>(call, call.outputs.dv, b, key_head);
-  if (dk.data) fill(dk, lengths.key, call.stored_keys(b), p.head_dim, R(0));
-  if (dv.data) fill(dv, lengths.key, call.stored_keys(b), p.value_dim, R(0));
-  for (std::int64_t g = 0; g < group; ++g) {
-    const auto dq = query_plane<T>(call, call.outputs.dq, b, key_head * group + g);
-    if (!dq.data) continue;
-    w.engine.store({w.tile.dq + g * lengths.query * width, lengths.query, p.head_dim, width},
-                   static_cast<R>(p.scale), nullptr, result(dq, lengths.query, p.head_dim));
-    fill(dq, lengths.query, call.stored_queries(b), p.head_dim, R(0));
-  }
+  const attest_problem& p = w.call.problem;
+  const std::int64_t queries = w.call.lengths_of(b).query;
+  const auto dq = query_plane<T>(w.call, w.call.outputs.dq, b, h);
+  if (!dq.data) return;
+  w.engine.store({w.tile.dq, queries, p.head_dim, w.tile.width}, static_cast<R>(p.scale), nullptr,
+                 result(dq, queries, p.head_dim));
+  fill(dq, queries, w.call.stored_queries(b), p.head_dim, R(0));
 }
 
 // One worker computes a whole key head: dK and dV sum over all its query heads (HEAD-2), and every
@@ -602,23 +587,29 @@ void backward_head(BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t key_
   const Lengths& lengths = w.call.lengths_of(b);
   const std::int64_t group = w.call.group_size();
   const Range all = {0, (lengths.query + kQueryBlock - 1) / kQueryBlock};
-  begin_head<T>(w, b, key_head);
-  for (std::int64_t begin = 0; begin < lengths.key; begin += kKeyBlock) {  // line 5
-    const KeyBlock key = load_key_block<T>(w, b, key_head, begin,
-                                           std::min(begin + kKeyBlock, lengths.key));  // line 6
-    std::fill_n(tile.dk, key.keys() * tile.width, R(0));                               // line 7
-    std::fill_n(tile.dv, key.keys() * tile.value_width, R(0));
-    for (std::int64_t g = 0; g < group; ++g) {
-      add_blocks<T>(w, b, key_head * group + g, key, all, tile.dk, tile.dv);
+  for (std::int64_t g = 0; g < group; ++g) {
+    const std::int64_t h = key_head * group + g;
+    begin_head<T>(w, b, h);
+    for (std::int64_t begin = 0; begin < lengths.key; begin += kKeyBlock) {  // line 5
+      const KeyBlock key = load_key_block<T>(w, b, key_head, begin,
+                                             std::min(begin + kKeyBlock, lengths.key));  // line 6
+      const std::int64_t kept = begin % tile.summed_keys;
+      R* const dk = tile.dk + kept * tile.width;
+      R* const dv = tile.dv + kept * tile.value_width;
+      if (g == 0) {  // line 7
+        std::fill_n(dk, key.keys() * tile.width, R(0));
+        std::fill_n(dv, key.keys() * tile.value_width, R(0));
+      }
+      add_blocks<T>(w, b, h, key, all, dk, dv);
+      if (g == group - 1) store_keys<T>(w, b, key_head, begin, key.keys(), dk, dv);
     }
-    store_keys<T>(w, b, key_head, begin, key.keys(), tile.dk, tile.dv);
+    store_queries<T>(w, b, h);
   }
-  finish_head<T>(w, b, key_head);
+  clear_unread_keys<T>(w.call, b, key_head);
 }
 
 // The scores of a batch element by blocks, keys down and queries across, without those that a band
-// hides; other masks are left to BlockMask. In each row come the heads of a group one by one: row n
-// is key block n / group.
+// hides; other masks are left to BlockMask.
 inline std::vector<BlockRow> key_rows(const Call& call, std::int64_t b) {
   const Lengths& lengths = call.lengths_of(b);
   constexpr std::int64_t kUnbounded = std::int64_t{1} << 60;
@@ -631,13 +622,7 @@ inline std::vector<BlockRow> key_rows(const Call& call, std::int64_t b) {
     band.right = std::min(node.left, kUnbounded);
     band.shift = -(node.offset + diagonal);
   }
-  std::vector<BlockRow> rows;
-  for (const BlockRow& row : needed_blocks(band, kKeyBlock, kQueryBlock)) {
-    for (std::int64_t g = 0; g < call.group_size(); ++g) {
-      rows.push_back({row.row * call.group_size() + g, row.keys});
-    }
-  }
-  return rows;
+  return needed_blocks(band, kKeyBlock, kQueryBlock);
 }
 
 // All workers compute one key head together: as many blocks each, added up worker by worker. So the
@@ -652,33 +637,41 @@ void backward_head_evenly(const Call& call, Workers& workers, std::int64_t b, st
   const auto tiles_of = [&](int number) {
     return backward_tiles<R>(call, Dealing::balanced, Arena(workspace_of(call, number, bytes)));
   };
-  workers.share_out(call.workers, [&](int number, std::int64_t, std::int64_t) {
-    BackwardWorker<R> w(call, number, tiles_of(number));
-    begin_head<T>(w, b, key_head);
-    std::fill_n(w.tile.dk, lengths.key * w.tile.width, R(0));
-    std::fill_n(w.tile.dv, lengths.key * w.tile.value_width, R(0));
-    KeyBlock key = {-1, -1, true};
-    for (const BlockRow& row : even_share(rows, call.workers, number)) {
-      const std::int64_t begin = row.row / group * kKeyBlock;
-      if (begin != key.begin) {
-        key = load_key_block<T>(w, b, key_head, begin, std::min(begin + kKeyBlock, lengths.key));
-      }
-      add_blocks<T>(w, b, key_head * group + row.row % group, key, row.keys,
-                    w.tile.dk + begin * w.tile.width, w.tile.dv + begin * w.tile.value_width);
-    }
-  });
   const BackwardWorker<R> first(call, 0, tiles_of(0));
   const auto add = [](const R* from, std::int64_t count, R* to) {
     for (std::int64_t n = 0; n < count; ++n) to[n] += from[n];
   };
+  for (std::int64_t g = 0; g < group; ++g) {
+    const std::int64_t h = key_head * group + g;
+    workers.share_out(call.workers, [&](int number, std::int64_t, std::int64_t) {
+      BackwardWorker<R> w(call, number, tiles_of(number));
+      begin_head<T>(w, b, h);
+      if (g == 0) {
+        std::fill_n(w.tile.dk, lengths.key * w.tile.width, R(0));
+        std::fill_n(w.tile.dv, lengths.key * w.tile.value_width, R(0));
+      }
+      for (const BlockRow& row : even_share(rows, call.workers, number)) {
+        const std::int64_t begin = row.row * kKeyBlock;
+        const KeyBlock key =
+            load_key_block<T>(w, b, key_head, begin, std::min(begin + kKeyBlock, lengths.key));
+        add_blocks<T>(w, b, h, key, row.keys, w.tile.dk + begin * w.tile.width,
+                      w.tile.dv + begin * w.tile.value_width);
+      }
+    });
+    for (int number = 1; number < call.workers; ++number) {
+      add(tiles_of(number).dq, lengths.query * first.tile.width, first.tile.dq);
+    }
+    store_queries<T>(first, b, h);
+  }
   for (int number = 1; number < call.workers; ++number) {
     const BackwardTiles<R> other = tiles_of(number);
-    add(other.dq, group * lengths.query * other.width, first.tile.dq);
     add(other.dk, lengths.key * other.width, first.tile.dk);
     add(other.dv, lengths.key * other.value_width, first.tile.dv);
   }
-  store_keys<T>(first, b, key_head, 0, lengths.key, first.tile.dk, first.tile.dv);
-  finish_head<T>(first, b, key_head);
+  if (group > 0) {
+    store_keys<T>(first, b, key_head, 0, lengths.key, first.tile.dk, first.tile.dv);
+  }
+  clear_unread_keys<T>(call, b, key_head);
 }
 
 // One part of dBias: over all blocks of scores that read it, tile by tile as above.

@@ -74,4 +74,16 @@ void load_keys_transposed(const Call& call, const attest_tensor& tensor, std::in
                   });
 }
 
+// dK and dV that are zero: beyond the length, and where no query head reads the key head.
+template <class T>
+void clear_unread_keys(const Call& call, std::int64_t b, std::int64_t key_head) {
+  using R = Real<T>;
+  const std::int64_t keys = call.group_size() == 0 ? 0 : call.lengths_of(b).key;
+  const std::int64_t stored = call.stored_keys(b);
+  const auto dk = key_plane<T>(call, call.outputs.dk, b, key_head);
+  const auto dv = key_plane<T>(call, call.outputs.dv, b, key_head);
+  if (dk.data) fill(dk, keys, stored, call.problem.head_dim, R(0));
+  if (dv.data) fill(dv, keys, stored, call.problem.value_dim, R(0));
+}
+
 }  // namespace attest::impl

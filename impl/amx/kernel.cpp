@@ -99,7 +99,7 @@ struct GradientSlot {
 struct BackwardTiles {
   BackwardTiles(const attest_problem& p, Arena arena)
       : queries(whole_blocks(p.query_len)),
-        keys(whole_blocks(p.key_len)),
+        summed_keys(group_of(p) > 1 ? whole_blocks(p.key_len) : kGradientBlock),
         head_dim(padded(p.head_dim)),
         value_dim(padded(p.value_dim)),
         q(arena.take<Bits>(queries, head_dim)),
@@ -109,8 +109,8 @@ struct BackwardTiles {
         lse(arena.take<float>(queries)),
         delta(arena.take<float>(queries)),
         dq(arena.take<float>(queries, head_dim)),
-        dk_transposed(arena.take<float>(keys, head_dim)),
-        dv_transposed(arena.take<float>(keys, value_dim)),
+        dk_transposed(arena.take<float>(summed_keys, head_dim)),
+        dv_transposed(arena.take<float>(summed_keys, value_dim)),
         k(arena.take<Bits>(kGradientBlock, head_dim)),
         k_transposed(arena.take<Bits>(kGradientBlock, head_dim)),
         v_transposed(arena.take<Bits>(kGradientBlock, value_dim)),
@@ -119,12 +119,13 @@ struct BackwardTiles {
         slots{arena, arena},
         bytes(arena.used()) {}
 
-  std::int64_t queries, keys;        // of whole blocks
+  std::int64_t queries;              // of whole blocks
+  std::int64_t summed_keys;          // as many keys of dK and dV are kept at a time
   std::int64_t head_dim, value_dim;  // padded
   // Of one query head. Transposed means block by block: all channels of a block's queries.
   Bits *q, *q_transposed, *d_o, *d_o_transposed;  // left-hand sides
   float *lse, *delta, *dq;
-  // Of one key head, block by block transposed.
+  // Of a key head, or a block of it where it has one query head; block by block transposed.
   float *dk_transposed, *dv_transposed;
   // Of one key block, as right-hand sides.
   Bits *k, *k_transposed, *v_transposed;
@@ -542,7 +543,7 @@ Gradients gradient_products(const BackwardWorker& w, const GradientSlot& slot) {
   const auto transposed = [&](const Bits* a, const Bits* b, std::int64_t channels, float* c) {
     return Product{.a = {a + query * channels, kGradientBlock},
                    .b = {b, kGradientBlock},
-                   .c = c + key * channels,
+                   .c = c + key % tile.summed_keys * channels,
                    .c_stride = kGradientBlock,
                    .rows = channels,
                    .columns = keys,
@@ -569,7 +570,8 @@ void add_special_values(const BackwardWorker& w, const QueryHead& head, const Gr
   const auto plane = query_plane<const T>(w.call, w.call.inputs.d_o, head.b, head.h);
   for_each_special(view(plane, block.query_begin, block.queries(), w.problem.value_dim),
                    [&](std::int64_t i, std::int64_t c, float value) {
-                     float* const sums = w.tile.dv_transposed + block.key_begin * w.tile.value_dim +
+                     float* const sums = w.tile.dv_transposed +
+                                         block.key_begin % w.tile.summed_keys * w.tile.value_dim +
                                          c * kGradientBlock;
                      for (std::int64_t j = 0; j < block.keys(); ++j) {
                        const float weight = slot.s[i * kGradientStride + j];
@@ -637,21 +639,17 @@ void add_key_block(BackwardWorker& w, const QueryHead& head, std::int64_t key,
   w.steps.multiply({products, count});
 }
 
-// A gradient of keys, from its transposed blocks.
-void store_keys(const BackwardWorker& w, std::int64_t b, std::int64_t key_head,
-                const attest_tensor& tensor, std::int64_t channels, double factor,
-                const float* transposed) {
+// A gradient of one key block, from its sums.
+void store_keys(const BackwardWorker& w, std::int64_t b, std::int64_t key_head, const Range& keys,
+                const attest_tensor& tensor, double factor, const float* sums) {
   const auto plane = key_plane<T>(w.call, tensor, b, key_head);
   if (!plane.data) return;
-  const std::int64_t keys = w.call.lengths_of(b).key;
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t block = j / kGradientBlock * kGradientBlock;
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
     for (std::int64_t c = 0; c < tensor.shape[3]; ++c) {
-      const float sum = transposed[block * channels + c * kGradientBlock + j - block];
+      const float sum = sums[c * kGradientBlock + j - keys.begin];
       plane.at(j, c) = narrow<T>(static_cast<float>(factor) * sum);
     }
   }
-  fill(plane, keys, w.call.stored_keys(b), tensor.shape[3], 0.0f);
 }
 
 void store_queries(const BackwardWorker& w, const QueryHead& head) {
@@ -671,19 +669,28 @@ void store_queries(const BackwardWorker& w, const QueryHead& head) {
 // sum has a fixed order.
 void backward_head(BackwardWorker& w, std::int64_t b, std::int64_t key_head) {
   const BackwardTiles& tile = w.tile;
+  const attest_outputs& out = w.call.outputs;
   const std::int64_t keys = w.call.lengths_of(b).key, group = w.call.group_size();
-  std::fill_n(tile.dk_transposed, tile.keys * tile.head_dim, 0.0f);
-  std::fill_n(tile.dv_transposed, tile.keys * tile.value_dim, 0.0f);
-  for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
-    const QueryHead head = load_query_head(w, b, h);
+  for (std::int64_t g = 0; g < group; ++g) {
+    const QueryHead head = load_query_head(w, b, key_head * group + g);
     for (std::int64_t key = 0; key < keys; key += kGradientBlock) {
-      add_key_block(w, head, key, std::min(key + kGradientBlock, keys));
+      const Range block = {key, std::min(key + kGradientBlock, keys)};
+      const std::int64_t kept = key % tile.summed_keys;
+      float* const dk = tile.dk_transposed + kept * tile.head_dim;
+      float* const dv = tile.dv_transposed + kept * tile.value_dim;
+      if (g == 0) {
+        std::fill_n(dk, kGradientBlock * tile.head_dim, 0.0f);
+        std::fill_n(dv, kGradientBlock * tile.value_dim, 0.0f);
+      }
+      add_key_block(w, head, block.begin, block.end);
+      if (g == group - 1) {
+        store_keys(w, b, key_head, block, out.dk, w.problem.scale, dk);
+        store_keys(w, b, key_head, block, out.dv, w.dropout.rescale(), dv);
+      }
     }
     store_queries(w, head);
   }
-  store_keys(w, b, key_head, w.call.outputs.dk, tile.head_dim, w.problem.scale, tile.dk_transposed);
-  store_keys(w, b, key_head, w.call.outputs.dv, tile.value_dim, w.dropout.rescale(),
-             tile.dv_transposed);
+  clear_unread_keys<T>(w.call, b, key_head);
 }
 
 // One part of dBias: over all blocks of scores that read it, block by block as above.
