@@ -23,7 +23,7 @@ constexpr std::array kLaws = {
     LawName{"logit_sums", "LAW-15"},        LawName{"zero_scores", "LAW-15", true},
     LawName{"directions", "LAW-16"},        LawName{"hidden_keys", "HIDE-1", true},
     LawName{"unseen_keys", "HIDE-1", true}, LawName{"after_others", "DET-1", true},
-    LawName{"drawn_as_given", "DROP-3"},
+    LawName{"drawn_as_given", "DROP-3"},    LawName{"finite", "SOFTMAX-2", true},
 };
 
 }  // namespace

@@ -384,8 +384,9 @@ struct Weight {
   double of_x, of_small, of_value;
 
   double term(double x, double tiny) const {
+    if (!(of_x < kInfinity)) return kInfinity;  // 0 times what may have overflowed is no number
     const double small = small_part(x, tiny);
-    return (x == 0 ? 0 : of_x * std::abs(x)) + (small == 0 ? 0 : of_small * small);
+    return of_x * std::abs(x) + (small == 0 ? 0 : of_small * small);
   }
 };
 
@@ -493,7 +494,7 @@ CoarseBackward coarse_backward(const Problem& p, const Inputs& in, const Arithme
     const Index first = dense_index(p.q_shape(), place.batch, h, place.position, 0);
     for (Index c = 0; c < p.head_dim; ++c) {
       const auto [size, sizes] = weigh(row, head.k, c);
-      double bound = underflow * (2 * n + 8);
+      double bound = all.rounding < kInfinity ? underflow * (2 * n + 8) : kInfinity;
       if (sizes > 0) {
         const RowGradients::Weights w = of_row.of(size, sizes);
         bound +=

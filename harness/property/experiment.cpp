@@ -233,6 +233,18 @@ void Experiment::expect_exactly(const Result& result, const At& place, double va
                               result.value(place), value, how);
 }
 
+void Experiment::expect_finite(const Result& result, const At& place, double most) {
+  const Known known = result.at(place);
+  if (known.tells_nothing()) return;
+  ++tally_.compared;
+  const double value = result.value(place);
+  if (std::isfinite(value) || (known.low <= most && known.high >= -most)) return;
+  if (worst_ == std::numeric_limits<double>::infinity()) return;
+  worst_ = std::numeric_limits<double>::infinity();
+  tally_.broken =
+      fmt::format("{} = {}, whose bound is finite", name_of(result.name(), place), value);
+}
+
 namespace {
 
 // All heads and channels of one position.

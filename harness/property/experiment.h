@@ -131,6 +131,9 @@ class Experiment {
   // The number itself, which has no error.
   void expect_exactly(const Result& result, const At& place, double value, const std::string& how);
 
+  // A number, where it has a bound; an infinity only if no size up to `most` rules it out.
+  void expect_finite(const Result& result, const At& place, double most);
+
   // The rows of `variant`: O, LSE and dQ, as far as both samples have them; its keys: dK and dV. Of
   // a deterministic kernel `bits` demands the same ones.
   void expect_same_rows(const Sample& base, const Sample& variant, const Counterpart& of_base,

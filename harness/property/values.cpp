@@ -1,4 +1,4 @@
-// O as a weighted mean of the visible V: LAW-3 and LAW-4.
+// O as a weighted mean of the visible V: LAW-3 and LAW-4; and finite (SOFTMAX-2).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -173,6 +173,59 @@ void hull(Experiment& experiment) {
                 });
 }
 
+// ---- What has a bound is a number (SOFTMAX-2) --------------------------------------------------
+
+// What the size of no exact value exceeds: shares add up to 1, and X is a difference of dP, or
+// dLSE.
+struct Sizes {
+  Sizes(const Problem& p, const Inputs& in) {
+    const auto largest = [](const Values& values) {
+      double most = 0;
+      for (const double x : values.data) most = std::max(most, std::abs(x));
+      return most;
+    };
+    const double kept = p.dropout.mode == Dropout::Mode::none ? 1 : 1 / (1 - p.dropout.probability);
+    const double scale = std::abs(p.scale), q = largest(in.q), k = largest(in.k);
+    o = kept * largest(in.v);
+    const bool adds = p.bias_shape || p.slopes_shape || p.sink;
+    lse = adds ? HUGE_VAL
+               : scale * static_cast<double>(p.head_dim) * q * k +
+                     std::log(static_cast<double>(p.key_len));
+    if (!p.backward) return;
+    const double loss = largest(in.d_o), rows = static_cast<double>(p.group_size() * p.query_len);
+    const double x = 2 * static_cast<double>(p.value_dim) * loss * o + largest(in.d_lse);
+    gradient = rows * std::max(kept * loss, scale * std::max(q, k) * x);
+  }
+
+  double o, lse, gradient = 0;
+};
+
+void finite(Experiment& experiment) {
+  const Sample& sample = experiment.first();
+  const Problem& p = sample.problem();
+  const Sizes sizes(p, sample.inputs());
+  const auto visit = [&](const char* tensor, Index h, const Place& place, double size) {
+    if (!sample.has(tensor)) return;
+    const Result result = sample[tensor];
+    for (Index c = 0; c < result.shape()[kChannel]; ++c) {
+      experiment.expect_finite(result, {place.batch, h, place.position, c}, size);
+    }
+  };
+  for_each_query(p, [&](const Position& row, const Place& place) {
+    visit("O", row.head, place, sizes.o);
+    if (sample.sees_any(row)) visit("LSE", row.head, place, sizes.lse);
+    visit("dQ", row.head, place, sizes.gradient);
+  });
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index j = 0; p.backward && j < p.lengths(b).key; ++j) {
+      for (Index h = 0; h < p.key_heads; ++h) {
+        visit("dK", h, p.key_place(b, j), sizes.gradient);
+        visit("dV", h, p.key_place(b, j), sizes.gradient);
+      }
+    }
+  }
+}
+
 // ---- A query of zeros sees all keys alike (LAW-4) ----------------------------------------------
 
 std::string unmet_by_zero_query(const Problem& p, const Inputs& in) {
@@ -229,8 +282,14 @@ void zero_query(Experiment& experiment) {
   Variant variant = {experiment.first().problem(), experiment.first().inputs()};
   variant.problem.backward = variant.problem.d_lse = false;
   for (double& q : variant.inputs.q.data) q = 0;
-  if (experiment.first().is_long()) {  // or one key of so many is lost among the roundings
-    for (double& v : variant.inputs.v.data) v = whole(v);
+  if (experiment.first().is_long()) {
+    // Or one key of so many is lost among the roundings; and a row of zeros, where no channel has
+    // a mean far from 0.
+    Values& v = variant.inputs.v;
+    for (Index n = 0; n < element_count(v.shape); ++n) {
+      double& x = v.data[static_cast<std::size_t>(n)];
+      x = whole(x) + (n % 2 == 0 ? 0 : 8);
+    }
   }
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
@@ -252,8 +311,9 @@ void zero_query(Experiment& experiment) {
 
 // ---- A key that is louder than all others is all that a row sees (LAW-4) -----------------------
 
-// Keys are +-1 in as many channels as it takes to tell them apart, or as there are; a query is one
-// of them, times a power of two that sets any other key back by at least 32.
+// Keys are +-1 in as many channels as it takes to tell them apart, or as there are, and others in
+// each head; a query is one of them, times a power of two that sets any other key back by at least
+// 32, and differs among rows, or they had one LSE.
 class Loudness {
  public:
   explicit Loudness(const Problem& p) {
@@ -261,17 +321,28 @@ class Loudness {
     for (gap_ = 2 * std::abs(p.scale); gap_ > 0 && gap_ < 32; gap_ *= 2) query_ *= 2;
     if (p.scale < 0) query_ = -query_;
   }
-  double key(Index j, Index c) const { return c >= bits_ ? 0 : (j >> c & 1) != 0 ? 1 : -1; }
-  double query(Index target, Index c) const { return query_ * key(target, c); }
+  // Of a key head of a batch element.
+  double key(Index b, Index h, Index j, Index c) const {
+    const Index name = j ^ mixed(131 * b + h) % period();
+    return c >= bits_ ? 0 : (name >> c & 1) != 0 ? 1 : -1;
+  }
+  // What the query is that many times the key.
+  double factor(const Position& row) const {
+    return query_ * static_cast<double>(1 << mixed(row.query + 61 * row.head + 17 * row.batch) % 3);
+  }
   // Of a key and a query that is that key; all keys that far apart are the same.
-  long double score(double scale) const {
-    return static_cast<long double>(scale) * query_ * static_cast<long double>(bits_);
+  long double score(double scale, const Position& row) const {
+    return static_cast<long double>(scale) * factor(row) * static_cast<long double>(bits_);
   }
   Index period() const { return Index(1) << bits_; }
-  double loudest() const { return std::abs(query_); }
+  double loudest() const { return 4 * std::abs(query_); }
   double gap() const { return gap_; }
 
  private:
+  static Index mixed(Index n) {
+    return static_cast<Index>(static_cast<std::uint64_t>(n + 1) * 0x9e3779b97f4a7c15u >> 33);
+  }
+
   Index bits_ = 0;
   double query_ = 1, gap_ = 0;
 };
@@ -305,7 +376,8 @@ void loud_key(Experiment& experiment) {
       const Reach keys = keys_seen(p, row.batch, row.query);
       const Index target = keys.size() > 0 ? target_of(keys, row.head, row.query) : 0;
       for (Index c = 0; c < p.head_dim; ++c) {
-        q.at(place.batch, row.head, place.position, c) = loudness.query(target, c);
+        q.at(place.batch, row.head, place.position, c) =
+            loudness.factor(row) * loudness.key(row.batch, row.head / p.group_size(), target, c);
       }
     });
     for (Index b = 0; b < p.batch; ++b) {
@@ -313,7 +385,7 @@ void loud_key(Experiment& experiment) {
         const Place place = p.key_place(b, j);
         for (Index h = 0; h < p.key_heads; ++h) {
           for (Index c = 0; c < p.head_dim; ++c) {
-            k.at(place.batch, h, place.position, c) = loudness.key(j, c);
+            k.at(place.batch, h, place.position, c) = loudness.key(b, h, j, c);
           }
         }
       }
@@ -323,7 +395,6 @@ void loud_key(Experiment& experiment) {
   if (!sample) return;
   const Problem& p = sample->problem();
   const Loudness loudness(p);
-  const Known score = 1 * exactly(loudness.score(p.scale));
   const Result o = (*sample)["O"];
   long double largest = 0;
   for (const double v : sample->inputs().v.data)
@@ -354,7 +425,7 @@ void loud_key(Experiment& experiment) {
                               "as the V of the one key that is loud");
     }
     if (!sample->has("LSE")) return;
-    const Known loud = score + 1 * exactly(std::log(count));
+    const Known loud = 1 * exactly(loudness.score(p.scale, row)) + 1 * exactly(std::log(count));
     experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0}, sample->lse(row),
                             widened(loud, rest), "as the score of the one key that is loud");
   });
@@ -365,6 +436,7 @@ constexpr std::array kLawsOfValues = {
     Law{.name = "ones", .unmet = unmet_by_dropout, .check = ones},
     Law{.name = "identity_values", .unmet = unmet_by_identity, .check = identity_values},
     Law{.name = "hull", .unmet = unmet_by_dropout, .check = hull},
+    Law{.name = "finite", .unmet = unmet_by_any_v, .check = finite},
     Law{.name = "zero_query", .unmet = unmet_by_zero_query, .check = zero_query},
     Law{.name = "loud_key", .unmet = unmet_by_loud_key, .check = loud_key},
 };

@@ -133,6 +133,13 @@ std::vector<Trying> tryings() {
        {},
        [](auto&, auto&, const attest_outputs& out) { scale_by(out.o, 0.999f); }},
       {"hull", "LAW-4", usual(), {}, spoil_o(10)},
+      {"finite", "SOFTMAX-2", usual(), {}, spoil_o(HUGE_VALF)},
+      {"finite",
+       "SOFTMAX-2",
+       with_gradients(),
+       {},
+       {},
+       [](auto&, auto&, const attest_outputs& out) { at(out.dk, 3) = NAN; }},
       {"zero_query",
        "LAW-4",
        usual(causal(Anchor::top_left)),
@@ -597,6 +604,29 @@ TEST_F(LawsOfLongCasesTest, SeeRowsThatMissTheirLastKey) {
     }
   };
   expect_only("zero_query", last_key);
+}
+
+TEST_F(LawsOfLongCasesTest, SeeAnLseThatIsItsNeighbours) {
+  expect_only("loud_key", [](auto&, auto&, const attest_outputs& out) {
+    for (Index i = kSpoilt; i < kSpoilt + 8; i += 2) std::swap(at(out.lse, i), at(out.lse, i + 1));
+  });
+}
+
+TEST_F(LawsOfLongCasesTest, SeeWhatIsNoNumber) {
+  for (const float none : {NAN, HUGE_VALF, -HUGE_VALF}) {
+    expect_only("finite", [=](auto&, auto&, const attest_outputs& out) {
+      spoil(out.o, [&](Index) { return none; });
+    });
+    expect_only("finite", [=](auto&, auto&, const attest_outputs& out) {
+      for (Index i = kSpoilt; i < kSpoilt + 8; ++i) at(out.lse, i) = none;
+    });
+    for (const attest_tensor attest_outputs::*gradient :
+         {&attest_outputs::dq, &attest_outputs::dk, &attest_outputs::dv}) {
+      expect_only("finite", {}, [=](auto&, auto&, const attest_outputs& out) {
+        spoil(out.*gradient, [&](Index) { return none; });
+      });
+    }
+  }
 }
 
 TEST_F(LawsOfLongCasesTest, SeeRowsThatAreZero) {

@@ -72,10 +72,12 @@ Values some_values(const Shape& shape, DType dtype, double size, Random& random)
 
 Inputs some_inputs(const Problem& p, Random& random) {
   const double loud = one_in(random, 5) ? 8 : 1;
+  // Their products overflow.
+  const double huge = one_in(random, 8) ? std::sqrt(largest_finite(p.dtype)) * 32 : 1;
   Inputs in = {.q = some_values(p.q_shape(), p.dtype, loud, random),
                .k = some_values(p.k_shape(), p.dtype, loud, random),
-               .v = some_values(p.v_shape(), p.dtype, 1, random),
-               .d_o = some_values(p.o_shape(), p.dtype, 1, random)};
+               .v = some_values(p.v_shape(), p.dtype, huge, random),
+               .d_o = some_values(p.o_shape(), p.dtype, huge, random)};
   if (p.d_lse) in.d_lse = some_values(p.lse_shape(), p.lse_dtype(), 1, random);
   return in;
 }
