@@ -42,16 +42,19 @@ double smallest_normal(DType dtype) { return std::ldexp(1.0, format_of(dtype).mi
 
 double largest_finite(DType dtype) {
   const Format format = format_of(dtype);
-  return std::ldexp(2.0 - std::ldexp(1.0, 1 - format.digits), format.max_exponent);
+  return (2 - power_of_two(1 - format.digits)) * power_of_two(format.max_exponent);
 }
 
 double round_to(DType dtype, double value) {
   if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
   if (dtype == DType::f32) return static_cast<float>(value);
-  // value / unit is exact, so the only rounding is nearbyint's: to the nearest, ties to even.
-  const double unit = power_of_two(spacing_exponent(format_of(dtype), value));
-  const double rounded = std::nearbyint(value / unit) * unit;
-  return std::abs(rounded) > largest_finite(dtype) ? std::copysign(kInfinity, value) : rounded;
+  const Format format = format_of(dtype);
+  if (exponent_of(value) > format.max_exponent) return std::copysign(kInfinity, value);
+  // The numbers around this one are as far apart as those of the format around `value`: so the sum
+  // is rounded to the nearest of them, ties to even, and the difference is exact.
+  const double coarse = 0x1.8p52 * power_of_two(spacing_exponent(format, value));
+  const double rounded = (std::abs(value) + coarse) - coarse;
+  return std::copysign(rounded > largest_finite(dtype) ? kInfinity : rounded, value);
 }
 
 std::uint64_t encode(DType dtype, double value) {
@@ -71,7 +74,7 @@ std::uint64_t encode(DType dtype, double value) {
   if (std::isinf(magnitude)) return sign | infinity;
   if (magnitude == 0) return sign;
   const int unit = spacing_exponent(format, magnitude);
-  const auto significand = static_cast<std::uint64_t>(magnitude / power_of_two(unit));
+  const auto significand = static_cast<std::uint64_t>(magnitude * power_of_two(-unit));
   // A subnormal number has exponent field 0; a normal one's hidden bit raises the field by one.
   const auto field = static_cast<std::uint64_t>(unit + fraction_bits - format.min_exponent);
   return sign | ((field << fraction_bits) + significand);
@@ -90,7 +93,7 @@ double decode(DType dtype, std::uint64_t bits) {
   if (field == field_max) {
     magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : kInfinity;
   } else if (field == 0) {
-    magnitude = std::ldexp(double(fraction), format.min_exponent - fraction_bits);
+    magnitude = double(fraction) * power_of_two(format.min_exponent - fraction_bits);
   } else {
     magnitude = double(fraction + (std::uint64_t(1) << fraction_bits)) *
                 power_of_two(field - 1 + format.min_exponent - fraction_bits);
