@@ -338,10 +338,7 @@ void forward(const Call& call) {
 // FlashAttention-2's backward pass, which is taken as it is. It differs only in what it is told of
 // a row: LSE, which the contract hands over, for l and m; and D, made once instead of in every
 // step.
-void backward(const Call& call) {
-  with_element_type(call.problem.dtype,
-                    [&](auto e) { backward_as<decltype(e)>(call, Dealing::contiguous); });
-}
+void backward(const Call& call) { flash_backward(call, Dealing::contiguous); }
 
 }  // namespace
 }  // namespace attest::impl

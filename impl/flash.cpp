@@ -55,6 +55,14 @@ MemoryDeclaration flash_memory() {
               {"per_thread_key_channel", 2 * kWide}}};
 }
 
+void flash_forward(const Call& call, Dealing dealing) {
+  with_element_type(call.problem.dtype, [&](auto e) { forward_as<decltype(e)>(call, dealing); });
+}
+
+void flash_backward(const Call& call, Dealing dealing) {
+  with_element_type(call.problem.dtype, [&](auto e) { backward_as<decltype(e)>(call, dealing); });
+}
+
 template ArithmeticDeclaration flash_arithmetic<Dealing::contiguous>(const std::string&);
 template ScheduleDeclaration flash_schedule<Dealing::contiguous>();
 template MemoryDeclaration flash_memory<Dealing::contiguous>();

@@ -746,6 +746,10 @@ void backward_as(const Call& call, Dealing dealing) {
   }
 }
 
+// Both passes in the element type of the call, compiled once for all kernels.
+void flash_forward(const Call& call, Dealing dealing);
+void flash_backward(const Call& call, Dealing dealing);
+
 // A kernel of this algorithm.
 template <Dealing kDealing>
 KernelCode flash_kernel(const char* name) {
@@ -754,16 +758,8 @@ KernelCode flash_kernel(const char* name) {
       .arithmetic = &flash_arithmetic<kDealing>,
       .workspace = [](const Call& call,
                       bool backward) { return flash_workspace(call, backward, kDealing); },
-      .forward =
-          [](const Call& call) {
-            with_element_type(call.problem.dtype,
-                              [&](auto e) { forward_as<decltype(e)>(call, kDealing); });
-          },
-      .backward =
-          [](const Call& call) {
-            with_element_type(call.problem.dtype,
-                              [&](auto e) { backward_as<decltype(e)>(call, kDealing); });
-          },
+      .forward = [](const Call& call) { flash_forward(call, kDealing); },
+      .backward = [](const Call& call) { flash_backward(call, kDealing); },
       .schedule = &flash_schedule<kDealing>,
       .memory = &flash_memory<kDealing>,
   };
