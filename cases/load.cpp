@@ -72,10 +72,13 @@ std::size_t index_of(const std::vector<std::string>& names, const std::string& n
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-std::vector<std::string> clause_names() {
-  std::vector<std::string> names;
-  for (const Clause& clause : clauses()) names.emplace_back(clause.id);
-  return names;
+const std::vector<std::string>& clause_names() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const Clause& clause : clauses()) names.emplace_back(clause.id);
+    return names;
+  }();
+  return kNames;
 }
 
 std::vector<std::string> dtype_names() {
@@ -388,7 +391,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
               fmt::format("\"{}\" is ill-formed ({}): {}", stem, defect->clause, defect->what));
         }
         for (const std::string& id : implied_clauses(test_case)) {
-          const auto live = clause_names();
+          const auto& live = clause_names();
           if (std::find(live.begin(), live.end(), id) == live.end()) {
             throw InputError(pointer,
                              fmt::format("\"{}\" needs {}, which is not judged yet", stem, id));

@@ -147,15 +147,15 @@ DenseMask read_pattern(ObjectReader& reader, const Shape& shape, std::string_vie
   const auto key = philox_key(seed);
   for (Index i = 0; i < element_count(shape); ++i) {
     const auto [b, h, q, k] = coordinates(shape, i);
-    const auto low = static_cast<std::uint32_t>(i);
-    table.allowed.push_back(pattern.allows(
-        {.at = {.batch = b, .head = h, .query = q, .key = k},
-         .query_len = shape[2],
-         .key_len = shape[3],
-         .plane = b * shape[1] + h,
-         .tile = tile,
-         .percent = percent,
-         .random = philox({low, static_cast<std::uint32_t>(i >> 32), 0, 0}, key)[0]}));
+    const auto low = static_cast<std::uint32_t>(i), high = static_cast<std::uint32_t>(i >> 32);
+    table.allowed.push_back(
+        pattern.allows({.at = {.batch = b, .head = h, .query = q, .key = k},
+                        .query_len = shape[2],
+                        .key_len = shape[3],
+                        .plane = b * shape[1] + h,
+                        .tile = tile,
+                        .percent = percent,
+                        .random = pattern.takes_percent ? philox({low, high, 0, 0}, key)[0] : 0}));
   }
   return table;
 }

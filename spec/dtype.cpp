@@ -13,19 +13,19 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The exponent of a normal double; of a smaller one, one less than that of any normal.
-int exponent_of(double value) {
+inline int exponent_of(double value) {
   return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
 }
 
 // 2^exponent.
-double power_of_two(int exponent) {
+inline double power_of_two(int exponent) {
   if (exponent < -1022) return std::ldexp(1.0, exponent);
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 // The exponent of the distance between neighbouring numbers of `format` around `value` (finite, not
 // zero).
-int spacing_exponent(const Format& format, double value) {
+inline int spacing_exponent(const Format& format, double value) {
   return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
 }
 
@@ -54,7 +54,8 @@ double round_to(DType dtype, double value) {
   // is rounded to the nearest of them, ties to even, and the difference is exact.
   const double coarse = 0x1.8p52 * power_of_two(spacing_exponent(format, value));
   const double rounded = (std::abs(value) + coarse) - coarse;
-  return std::copysign(rounded > largest_finite(dtype) ? kInfinity : rounded, value);
+  const bool overflows = exponent_of(rounded) > format.max_exponent;
+  return std::copysign(overflows ? kInfinity : rounded, value);
 }
 
 std::uint64_t encode(DType dtype, double value) {
@@ -144,17 +145,16 @@ Cell rounding_cell(DType dtype, double value, Rounding rounding) {
   ATTEST_ASSERT(!std::isnan(value));
   const Format format = format_of(dtype);
   const long double share = rounding == Rounding::nearest ? 0.5L : 1.0L;  // of a spacing
-  const long double last = std::ldexp(1.0L, format.max_exponent + 1) -
-                           std::ldexp(1.0L, format.max_exponent - format.digits + 1);
   constexpr long double kBeyond = std::numeric_limits<long double>::infinity();
   const long double magnitude = std::abs(static_cast<long double>(value));
   Cell cell;  // of the magnitude; mirrored below
   if (magnitude == 0) {
-    const long double half = share * std::ldexp(1.0L, format.min_exponent - format.digits + 1);
+    const long double half = share * power_of_two(format.min_exponent - format.digits + 1);
     return {-half, half};
   }
   if (std::isinf(magnitude)) {
     const long double unit = std::ldexp(1.0L, format.max_exponent - format.digits + 1);
+    const long double last = std::ldexp(1.0L, format.max_exponent + 1) - unit;
     cell = {last + (1 - share) * unit, kBeyond};
   } else {
     const long double up = power_of_two(spacing_exponent(format, value));
