@@ -180,12 +180,6 @@ struct Element {
 
 using Make = double (*)(Element&);
 
-double power_of_two(int exponent) {
-  double power = 1;  // by exact products only
-  for (int i = 0; i < std::abs(exponent); ++i) power = exponent > 0 ? power * 2 : power / 2;
-  return power;
-}
-
 // |scale|, or 1 where the scale is 0 and no amplitude can make up for it.
 double reach(const Problem& p) { return p.scale == 0 ? 1 : std::abs(p.scale); }
 double direction(const Problem& p) { return p.scale < 0 ? -1 : 1; }

@@ -1,6 +1,5 @@
 #include "spec/dtype.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,12 +14,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The exponent of a normal double; of a smaller one, one less than that of any normal.
 inline int exponent_of(double value) {
   return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
-}
-
-// 2^exponent.
-inline double power_of_two(int exponent) {
-  if (exponent < -1022) return std::ldexp(1.0, exponent);
-  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 // The exponent of the distance between neighbouring numbers of `format` around `value` (finite, not

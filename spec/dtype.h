@@ -7,6 +7,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -41,6 +43,12 @@ constexpr Format format_of(DType dtype) {
       return {8, -126, 127, 2};
   }
   return {};
+}
+
+// 2^exponent, for exponents up to 1023.
+inline double power_of_two(int exponent) {
+  if (exponent < -1022) return std::ldexp(1.0, exponent);
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
 // The unit roundoff u: |round_to(x) - x| <= u |x| for x in the normal range (2^-24 for f32).

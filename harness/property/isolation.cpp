@@ -92,12 +92,6 @@ Values with_other_keys(const Values& values, DType dtype, double huge, const Key
   });
 }
 
-double largest_of(const Values& values) {
-  double most = 1;
-  for (const double x : values.data) most = std::max(most, std::abs(x));
-  return most;
-}
-
 void hidden_keys(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
@@ -117,10 +111,12 @@ void hidden_keys(Experiment& experiment) {
   };
   Variant variant = {p, first.inputs()};
   Inputs& in = variant.inputs;
-  in.k = with_other_keys(in.k, p.dtype,
-                         huge(p.head_dim, largest_of(in.q) * std::max(1.0, std::abs(p.scale))),
-                         kept, seen);
-  in.v = with_other_keys(in.v, p.dtype, huge(p.value_dim, largest_of(in.d_o)), kept, seen);
+  in.k = with_other_keys(
+      in.k, p.dtype,
+      huge(p.head_dim, std::max(1.0, largest_of(in.q)) * std::max(1.0, std::abs(p.scale))), kept,
+      seen);
+  in.v = with_other_keys(in.v, p.dtype, huge(p.value_dim, std::max(1.0, largest_of(in.d_o))), kept,
+                         seen);
   const Sample* other = experiment.attempt(std::move(variant));
   if (!other) return;
 

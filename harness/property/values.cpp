@@ -179,21 +179,17 @@ void hull(Experiment& experiment) {
 // dLSE.
 struct Sizes {
   Sizes(const Problem& p, const Inputs& in) {
-    const auto largest = [](const Values& values) {
-      double most = 0;
-      for (const double x : values.data) most = std::max(most, std::abs(x));
-      return most;
-    };
     const double kept = p.dropout.mode == Dropout::Mode::none ? 1 : 1 / (1 - p.dropout.probability);
-    const double scale = std::abs(p.scale), q = largest(in.q), k = largest(in.k);
-    o = kept * largest(in.v);
+    const double scale = std::abs(p.scale), q = largest_of(in.q), k = largest_of(in.k);
+    o = kept * largest_of(in.v);
     const bool adds = p.bias_shape || p.slopes_shape || p.sink;
     lse = adds ? HUGE_VAL
                : scale * static_cast<double>(p.head_dim) * q * k +
                      std::log(static_cast<double>(p.key_len));
     if (!p.backward) return;
-    const double loss = largest(in.d_o), rows = static_cast<double>(p.group_size() * p.query_len);
-    const double x = 2 * static_cast<double>(p.value_dim) * loss * o + largest(in.d_lse);
+    const double loss = largest_of(in.d_o),
+                 rows = static_cast<double>(p.group_size() * p.query_len);
+    const double x = 2 * static_cast<double>(p.value_dim) * loss * o + largest_of(in.d_lse);
     gradient = rows * std::max(kept * loss, scale * std::max(q, k) * x);
   }
 
@@ -311,6 +307,11 @@ void zero_query(Experiment& experiment) {
 
 // ---- A key that is louder than all others is all that a row sees (LAW-4) -----------------------
 
+// A number that nobody takes for n.
+Index mixed(Index n) {
+  return static_cast<Index>(static_cast<std::uint64_t>(n + 1) * 0x9e3779b97f4a7c15u >> 33);
+}
+
 // Keys are +-1 in as many channels as it takes to tell them apart, or as there are, and others in
 // each head; a query is one of them, times a power of two that sets any other key back by at least
 // 32, and differs among rows, or they had one LSE.
@@ -339,10 +340,6 @@ class Loudness {
   double gap() const { return gap_; }
 
  private:
-  static Index mixed(Index n) {
-    return static_cast<Index>(static_cast<std::uint64_t>(n + 1) * 0x9e3779b97f4a7c15u >> 33);
-  }
-
   Index bits_ = 0;
   double query_ = 1, gap_ = 0;
 };
@@ -352,8 +349,7 @@ class Loudness {
 Index target_of(const Reach& keys, Index h, Index i) {
   const Index n = keys.size();
   if (i % 2 == 0) return keys.end - 1 - (i / 2 + h) % std::min<Index>(n, 61);
-  const auto mixed = static_cast<std::uint64_t>(i + 131 * h) * 0x9e3779b97f4a7c15u;
-  return keys.begin + static_cast<Index>((mixed >> 33) % static_cast<std::uint64_t>(n));
+  return keys.begin + mixed(i + 131 * h) % n;
 }
 
 std::string unmet_by_loud_key(const Problem& p, const Inputs& in) {
@@ -396,9 +392,7 @@ void loud_key(Experiment& experiment) {
   const Problem& p = sample->problem();
   const Loudness loudness(p);
   const Result o = (*sample)["O"];
-  long double largest = 0;
-  for (const double v : sample->inputs().v.data)
-    largest = std::max<long double>(largest, std::abs(v));
+  const long double largest = largest_of(sample->inputs().v);
   for_each_query(p, [&](const Position& row, const Place& place) {
     const Reach keys = keys_seen(p, row.batch, row.query);
     if (keys.size() == 0) return;

@@ -16,6 +16,12 @@ Values coarse(Values values) {
 
 double whole(double x) { return std::nearbyint(2 * coarse(x)); }
 
+double largest_of(const Values& values) {
+  double most = 0;
+  for (const double x : values.data) most = std::max(most, std::abs(x));
+  return most;
+}
+
 Values less_twice(const Values& x, const Values& y) {
   Values sum = x;
   for (std::size_t n = 0; n < sum.data.size(); ++n) sum.data[n] -= 2 * y.data[n];

@@ -39,6 +39,9 @@ Values coarse(Values values);
 // A whole number within +-16, of which kernels add up many exactly.
 double whole(double x);
 
+// The largest size of an element; 0 if there is none.
+double largest_of(const Values& values);
+
 // x - 2 y, element by element; exact for coarse numbers.
 Values less_twice(const Values& x, const Values& y);
 

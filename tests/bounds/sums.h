@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
+#include "spec/dtype.h"
 #include "spec/index.h"
 
 namespace attest::bounds {
@@ -41,16 +41,6 @@ T pairwise_dot(const T* x, const T* y, Index n) {
   return pairwise_dot(x, y, half) + pairwise_dot(x + half, y + half, n - half);
 }
 
-// 2^exponent, which is a normal number.
-template <class Wide>
-Wide power_of_two(int exponent) {
-  if constexpr (std::is_same_v<Wide, double>) {
-    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
-  } else {
-    return std::ldexp(Wide(1), exponent);
-  }
-}
-
 // Each step aligns the accumulator and `width` products to the largest of them, cuts off what lies
 // below its last bit, adds, and cuts the sum. The integers below are those of the aligned adder.
 template <class T>
@@ -74,7 +64,12 @@ T truncating_dot(const T* x, const T* y, Index n, Index width) {
     }
     const int last = std::max(std::ilogb(largest) - kDigits + 1,
                               std::numeric_limits<T>::min_exponent - kDigits);  // of the subnormals
-    const Wide scale = power_of_two<Wide>(-last);
+    Wide scale;
+    if constexpr (std::is_same_v<Wide, double>) {
+      scale = power_of_two(-last);
+    } else {
+      scale = std::ldexp(Wide(1), -last);  // beyond the range of double
+    }
     Wide unit = 1 / scale;
     std::int64_t total = 0;
     for (std::size_t t = 0; t < count; ++t) total += static_cast<std::int64_t>(terms[t] * scale);

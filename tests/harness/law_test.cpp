@@ -612,6 +612,43 @@ TEST_F(LawsOfLongCasesTest, SeeAnLseThatIsItsNeighbours) {
   });
 }
 
+TEST_F(LawsOfLongCasesTest, SeeARowOfZerosInAnyArithmetic) {
+  test_case_.problem.query_len = 24;
+  test_case_.problem.key_len = 60000;
+  test_case_.problem.head_dim = 1;
+  test_case_.problem.value_dim = 2;
+  test_case_.problem.mask = Mask::full();
+  expect_only("zero_query", [](auto&, auto&, const attest_outputs& out) {
+    for (Index n = 2 * 8; n < 2 * 16; ++n) at(out.o, n) = 0;
+  });
+}
+
+TEST_F(LawsOfLongCasesTest, SeeRowsThatReadTheKeysOfAnotherHead) {
+  test_case_.problem.query_heads = test_case_.problem.key_heads = 2;
+  expect_only("loud_key",
+              [](const attest_problem& p, const attest_inputs& in, const attest_outputs& out) {
+                std::vector<float> right;
+                const auto for_each_right = [&](const auto& visit) {
+                  for (const attest_tensor* tensor : {&out.o, &out.lse}) {
+                    for (Index h = 0; h < 2; ++h) {
+                      for (Index i = 0; i < p.query_len; ++i) {
+                        if (h == 1 && i >= kSpoilt && i < kSpoilt + 8) continue;
+                        for (Index c = 0; c < tensor->shape[3]; ++c) {
+                          visit(plain::element<float>(*tensor, 0, h, i, c));
+                        }
+                      }
+                    }
+                  }
+                };
+                for_each_right([&](float x) { right.push_back(x); });
+                attest_inputs others = in;
+                others.k.stride[1] = 0;
+                plain::forward(p, others, out, {});
+                std::size_t n = 0;
+                for_each_right([&](float& x) { x = right[n++]; });
+              });
+}
+
 TEST_F(LawsOfLongCasesTest, SeeWhatIsNoNumber) {
   for (const float none : {NAN, HUGE_VALF, -HUGE_VALF}) {
     expect_only("finite", [=](auto&, auto&, const attest_outputs& out) {

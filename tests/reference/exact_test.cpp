@@ -24,26 +24,80 @@ double some(Index b, Index h, Index s, Index c) {
   return static_cast<double>((b * 7919 + h * 104729 + s * 1299709 + c * 15485863) % 65) / 8 - 4;
 }
 
-template <typename T>
-Inputs<T> some_inputs(const Problem& problem) {
-  return {.q = filled<T>(problem.q_shape(), some),
-          .k = filled<T>(problem.k_shape(), [](auto... at) { return some(at...) / 3; }),
-          .v = filled<T>(problem.v_shape(), [](auto... at) { return some(at...) + 1; }),
-          .d_o = filled<T>(problem.o_shape(), [](auto... at) { return some(at...) - 1; })};
+// What is given and expected is written in numbers that hold those of all types.
+using Real = Digits100;
+
+Inputs<Real> some_inputs(const Problem& problem) {
+  return {.q = filled<Real>(problem.q_shape(), some),
+          .k = filled<Real>(problem.k_shape(), [](auto... at) { return some(at...) / 3; }),
+          .v = filled<Real>(problem.v_shape(), [](auto... at) { return some(at...) + 1; }),
+          .d_o = filled<Real>(problem.o_shape(), [](auto... at) { return some(at...) - 1; })};
 }
 
+template <typename To, typename From>
+Tensor<To> as(const Tensor<From>& from) {
+  Tensor<To> to;
+  to.shape = from.shape;
+  for (const From& x : from.data) to.data.push_back(static_cast<To>(x));
+  return to;
+}
+
+template <typename To, typename From>
+Inputs<To> as(const Inputs<From>& from) {
+  return {.q = as<To>(from.q),
+          .k = as<To>(from.k),
+          .v = as<To>(from.v),
+          .bias = as<To>(from.bias),
+          .slopes = as<To>(from.slopes),
+          .sink = as<To>(from.sink),
+          .keep = from.keep,
+          .d_o = as<To>(from.d_o),
+          .d_lse = as<To>(from.d_lse)};
+}
+
+// The reference in one of its number types; these tests are compiled once for all of them.
+struct Arithmetic {
+  int digits;
+  Real epsilon;
+  Inputs<Real> (*inputs_as)(const attest::Inputs&);
+  Outputs<Real> (*forward)(const Problem&, const Inputs<Real>&);
+  Gradients<Real> (*backward)(const Problem&, const Inputs<Real>&);
+};
+
 template <typename T>
-class ExactTest : public testing::Test {
+Arithmetic arithmetic() {
+  return {.digits = std::numeric_limits<T>::digits,
+          .epsilon = Real(std::numeric_limits<T>::epsilon()),
+          .inputs_as = [](const attest::Inputs& in) { return as<Real>(exact::inputs_as<T>(in)); },
+          .forward = [](const Problem& problem, const Inputs<Real>& in) -> Outputs<Real> {
+            const Outputs<T> out = exact::forward(problem, as<T>(in));
+            return {as<Real>(out.o), as<Real>(out.lse)};
+          },
+          .backward = [](const Problem& problem, const Inputs<Real>& in) -> Gradients<Real> {
+            const Gradients<T> out = exact::backward(problem, as<T>(in));
+            return {as<Real>(out.dq), as<Real>(out.dk), as<Real>(out.dv), as<Real>(out.d_bias),
+                    as<Real>(out.d_sink)};
+          }};
+}
+
+class ExactTest : public testing::TestWithParam<Arithmetic> {
  protected:
   static constexpr int kUlps = 32;  // for closed forms of a few operations on numbers below 10
 
-  static void expect_near(const T& actual, const T& expected) {
-    using std::abs;
-    EXPECT_LE(T(abs(T(actual - expected))), kUlps * std::numeric_limits<T>::epsilon())
+  static Inputs<Real> inputs_as(const attest::Inputs& in) { return GetParam().inputs_as(in); }
+  static Outputs<Real> forward(const Problem& problem, const Inputs<Real>& in) {
+    return GetParam().forward(problem, in);
+  }
+  static Gradients<Real> backward(const Problem& problem, const Inputs<Real>& in) {
+    return GetParam().backward(problem, in);
+  }
+
+  static void expect_near(const Real& actual, const Real& expected) {
+    EXPECT_LE(abs(Real(actual - expected)), kUlps * GetParam().epsilon)
         << actual << " is not " << expected;
   }
 
-  static void expect_near(const Tensor<T>& actual, const Tensor<T>& expected) {
+  static void expect_near(const Tensor<Real>& actual, const Tensor<Real>& expected) {
     ASSERT_EQ(actual.shape, expected.shape);
     for (std::size_t n = 0; n < actual.data.size(); ++n) {
       if (actual.data[n] == expected.data[n]) continue;  // -inf too
@@ -52,107 +106,99 @@ class ExactTest : public testing::Test {
   }
 };
 
-using Types = testing::Types<double, long double, Quad, Digits100>;
-struct TypeName {
-  template <typename T>
-  static std::string GetName(int) {
-    return std::to_string(std::numeric_limits<T>::digits) + "Digits";
-  }
-};
-TYPED_TEST_SUITE(ExactTest, Types, TypeName);
+INSTANTIATE_TEST_SUITE_P(NumberTypes, ExactTest,
+                         testing::Values(arithmetic<double>(), arithmetic<long double>(),
+                                         arithmetic<Quad>(), arithmetic<Digits100>()),
+                         [](const auto& type) {
+                           return std::to_string(type.param.digits) + "Digits";
+                         });
 
-TYPED_TEST(ExactTest, ZeroQueriesGiveTheMeanOfTheVisibleValuesAndTheLogOfTheirNumber) {
-  using std::log;
-  using T = TypeParam;
+TEST_P(ExactTest, ZeroQueriesGiveTheMeanOfTheVisibleValuesAndTheLogOfTheirNumber) {
   const Problem problem = {.query_len = 5,
                            .key_len = 5,
                            .head_dim = 3,
                            .value_dim = 2,
                            .mask = Mask::causal(Anchor::top_left)};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.q = Tensor<T>(problem.q_shape());
-  const Outputs<T> out = forward(problem, in);
+  Inputs<Real> in = some_inputs(problem);
+  in.q = Tensor<Real>(problem.q_shape());
+  const Outputs<Real> out = forward(problem, in);
   for (Index i = 0; i < 5; ++i) {
-    this->expect_near(out.lse.at(0, 0, i, 0), log(T(i + 1)));
+    expect_near(out.lse.at(0, 0, i, 0), log(Real(i + 1)));
     for (Index c = 0; c < 2; ++c) {
-      T sum = 0;
+      Real sum = 0;
       for (Index j = 0; j <= i; ++j) sum += in.v.at(0, 0, j, c);
-      this->expect_near(out.o.at(0, 0, i, c), sum / T(i + 1));
+      expect_near(out.o.at(0, 0, i, c), sum / Real(i + 1));
     }
   }
 }
 
-TYPED_TEST(ExactTest, TheOnlyVisibleKeyGivesItsValueAndItsScore) {
-  using T = TypeParam;
+TEST_P(ExactTest, TheOnlyVisibleKeyGivesItsValueAndItsScore) {
   const Problem problem = {.query_len = 4,
                            .key_len = 6,
                            .head_dim = 3,
                            .value_dim = 2,
                            .scale = -0.25,
                            .mask = Mask::window(0, 0, Anchor::bottom_right)};
-  const Inputs<T> in = some_inputs<T>(problem);
-  const Outputs<T> out = forward(problem, in);
-  const Gradients<T> gradients = backward(problem, in);
+  Inputs<Real> in = some_inputs(problem);
+  in.k = filled<Real>(problem.k_shape(), some);  // of which scores are exact
+  const Outputs<Real> out = forward(problem, in);
+  const Gradients<Real> gradients = backward(problem, in);
   for (Index i = 0; i < 4; ++i) {
     const Index j = i + 2;
-    T score = 0;
+    Real score = 0;
     for (Index c = 0; c < 3; ++c) score += in.q.at(0, 0, i, c) * in.k.at(0, 0, j, c);
-    EXPECT_EQ(out.lse.at(0, 0, i, 0), T(-0.25) * score);
+    EXPECT_EQ(out.lse.at(0, 0, i, 0), Real(-0.25) * score);
     for (Index c = 0; c < 2; ++c) {
       EXPECT_EQ(out.o.at(0, 0, i, c), in.v.at(0, 0, j, c));
       EXPECT_EQ(gradients.dv.at(0, 0, j, c), in.d_o.at(0, 0, i, c));
     }
   }
-  EXPECT_THAT(gradients.dq.data, testing::Each(T(0)));
-  EXPECT_THAT(gradients.dk.data, testing::Each(T(0)));
+  EXPECT_THAT(gradients.dq.data, testing::Each(Real(0)));
+  EXPECT_THAT(gradients.dk.data, testing::Each(Real(0)));
 }
 
-TYPED_TEST(ExactTest, ValuesOfOneGiveOneAndNoGradientOfTheScores) {
-  using T = TypeParam;
+TEST_P(ExactTest, ValuesOfOneGiveOneAndNoGradientOfTheScores) {
   const Problem problem = {.query_heads = 2,
                            .key_heads = 2,
                            .query_len = 3,
                            .key_len = 5,
                            .head_dim = 4,
                            .value_dim = 2};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.v = filled<T>(problem.v_shape(), [](auto...) { return 1; });
-  this->expect_near(forward(problem, in).o,
-                    filled<T>(problem.o_shape(), [](auto...) { return 1; }));
-  this->expect_near(backward(problem, in).dq, Tensor<T>(problem.q_shape()));
+  Inputs<Real> in = some_inputs(problem);
+  in.v = filled<Real>(problem.v_shape(), [](auto...) { return 1; });
+  expect_near(forward(problem, in).o, filled<Real>(problem.o_shape(), [](auto...) { return 1; }));
+  expect_near(backward(problem, in).dq, Tensor<Real>(problem.q_shape()));
 }
 
-TYPED_TEST(ExactTest, TwoKeysShareByTheSigmoidOfTheDifferenceOfTheirScores) {
-  using T = TypeParam;
+TEST_P(ExactTest, TwoKeysShareByTheSigmoidOfTheDifferenceOfTheirScores) {
   const Problem problem = {.key_len = 2, .scale = 0.5};
-  Inputs<T> in = {.q = filled<T>(problem.q_shape(), [](auto...) { return 2; }),
-                  .k = filled<T>(problem.k_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
-                  .v = filled<T>(problem.v_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
-                  .d_o = filled<T>(problem.o_shape(), [](auto...) { return 1; })};
+  Inputs<Real> in = {
+      .q = filled<Real>(problem.q_shape(), [](auto...) { return 2; }),
+      .k = filled<Real>(problem.k_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
+      .v = filled<Real>(problem.v_shape(), [](auto, auto, auto j, auto) { return 1 - j; }),
+      .d_o = filled<Real>(problem.o_shape(), [](auto...) { return 1; })};
   // 1 / (1 + 1/e) and log(1 + e), in as many digits as the type can hold.
-  const T share = static_cast<T>(Digits100(
+  const Real share(
       "0.7310585786300048792511592418218362743651446401650565192763659079190404530702046393"
-      "87474532075981245292"));
-  const T lse = static_cast<T>(Digits100(
+      "87474532075981245292");
+  const Real lse(
       "1.3132616875182228340489954949678556419152800856703483747190635148371949015091872209"
-      "3620040627729239139"));
-  const Outputs<T> out = forward(problem, in);
-  this->expect_near(out.o.at(0, 0, 0, 0), share);
-  this->expect_near(out.lse.at(0, 0, 0, 0), lse);
+      "3620040627729239139");
+  const Outputs<Real> out = forward(problem, in);
+  expect_near(out.o.at(0, 0, 0, 0), share);
+  expect_near(out.lse.at(0, 0, 0, 0), lse);
   // O = sigmoid(scale q (k0 - k1)), and the derivative of the sigmoid is O (1 - O).
-  const T slope = share * (1 - share);
-  const Gradients<T> gradients = backward(problem, in);
-  this->expect_near(gradients.dq.at(0, 0, 0, 0), slope / 2);
-  this->expect_near(gradients.dk.at(0, 0, 0, 0), slope);
-  this->expect_near(gradients.dk.at(0, 0, 1, 0), -slope);
-  this->expect_near(gradients.dv.at(0, 0, 0, 0), share);
-  this->expect_near(gradients.dv.at(0, 0, 1, 0), 1 - share);
+  const Real slope = share * (1 - share);
+  const Gradients<Real> gradients = backward(problem, in);
+  expect_near(gradients.dq.at(0, 0, 0, 0), slope / 2);
+  expect_near(gradients.dk.at(0, 0, 0, 0), slope);
+  expect_near(gradients.dk.at(0, 0, 1, 0), -slope);
+  expect_near(gradients.dv.at(0, 0, 0, 0), share);
+  expect_near(gradients.dv.at(0, 0, 1, 0), 1 - share);
 }
 
 // With q = 0, n visible keys and a sink of log x share 1 : x with the sink.
-TYPED_TEST(ExactTest, ASinkTakesItsShareAndGivesNothing) {
-  using std::log;
-  using T = TypeParam;
+TEST_P(ExactTest, ASinkTakesItsShareAndGivesNothing) {
   const Problem problem = {.batch = 2,
                            .query_heads = 2,
                            .query_len = 3,
@@ -162,31 +208,30 @@ TYPED_TEST(ExactTest, ASinkTakesItsShareAndGivesNothing) {
                            .sink = true,
                            .backward = true,
                            .d_lse = true};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.q = Tensor<T>(problem.q_shape());
-  in.sink = filled<T>(problem.sink_shape(),
-                      [](auto, auto h, auto, auto) { return log(h == 0 ? T(1) : T(4)); });
-  in.d_lse = filled<T>(problem.lse_shape(), some);
-  const Outputs<T> out = forward(problem, in);
-  Tensor<T> d_sink(problem.sink_shape());
+  Inputs<Real> in = some_inputs(problem);
+  in.q = Tensor<Real>(problem.q_shape());
+  in.sink = filled<Real>(problem.sink_shape(),
+                         [](auto, auto h, auto, auto) { return log(h == 0 ? Real(1) : Real(4)); });
+  in.d_lse = filled<Real>(problem.lse_shape(), some);
+  const Outputs<Real> out = forward(problem, in);
+  Tensor<Real> d_sink(problem.sink_shape());
   for (Index n = 0; n < element_count(problem.lse_shape()); ++n) {
     const auto [b, h, i, only] = coordinates(problem.lse_shape(), n);
-    const T sink = h == 0 ? 1 : 4, sum = sink + T(i + 1);
-    this->expect_near(out.lse.at(b, h, i, 0), log(sum));
-    T common = 0;
+    const Real sink = h == 0 ? 1 : 4, sum = sink + Real(i + 1);
+    expect_near(out.lse.at(b, h, i, 0), log(sum));
+    Real common = 0;
     for (Index c = 0; c < 2; ++c) {
-      T o = 0;
+      Real o = 0;
       for (Index j = 0; j <= i; ++j) o += in.v.at(b, 0, j, c) / sum;
-      this->expect_near(out.o.at(b, h, i, c), o);
+      expect_near(out.o.at(b, h, i, c), o);
       common += in.d_o.at(b, h, i, c) * o;
     }
     d_sink.at(0, h, 0, 0) += sink / sum * (in.d_lse.at(b, h, i, 0) - common);
   }
-  this->expect_near(backward(problem, in).d_sink, d_sink);
+  expect_near(backward(problem, in).d_sink, d_sink);
 }
 
-TYPED_TEST(ExactTest, ASinkAloneIsTheLseOfRowsThatSeeNoKeyButNotOfThoseBeyondTheQueryLength) {
-  using T = TypeParam;
+TEST_P(ExactTest, ASinkAloneIsTheLseOfRowsThatSeeNoKeyButNotOfThoseBeyondTheQueryLength) {
   // Of six queries on three keys the last doesn't exist, and the first two see no key.
   const Problem problem = {.query_len = 6,
                            .key_len = 3,
@@ -195,69 +240,69 @@ TYPED_TEST(ExactTest, ASinkAloneIsTheLseOfRowsThatSeeNoKeyButNotOfThoseBeyondThe
                            .sink = true,
                            .backward = true,
                            .d_lse = true};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.q = Tensor<T>(problem.q_shape());
-  in.v = Tensor<T>(problem.v_shape());
-  in.sink = filled<T>(problem.sink_shape(), [](auto...) { return -2.5; });
-  in.d_lse = filled<T>(problem.lse_shape(), [](auto, auto, auto i, auto) {
+  Inputs<Real> in = some_inputs(problem);
+  in.q = Tensor<Real>(problem.q_shape());
+  in.v = Tensor<Real>(problem.v_shape());
+  in.sink = filled<Real>(problem.sink_shape(), [](auto...) { return -2.5; });
+  in.d_lse = filled<Real>(problem.lse_shape(), [](auto, auto, auto i, auto) {
     return i < 2 ? 8 + i : i < 5 ? 0.0 : kNan;
   });
-  for (Index i : {0, 1, 5}) in.q.at(0, 0, i, 0) = in.d_o.at(0, 0, i, 0) = T(kNan);
-  const Outputs<T> out = forward(problem, in);
-  EXPECT_THAT(out.o.data, testing::Each(T(0)));
-  EXPECT_EQ(out.lse.at(0, 0, 0, 0), T(-2.5));
-  EXPECT_EQ(out.lse.at(0, 0, 1, 0), T(-2.5));
-  EXPECT_GT(out.lse.at(0, 0, 2, 0), T(0));
-  EXPECT_EQ(out.lse.at(0, 0, 5, 0), -std::numeric_limits<T>::infinity());
-  const Gradients<T> gradients = backward(problem, in);
-  EXPECT_EQ(gradients.d_sink.at(0, 0, 0, 0), T(17));
-  EXPECT_THAT(gradients.dq.data, testing::Each(T(0)));
-  EXPECT_THAT(gradients.dk.data, testing::Each(T(0)));
+  for (Index i : {0, 1, 5}) in.q.at(0, 0, i, 0) = in.d_o.at(0, 0, i, 0) = Real(kNan);
+  const Outputs<Real> out = forward(problem, in);
+  EXPECT_THAT(out.o.data, testing::Each(Real(0)));
+  EXPECT_EQ(out.lse.at(0, 0, 0, 0), Real(-2.5));
+  EXPECT_EQ(out.lse.at(0, 0, 1, 0), Real(-2.5));
+  EXPECT_GT(out.lse.at(0, 0, 2, 0), Real(0));
+  EXPECT_EQ(out.lse.at(0, 0, 5, 0), -std::numeric_limits<Real>::infinity());
+  const Gradients<Real> gradients = backward(problem, in);
+  EXPECT_EQ(gradients.d_sink.at(0, 0, 0, 0), Real(17));
+  EXPECT_THAT(gradients.dq.data, testing::Each(Real(0)));
+  EXPECT_THAT(gradients.dk.data, testing::Each(Real(0)));
 }
 
 // One key: LSE is its score, so a dLSE of 1 makes the gradients those of the score.
-TYPED_TEST(ExactTest, TheScoreIsScaledThenCappedThenBiased) {
-  using T = TypeParam;
+TEST_P(ExactTest, TheScoreIsScaledThenCappedThenBiased) {
   const Problem problem = {.scale = 0.25,
                            .softcap = 2,
                            .bias_shape = Shape{1, 1, 1, 1},
                            .slopes_shape = Shape{1, 1, 1, 1},
                            .backward = true,
                            .d_lse = true};
-  const auto one_of = [](double x) { return filled<T>({1, 1, 1, 1}, [x](auto...) { return x; }); };
-  Inputs<T> in = {.q = one_of(-4),
-                  .k = one_of(1),
-                  .v = one_of(3),
-                  .bias = one_of(0.75),
-                  .slopes = one_of(100),  // its distance is 0
-                  .d_o = one_of(0),
-                  .d_lse = one_of(1)};
+  const auto one_of = [](double x) {
+    return filled<Real>({1, 1, 1, 1}, [x](auto...) { return x; });
+  };
+  Inputs<Real> in = {.q = one_of(-4),
+                     .k = one_of(1),
+                     .v = one_of(3),
+                     .bias = one_of(0.75),
+                     .slopes = one_of(100),  // its distance is 0
+                     .d_o = one_of(0),
+                     .d_lse = one_of(1)};
   // tanh(1/2), which is (e - 1) / (e + 1).
-  const T tanh_half = static_cast<T>(Digits100(
+  const Real tanh_half(
       "0.46211715726000975850231848364367254873028928033011303855273181583808090614040927877494"
-      "90641519624905863"));
-  this->expect_near(forward(problem, in).lse.at(0, 0, 0, 0), T(0.75) - 2 * tanh_half);
-  const Gradients<T> gradients = backward(problem, in);
-  this->expect_near(gradients.dq.at(0, 0, 0, 0), (1 - tanh_half * tanh_half) / 4);
-  this->expect_near(gradients.dk.at(0, 0, 0, 0), -(1 - tanh_half * tanh_half));
-  EXPECT_EQ(gradients.dv.at(0, 0, 0, 0), T(0));
-  EXPECT_EQ(gradients.d_bias.at(0, 0, 0, 0), T(1));
+      "90641519624905863");
+  expect_near(forward(problem, in).lse.at(0, 0, 0, 0), Real(0.75) - 2 * tanh_half);
+  const Gradients<Real> gradients = backward(problem, in);
+  expect_near(gradients.dq.at(0, 0, 0, 0), (1 - tanh_half * tanh_half) / 4);
+  expect_near(gradients.dk.at(0, 0, 0, 0), -(1 - tanh_half * tanh_half));
+  EXPECT_EQ(gradients.dv.at(0, 0, 0, 0), Real(0));
+  EXPECT_EQ(gradients.d_bias.at(0, 0, 0, 0), Real(1));
 }
 
-TYPED_TEST(ExactTest, ASaturatedSoftcapIsItself) {
-  using T = TypeParam;
+TEST_P(ExactTest, ASaturatedSoftcapIsItself) {
   const Problem problem = {.key_len = 2, .softcap = 30, .backward = true, .d_lse = true};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.q = filled<T>(problem.q_shape(), [](auto...) { return 1e150; });
-  in.k = filled<T>(problem.k_shape(), [](auto, auto, auto j, auto) { return j == 0 ? 1 : -1e150; });
-  in.d_lse = filled<T>(problem.lse_shape(), [](auto...) { return 1; });
-  EXPECT_EQ(forward(problem, in).lse.at(0, 0, 0, 0), T(30) + log(T(1 + exp(T(-60)))));
-  EXPECT_THAT(backward(problem, in).dq.data, testing::Each(T(0)));
+  Inputs<Real> in = some_inputs(problem);
+  in.q = filled<Real>(problem.q_shape(), [](auto...) { return 1e150; });
+  in.k =
+      filled<Real>(problem.k_shape(), [](auto, auto, auto j, auto) { return j == 0 ? 1 : -1e150; });
+  in.d_lse = filled<Real>(problem.lse_shape(), [](auto...) { return 1; });
+  expect_near(forward(problem, in).lse.at(0, 0, 0, 0), 30 + log(1 + exp(Real(-60))));
+  EXPECT_THAT(backward(problem, in).dq.data, testing::Each(Real(0)));
 }
 
 // SCORE-4: queries and keys end together. Three of five queries exist, and five of six keys.
-TYPED_TEST(ExactTest, AlibiIsZeroFromTheLastQueryToTheLastKeyAndFallsOnBothSides) {
-  using T = TypeParam;
+TEST_P(ExactTest, AlibiIsZeroFromTheLastQueryToTheLastKeyAndFallsOnBothSides) {
   Problem problem = {.query_heads = 2,
                      .query_len = 5,
                      .key_len = 6,
@@ -265,59 +310,56 @@ TYPED_TEST(ExactTest, AlibiIsZeroFromTheLastQueryToTheLastKeyAndFallsOnBothSides
                      .key_lens = {5},
                      .query_lens = {3},
                      .slopes_shape = Shape{1, 2, 1, 1}};
-  Inputs<T> in = some_inputs<T>(problem);
-  in.q = Tensor<T>(problem.q_shape());
-  in.slopes = filled<T>(*problem.slopes_shape,
-                        [](auto, auto h, auto, auto) { return h == 0 ? 0.5 : -0.25; });
+  Inputs<Real> in = some_inputs(problem);
+  in.q = Tensor<Real>(problem.q_shape());
+  in.slopes = filled<Real>(*problem.slopes_shape,
+                           [](auto, auto h, auto, auto) { return h == 0 ? 0.5 : -0.25; });
   for (const Index offset : {-1, 0, 1, 2, 3, 4}) {
     problem.mask = Mask::window(0, 0, Anchor::top_left, offset);  // one key for each query
-    const Outputs<T> out = forward(problem, in);
+    const Outputs<Real> out = forward(problem, in);
     for (Index i = 0; i < 3; ++i) {
       if (i + offset < 0 || i + offset >= 5) continue;
       const Index distance = offset < 2 ? 2 - offset : offset - 2;
-      EXPECT_EQ(out.lse.at(0, 0, i, 0), T(distance) * T(-0.5));
-      EXPECT_EQ(out.lse.at(0, 1, i, 0), T(distance) * T(0.25));
+      EXPECT_EQ(out.lse.at(0, 0, i, 0), Real(distance) * Real(-0.5));
+      EXPECT_EQ(out.lse.at(0, 1, i, 0), Real(distance) * Real(0.25));
     }
   }
 }
 
 // DROP-1: the denominator and LSE count the dropped keys too; a row that loses all isn't empty.
-TYPED_TEST(ExactTest, DropoutLeavesLseAndDividesByTheProbabilityOfKeeping) {
-  using std::log;
-  using T = TypeParam;
+TEST_P(ExactTest, DropoutLeavesLseAndDividesByTheProbabilityOfKeeping) {
   // To the reference a mask that a testee drew is a mask like any other.
   for (const auto mode : {Dropout::Mode::given, Dropout::Mode::generated}) {
     const Problem problem = {
         .query_len = 2, .key_len = 4, .dropout = {.mode = mode, .probability = 0.75}};
-    Inputs<T> in = some_inputs<T>(problem);
-    in.q = Tensor<T>(problem.q_shape());
+    Inputs<Real> in = some_inputs(problem);
+    in.q = Tensor<Real>(problem.q_shape());
     in.keep = {problem.keep_shape(), {0, 1, 0, 1, 0, 0, 0, 0}};
-    const Outputs<T> out = forward(problem, in);
-    this->expect_near(out.o.at(0, 0, 0, 0), in.v.at(0, 0, 1, 0) + in.v.at(0, 0, 3, 0));
-    EXPECT_EQ(out.o.at(0, 0, 1, 0), T(0));
-    this->expect_near(out.lse.at(0, 0, 0, 0), log(T(4)));
-    this->expect_near(out.lse.at(0, 0, 1, 0), log(T(4)));
+    const Outputs<Real> out = forward(problem, in);
+    expect_near(out.o.at(0, 0, 0, 0), in.v.at(0, 0, 1, 0) + in.v.at(0, 0, 3, 0));
+    EXPECT_EQ(out.o.at(0, 0, 1, 0), Real(0));
+    expect_near(out.lse.at(0, 0, 0, 0), log(Real(4)));
+    expect_near(out.lse.at(0, 0, 1, 0), log(Real(4)));
   }
 }
 
-TYPED_TEST(ExactTest, FiniteScoresNeverOverflow) {
-  using T = TypeParam;
+TEST_P(ExactTest, FiniteScoresNeverOverflow) {
   const Problem problem = {.query_len = 2, .key_len = 3};
-  const T huge = 1e150;
-  const Inputs<T> in = {
-      .q = filled<T>(problem.q_shape(),
-                     [&](auto, auto, auto i, auto) { return i == 0 ? huge : -huge; }),
-      .k = filled<T>(problem.k_shape(), [&](auto, auto, auto j, auto) { return T(j - 1) * huge; }),
-      .v = filled<T>(problem.v_shape(), [](auto, auto, auto j, auto) { return 10 + j; })};
-  const Outputs<T> out = forward(problem, in);
-  EXPECT_EQ(out.o.at(0, 0, 0, 0), T(12));
-  EXPECT_EQ(out.o.at(0, 0, 1, 0), T(10));
-  EXPECT_EQ(out.lse.at(0, 0, 0, 0), huge * huge);
-  EXPECT_EQ(out.lse.at(0, 0, 1, 0), huge * huge);
+  const Real huge = 1e150;
+  const Inputs<Real> in = {
+      .q = filled<Real>(problem.q_shape(),
+                        [&](auto, auto, auto i, auto) { return i == 0 ? huge : -huge; }),
+      .k = filled<Real>(problem.k_shape(),
+                        [&](auto, auto, auto j, auto) { return Real(j - 1) * huge; }),
+      .v = filled<Real>(problem.v_shape(), [](auto, auto, auto j, auto) { return 10 + j; })};
+  const Outputs<Real> out = forward(problem, in);
+  EXPECT_EQ(out.o.at(0, 0, 0, 0), Real(12));
+  EXPECT_EQ(out.o.at(0, 0, 1, 0), Real(10));
+  expect_near(out.lse.at(0, 0, 0, 0) / (huge * huge), 1);
+  expect_near(out.lse.at(0, 0, 1, 0) / (huge * huge), 1);
 }
 
-TYPED_TEST(ExactTest, RowsThatSeeNoKeyAreZeroWithoutMassAndWithoutGradient) {
-  using T = TypeParam;
+TEST_P(ExactTest, RowsThatSeeNoKeyAreZeroWithoutMassAndWithoutGradient) {
   // Five queries on three keys: the first two see none. The third batch element has no key at all.
   const Problem problem = {.batch = 3,
                            .query_len = 5,
@@ -326,29 +368,28 @@ TYPED_TEST(ExactTest, RowsThatSeeNoKeyAreZeroWithoutMassAndWithoutGradient) {
                            .value_dim = 2,
                            .mask = Mask::causal(Anchor::bottom_right),
                            .key_lens = {3, 3, 0}};
-  const Inputs<T> in = some_inputs<T>(problem);
-  const Outputs<T> out = forward(problem, in);
-  const Gradients<T> gradients = backward(problem, in);
+  const Inputs<Real> in = some_inputs(problem);
+  const Outputs<Real> out = forward(problem, in);
+  const Gradients<Real> gradients = backward(problem, in);
   for (Index b = 0; b < 3; ++b) {
     for (Index i = 0; i < 5; ++i) {
       const bool empty = b == 2 || i < 2;
-      EXPECT_EQ(out.lse.at(b, 0, i, 0) == -std::numeric_limits<T>::infinity(), empty);
+      EXPECT_EQ(out.lse.at(b, 0, i, 0) == -std::numeric_limits<Real>::infinity(), empty);
       for (Index c = 0; c < 2; ++c) {
-        EXPECT_EQ(out.o.at(b, 0, i, c) == T(0), empty);
+        EXPECT_EQ(out.o.at(b, 0, i, c) == Real(0), empty);
         // The row after the empty ones sees one key: no gradient of its scores either.
-        EXPECT_EQ(gradients.dq.at(b, 0, i, c) == T(0), empty || i == 2);
+        EXPECT_EQ(gradients.dq.at(b, 0, i, c) == Real(0), empty || i == 2);
       }
     }
   }
   for (Index j = 0; j < 3; ++j) {
-    EXPECT_EQ(gradients.dk.at(2, 0, j, 0), T(0));
-    EXPECT_EQ(gradients.dv.at(2, 0, j, 0), T(0));
-    EXPECT_NE(gradients.dv.at(1, 0, j, 0), T(0));
+    EXPECT_EQ(gradients.dk.at(2, 0, j, 0), Real(0));
+    EXPECT_EQ(gradients.dv.at(2, 0, j, 0), Real(0));
+    EXPECT_NE(gradients.dv.at(1, 0, j, 0), Real(0));
   }
 }
 
-TYPED_TEST(ExactTest, AnySizeMayBeZero) {
-  using T = TypeParam;
+TEST_P(ExactTest, AnySizeMayBeZero) {
   const Problem usual = {.batch = 2,
                          .query_heads = 2,
                          .key_heads = 1,
@@ -360,33 +401,32 @@ TYPED_TEST(ExactTest, AnySizeMayBeZero) {
                                &Problem::key_len, &Problem::head_dim, &Problem::value_dim}) {
     Problem problem = usual;
     problem.*size = 0;
-    const Inputs<T> in = some_inputs<T>(problem);
-    const Outputs<T> out = forward(problem, in);
-    const Gradients<T> gradients = backward(problem, in);
+    const Inputs<Real> in = some_inputs(problem);
+    const Outputs<Real> out = forward(problem, in);
+    const Gradients<Real> gradients = backward(problem, in);
     EXPECT_EQ(out.o.shape, problem.o_shape());
     EXPECT_EQ(out.lse.shape, problem.lse_shape());
     EXPECT_EQ(gradients.dk.shape, problem.k_shape());
     if (problem.key_len == 0) {
-      EXPECT_THAT(out.o.data, testing::Each(T(0)));
-      EXPECT_THAT(out.lse.data, testing::Each(-std::numeric_limits<T>::infinity()));
+      EXPECT_THAT(out.o.data, testing::Each(Real(0)));
+      EXPECT_THAT(out.lse.data, testing::Each(-std::numeric_limits<Real>::infinity()));
     }
     if (problem.query_len == 0) {
-      EXPECT_THAT(gradients.dv.data, testing::Each(T(0)));
+      EXPECT_THAT(gradients.dv.data, testing::Each(Real(0)));
     }
     if (problem.head_dim == 0) {  // all scores are 0
-      this->expect_near(out.lse.data.front(), 2 * log(T(2)));
-      this->expect_near(out.o.at(0, 0, 0, 0), (in.v.at(0, 0, 0, 0) + in.v.at(0, 0, 1, 0) +
-                                               in.v.at(0, 0, 2, 0) + in.v.at(0, 0, 3, 0)) /
-                                                  4);
+      expect_near(out.lse.data.front(), 2 * log(Real(2)));
+      expect_near(out.o.at(0, 0, 0, 0), (in.v.at(0, 0, 0, 0) + in.v.at(0, 0, 1, 0) +
+                                         in.v.at(0, 0, 2, 0) + in.v.at(0, 0, 3, 0)) /
+                                            4);
     }
   }
   Problem without_heads = usual;
   without_heads.query_heads = without_heads.key_heads = 0;
-  EXPECT_TRUE(forward(without_heads, some_inputs<T>(without_heads)).o.data.empty());
+  EXPECT_TRUE(forward(without_heads, some_inputs(without_heads)).o.data.empty());
 }
 
-TYPED_TEST(ExactTest, AGroupOfQueryHeadsReadsOneKeyHeadWhoseGradientIsTheSumOverTheGroup) {
-  using T = TypeParam;
+TEST_P(ExactTest, AGroupOfQueryHeadsReadsOneKeyHeadWhoseGradientIsTheSumOverTheGroup) {
   const Problem grouped = {.batch = 2,
                            .query_heads = 6,
                            .key_heads = 3,
@@ -397,41 +437,39 @@ TYPED_TEST(ExactTest, AGroupOfQueryHeadsReadsOneKeyHeadWhoseGradientIsTheSumOver
                            .scale = 0.125};
   Problem repeated = grouped;
   repeated.key_heads = 6;
-  const Inputs<T> in = some_inputs<T>(grouped);
-  Inputs<T> in_repeated = in;
-  in_repeated.k = filled<T>(
+  const Inputs<Real> in = some_inputs(grouped);
+  Inputs<Real> in_repeated = in;
+  in_repeated.k = filled<Real>(
       repeated.k_shape(), [&](auto b, auto h, auto j, auto c) { return in.k.at(b, h / 2, j, c); });
-  in_repeated.v = filled<T>(
+  in_repeated.v = filled<Real>(
       repeated.v_shape(), [&](auto b, auto h, auto j, auto c) { return in.v.at(b, h / 2, j, c); });
   EXPECT_EQ(forward(grouped, in).o.data, forward(repeated, in_repeated).o.data);
   EXPECT_EQ(forward(grouped, in).lse.data, forward(repeated, in_repeated).lse.data);
 
-  const Gradients<T> one = backward(grouped, in), each = backward(repeated, in_repeated);
+  const Gradients<Real> one = backward(grouped, in), each = backward(repeated, in_repeated);
   EXPECT_EQ(one.dq.data, each.dq.data);
-  const auto summed = [](const Tensor<T>& of, const Shape& shape) {
-    return filled<T>(shape, [&](auto b, auto h, auto j, auto c) {
-      return T(of.at(b, 2 * h, j, c) + of.at(b, 2 * h + 1, j, c));
+  const auto summed = [](const Tensor<Real>& of, const Shape& shape) {
+    return filled<Real>(shape, [&](auto b, auto h, auto j, auto c) {
+      return Real(of.at(b, 2 * h, j, c) + of.at(b, 2 * h + 1, j, c));
     });
   };
-  this->expect_near(one.dk, summed(each.dk, one.dk.shape));
-  this->expect_near(one.dv, summed(each.dv, one.dv.shape));
+  expect_near(one.dk, summed(each.dk, one.dk.shape));
+  expect_near(one.dv, summed(each.dv, one.dv.shape));
 }
 
-TYPED_TEST(ExactTest, InputsAreTakenOverBitForBit) {
-  using T = TypeParam;
+TEST_P(ExactTest, InputsAreTakenOverBitForBit) {
   const Problem problem = {.key_len = 3, .head_dim = 2};
   attest::Inputs numbers = {
       .q = zeros(problem.q_shape()), .k = zeros(problem.k_shape()), .v = zeros(problem.v_shape())};
   numbers.k.data = {0.1, -3e-310, 1e300, -0.0, 5, 1.0 / 3};
-  const Inputs<T> in = inputs_as<T>(numbers);
+  const Inputs<Real> in = inputs_as(numbers);
   for (std::size_t n = 0; n < 6; ++n)
     EXPECT_EQ(static_cast<double>(in.k.data[n]), numbers.k.data[n]);
   EXPECT_EQ(in.k.shape, problem.k_shape());
   EXPECT_TRUE(in.d_o.data.empty());
 }
 
-TYPED_TEST(ExactTest, InputsOfEveryKindAreTakenOver) {
-  using T = TypeParam;
+TEST_P(ExactTest, InputsOfEveryKindAreTakenOver) {
   const auto two = [](double x) { return Values{{1, 1, 2, 1}, {x, -kInfinity}}; };
   const attest::Inputs numbers = {.q = two(1),
                                   .k = two(2),
@@ -442,12 +480,13 @@ TYPED_TEST(ExactTest, InputsOfEveryKindAreTakenOver) {
                                   .keep = {{1, 1, 1, 3}, {0, 1, 1}},
                                   .d_o = two(7),
                                   .d_lse = two(8)};
-  const Inputs<T> in = inputs_as<T>(numbers);
+  const Inputs<Real> in = inputs_as(numbers);
   int n = 0;
-  for (const Tensor<T>* tensor :
+  for (const Tensor<Real>* tensor :
        {&in.q, &in.k, &in.v, &in.bias, &in.slopes, &in.sink, &in.d_o, &in.d_lse}) {
     EXPECT_EQ(tensor->shape, (Shape{1, 1, 2, 1}));
-    EXPECT_THAT(tensor->data, testing::ElementsAre(T(++n), -std::numeric_limits<T>::infinity()));
+    EXPECT_THAT(tensor->data,
+                testing::ElementsAre(Real(++n), -std::numeric_limits<Real>::infinity()));
   }
   EXPECT_EQ(in.keep.shape, numbers.keep.shape);
   EXPECT_EQ(in.keep.kept, numbers.keep.kept);
@@ -463,7 +502,7 @@ TEST(ExactTutorialTest, TheOnlineSoftmaxInBlocksIsTheFormula) {
                            .head_dim = kDim,
                            .value_dim = kDim,
                            .scale = 0.35355339059327376};
-  const Inputs<T> in = some_inputs<T>(problem);
+  const Inputs<T> in = some_inputs(problem);
   const T* q = in.q.data.data();
   const T* k = in.k.data.data();
   const T* v = in.v.data.data();
