@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <ostream>
 #include <string>
 
 #include "tests/reference/filled.h"
@@ -62,6 +63,10 @@ struct Arithmetic {
   Inputs<Real> (*inputs_as)(const attest::Inputs&);
   Outputs<Real> (*forward)(const Problem&, const Inputs<Real>&);
   Gradients<Real> (*backward)(const Problem&, const Inputs<Real>&);
+
+  friend std::ostream& operator<<(std::ostream& out, const Arithmetic& type) {
+    return out << type.digits << " binary digits";
+  }
 };
 
 template <typename T>
