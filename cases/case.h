@@ -34,7 +34,7 @@ enum class Hidden {
 // What is asked beside: how a case is run again, to give the same bits, and what is looked at then.
 enum class Check {
   none,
-  threads,     // with another number of threads (DET-3)
+  threads,     // with other numbers of threads (DET-3)
   neighbours,  // each batch element alone (DET-2)
   schedule,    // the blocks that are reported (SCHED-1 to SCHED-3)
   memory,      // what is taken, also at two and four times the lengths (MEM-1, MEM-2)
@@ -57,7 +57,7 @@ struct Case {
   std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
-  Index excerpt = 0;  // how many groups of 8 queries, and of 8 keys, are compared; 0: all
+  Index excerpt = 0;         // how many groups of 8 queries, and of 8 keys, are compared; 0: all
   bool statistical = false;  // random roundings are judged as such too (NUM-3)
   std::vector<std::string> laws = {};  // that are tried beside, by their names in laws.h
   Extras extras = {};

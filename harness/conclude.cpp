@@ -87,7 +87,7 @@ Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts
     }
   }
   const bool no_profile = header.profiles == std::vector<std::string>{kNoProfile};
-  const bool whole = header.filters.empty() && header.shard == "1/1";
+  const bool whole = header.filters.empty() && header.shard == "1/1" && header.from.empty();
   bool met = true, complete = true;
   for (const TesteeRecord& testee : header.testees) {
     // Asked for and not declared: it claims nothing, so it is held to it here.

@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 
+#include "cases/entry.h"
 #include "harness/npy.h"
+#include "harness/tensors.h"
 #include "harness/wire.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -15,28 +17,19 @@
 namespace attest {
 namespace {
 
-void write_flags(const std::filesystem::path& file, const Shape& shape,
-                 const std::vector<std::uint8_t>& flags) {
-  write_npy_bits(file, shape, 1, std::vector<std::uint64_t>(flags.begin(), flags.end()));
-}
-
-void write_integers(const std::filesystem::path& file, const Shape& shape, const auto& numbers) {
-  std::vector<std::uint64_t> bits;
-  for (const Index number : numbers) bits.push_back(static_cast<std::uint64_t>(number));
-  write_npy_bits(file, shape, 8, bits);
-}
-
 // As they are named in problem.json.
 void dump_tables(const std::filesystem::path& folder, const Mask& mask, int& tables) {
   const auto next_file = [&] { return folder / fmt::format("mask{}.npy", tables++); };
-  if (mask.table) write_flags(next_file(), mask.table->shape, mask.table->allowed);
+  if (mask.table) write_npy(next_file(), mask.table->shape, mask.table->allowed);
   if (mask.kind == Mask::Kind::prefix) {
-    write_integers(next_file(), {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1},
-                   mask.prefix_lens);
+    write_npy(next_file(), {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1},
+              mask.prefix_lens);
   }
   if (mask.segments) {
     for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
-      write_integers(next_file(), {numbers->batches, 1, numbers->length, 1}, numbers->number);
+      const auto& number = numbers->number;
+      write_npy(next_file(), {numbers->batches, 1, numbers->length, 1},
+                std::vector<std::int64_t>(number.begin(), number.end()));
     }
   }
   for (const Mask& part : mask.parts) dump_tables(folder, part, tables);
@@ -72,6 +65,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
                                 {"clauses", test_case.clauses},
                                 {"data", test_case.data},
                                 {"problem", problem},
+                                {"entry", entry_of(test_case)},
                                 {"outcome", name(examination.verdict.outcome)},
                                 {"reason", examination.verdict.reason},
                                 {"message", examination.verdict.message},
@@ -90,7 +84,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
     write_npy(folder / (input + ".npy"), values->shape, values->data);
   }
   if (test_case.problem.dropout.mode != Dropout::Mode::none) {
-    write_flags(folder / "keep.npy", in.keep.shape, in.keep.kept);
+    write_npy(folder / "keep.npy", in.keep.shape, in.keep.kept);
   }
   int tables = 0;
   dump_tables(folder, test_case.problem.mask, tables);
@@ -100,9 +94,17 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = decode(tensor.dtype, tensor.bits[i]);
     write_npy(folder / (tensor.name + ".npy"), tensor.shape, values);
-    const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
-    write_npy(folder / (tensor.name + ".exact.npy"), tensor.shape, expected.value);
-    write_npy(folder / (tensor.name + ".bound.npy"), tensor.shape, expected.bound);
+  }
+  // Whatever came back. What a testee was to draw itself is not known if it did not.
+  const Dropout::Mode dropout = test_case.problem.dropout.mode;
+  if (dropout == Dropout::Mode::generated && !examination.trial.keep) return;
+  for (const bool backward : {false, true}) {
+    if (backward && !test_case.problem.backward) continue;
+    for (const OutputTensor& tensor : outputs_of(test_case.problem, backward, true)) {
+      const Expected& expected = expected_of(tensor.record_name, prepared, arithmetic);
+      write_npy(folder / (tensor.record_name + ".exact.npy"), tensor.shape, expected.value);
+      write_npy(folder / (tensor.record_name + ".bound.npy"), tensor.shape, expected.bound);
+    }
   }
 }
 

@@ -191,9 +191,6 @@ class Examiner {
       return not_promised(promise->c_str());
     }
     const Check wanted = prepared_.test_case().check;
-    if (wanted == Check::threads && !arithmetic_.thread_invariant) {
-      return not_promised("thread_invariant");
-    }
     if (wanted == Check::neighbours && !arithmetic_.batch_invariant) {
       return not_promised("batch_invariant");
     }
@@ -425,6 +422,7 @@ class Examiner {
     return found;
   }
 
+  // Right for any number of threads, and the same bits if that is declared.
   std::optional<Finding> check_threads(const Trial& first) {
     const int usual = calling_.threads;
     for (const int threads : {1, 2, 3}) {
@@ -434,11 +432,26 @@ class Examiner {
       const Trial other =
           attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
       if (other.stopped) return other.stopped;
-      if (const auto where = difference(first, other, exemptions_)) {
+      const auto where = difference(first, other, exemptions_);
+      if (!where) continue;
+      if (arithmetic_.thread_invariant) {
         return failure("nondeterministic",
                        fmt::format("{} threads and {} differ: {}", usual, threads, *where),
                        "DET-3");
       }
+      std::optional<PreparedCase> own;
+      if (other.keep) {
+        if (auto finding = keep_defect(problem(), prepared_.inputs(), testee_.keep_quantum,
+                                       *other.keep, *other.keep)) {
+          return finding;
+        }
+        own = prepared_.with_keep(*other.keep);
+      }
+      auto finding = judge_trial(other, own ? *own : prepared_);
+      if (!finding || finding->outcome != Outcome::fail) continue;
+      finding->message = fmt::format("with {} threads: {}", threads, finding->message);
+      finding->clause = "DET-3";
+      return finding;
     }
     return std::nullopt;
   }

@@ -218,6 +218,11 @@ class Session {
       : options_(options), file_(options.out / "results.jsonl") {
     make_out_folder(options.out);
     hidden_ = record_files(options.out);
+    for (const fs::path file : hidden_) {
+      if (fs::is_directory(file)) {
+        cannot_write_into(options.out, fmt::format("{} is a folder", file.filename().string()));
+      }
+    }
     hidden_.insert(hidden_.end(), more_files.begin(), more_files.end());
     testees_ = find_testees(options.testees, installation, options.limits, hidden_);
     for (const Testee& t : testees_) {
@@ -234,6 +239,7 @@ class Session {
                .seed = options.seed,
                .shard = options.shard,
                .filters = options.filters,
+               .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
                .isolation = describe(weakest_isolation(testees_)),
                .profiles = options.profiles};
     for (const Testee& t : testees_) {
@@ -254,7 +260,10 @@ class Session {
   const Header& header() const { return header_; }
   std::ostream& results() { return results_; }
   RunOptions run_options() const {
-    return {.jobs = options_.jobs, .threads = options_.threads, .limits = options_.limits};
+    return {.jobs = options_.jobs,
+            .threads = options_.threads,
+            .limits = options_.limits,
+            .from = header_.from};
   }
   std::unique_ptr<Executor> start(const Testee& testee) const {
     WorkerOptions worker = worker_options(testee, options_.limits, hidden_);
@@ -306,7 +315,7 @@ int run(const Options& options) {
 }
 
 // A search's find, as a verdict on the case that `file` has.
-VerdictRecord record_of(const Find& find, const Testee& testee, const RunOptions& options,
+VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions options,
                         const fs::path& file) {
   const Case test_case = read_entry(find.entry, file.stem().string());
   VerdictRecord record{.case_id = test_case.id,
@@ -314,7 +323,8 @@ VerdictRecord record_of(const Find& find, const Testee& testee, const RunOptions
                        .dtype = std::string(name(test_case.problem.dtype)),
                        .because = test_case.because,
                        .verdict = find.verdict};
-  record.verdict.repro = repro_line(test_case, testee, options, file.string());
+  options.from = file.string();
+  record.verdict.repro = repro_line(test_case, testee, options);
   return record;
 }
 
@@ -487,6 +497,12 @@ int side_by_side(Options options) {
   return kConformant;
 }
 
+// A kernel's name as that of a folder.
+std::string folder_name(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name == "." || name == ".." ? "_" : name;
+}
+
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
 void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
                  const Options& options) {
@@ -548,8 +564,8 @@ int repro(const Options& options) {
     if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
-      const fs::path folder =
-          testees.size() == 1 ? options.dump_folder : options.dump_folder / testee.name;
+      const fs::path folder = testees.size() == 1 ? options.dump_folder
+                                                  : options.dump_folder / folder_name(testee.name);
       dump(folder, prepared,
            declared != testee.description.arithmetic.end() ? declared->second
                                                            : loosest(test_case.problem.dtype),

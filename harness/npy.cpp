@@ -11,8 +11,9 @@
 namespace attest {
 namespace {
 
-void write_array(const std::filesystem::path& file, const Shape& shape, const std::string& type,
-                 const std::string& data) {
+template <class T>
+void write_array(const std::filesystem::path& file, const Shape& shape, const char* type,
+                 const std::vector<T>& values) {
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
                                    type, fmt::join(shape, ", "));
   // Magic, version, length and header together fill a multiple of 64 bytes.
@@ -23,7 +24,9 @@ void write_array(const std::filesystem::path& file, const Shape& shape, const st
   preamble += static_cast<char>(header.size() & 0xff);
   preamble += static_cast<char>(header.size() >> 8);
   std::ofstream out(file, std::ios::binary);
-  out << preamble << header << data;
+  out << preamble << header;
+  out.write(reinterpret_cast<const char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(T)));
   if (!out.flush()) throw InputError("", fmt::format("cannot write {}", file.string()));
 }
 
@@ -31,18 +34,17 @@ void write_array(const std::filesystem::path& file, const Shape& shape, const st
 
 void write_npy(const std::filesystem::path& file, const Shape& shape,
                const std::vector<double>& values) {
-  write_array(
-      file, shape, "<f8",
-      std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double)));
+  write_array(file, shape, "<f8", values);
 }
 
-void write_npy_bits(const std::filesystem::path& file, const Shape& shape, int bytes,
-                    const std::vector<std::uint64_t>& bits) {
-  std::string data;
-  for (const std::uint64_t value : bits) {
-    data.append(reinterpret_cast<const char*>(&value), static_cast<std::size_t>(bytes));
-  }
-  write_array(file, shape, fmt::format("{}u{}", bytes == 1 ? "|" : "<", bytes), data);
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<std::int64_t>& values) {
+  write_array(file, shape, "<i8", values);
+}
+
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<std::uint8_t>& values) {
+  write_array(file, shape, "|u1", values);
 }
 
 }  // namespace attest

@@ -9,12 +9,13 @@
 
 namespace attest {
 
-// As float64, in C order. Throws InputError if the file cannot be written.
+// In C order, in the format of the values. Throws InputError if the file cannot be written.
 void write_npy(const std::filesystem::path& file, const Shape& shape,
                const std::vector<double>& values);
 
-// As unsigned integers of that many bytes (1, 2, 4 or 8).
-void write_npy_bits(const std::filesystem::path& file, const Shape& shape, int bytes,
-                    const std::vector<std::uint64_t>& bits);
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<std::int64_t>& values);
+void write_npy(const std::filesystem::path& file, const Shape& shape,
+               const std::vector<std::uint8_t>& values);
 
 }  // namespace attest

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -179,8 +180,9 @@ void fill(NativeProblem& native, const json& request, const Locate& locate) {
   p.dropout_offset = std::stoull(dropout.at("offset").get<std::string>());
 }
 
-// Private memory for a call, flush with a guard page at its end and filled with NaN, so that a
-// kernel that trusts its workspace to be zero, or overruns it, is found out.
+// Private memory for a call between two guard pages, as near to the one at its end as its alignment
+// lets it be, and filled with NaN as all around it is, so that a kernel that trusts its workspace
+// to be zero, or overruns it, is found out.
 class Workspace {
  public:
   explicit Workspace(std::size_t bytes) : bytes_(bytes) {
@@ -190,16 +192,18 @@ class Workspace {
                                   << 46;  // of an address space; sums cannot overflow
     if (bytes > kMost)
       throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
-    const std::size_t whole = (bytes + page - 1) / page * page;
-    mapped_ = whole + page;
+    whole_ = (bytes + page - 1) / page * page;
+    mapped_ = whole_ + 2 * page;
     base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (base_ == MAP_FAILED) {
       throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
     }
-    mprotect(base_ + whole, page, PROT_NONE);
-    data_ = base_ + (whole - bytes) / kAlignment * kAlignment;
-    std::memset(base_, 0xff, whole);
+    mprotect(base_, page, PROT_NONE);
+    mprotect(base_ + page + whole_, page, PROT_NONE);
+    first_ = base_ + page;
+    data_ = first_ + (whole_ - bytes) / kAlignment * kAlignment;
+    std::memset(first_, kFill, whole_);
   }
   ~Workspace() {
     if (base_) munmap(base_, mapped_);
@@ -210,10 +214,25 @@ class Workspace {
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
 
+  // What was written between it and the guards; empty if nothing was.
+  std::string damage() const {
+    const auto written = [](std::byte b) { return b != std::byte(kFill); };
+    const std::byte *end = data_ + bytes_, *last = first_ + whole_;
+    const std::byte* before = std::find_if(first_, data_, written);
+    if (before != data_) {
+      return fmt::format("wrote {} bytes before the start of its workspace", data_ - before);
+    }
+    const std::byte* after = std::find_if(end, last, written);
+    if (after == last) return "";
+    return fmt::format("wrote {} bytes behind the end of its workspace", after - end + 1);
+  }
+
  private:
   static constexpr std::size_t kAlignment = 512;
-  std::size_t bytes_, mapped_ = 0;
+  static constexpr int kFill = 0xff;
+  std::size_t bytes_, whole_ = 0, mapped_ = 0;
   std::byte* base_ = nullptr;
+  std::byte* first_ = nullptr;  // behind the guard
   std::byte* data_ = nullptr;
 };
 
@@ -296,6 +315,9 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
   const attest_status status = run(&kernel, &native.problem, &in, &out, &context);
   message.back() = '\0';
+  if (const std::string damage = workspace.damage(); !damage.empty()) {
+    return {{"status", "fault"}, {"reason", "guard"}, {"message", damage}};
+  }
   if (status == ATTEST_OK) {
     json reply = {{"status", "ok"}, {"workspace_bytes", bytes}};
     if (traced) trace.report(reply);

@@ -63,8 +63,7 @@ class InOrder {
 
 }  // namespace
 
-std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options,
-                       const std::string& from) {
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
   std::string line =
       fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
   const Limits& limits = options.limits;
@@ -79,7 +78,7 @@ std::string repro_line(const Case& test_case, const Testee& testee, const RunOpt
   if (limits.memory_bytes != usual.memory_bytes) {
     line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
   }
-  if (!from.empty()) line += fmt::format(" --from {}", quoted(from));
+  if (!options.from.empty()) line += fmt::format(" --from {}", quoted(options.from));
   return line;
 }
 
@@ -89,6 +88,8 @@ Preparation prepare(const Case& test_case) {
     const int threads =
         test_case.excerpt > 0 ? static_cast<int>(std::thread::hardware_concurrency()) : 1;
     return {.prepared = std::make_unique<PreparedCase>(test_case, threads)};
+  } catch (const std::bad_alloc&) {
+    return {.prepared = nullptr, .error = "cannot prepare the case: there is no memory for it"};
   } catch (const std::exception& problem) {
     return {.prepared = nullptr,
             .error = fmt::format("cannot prepare the case: {}", problem.what())};

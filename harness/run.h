@@ -17,6 +17,7 @@ struct RunOptions {
   int jobs = 1;     // cases examined at a time
   int threads = 1;  // that a testee may use in a call
   Limits limits = {};
+  std::string from = {};  // the file or folder of the cases, if they are none of the suite's
 };
 
 // Starts the executor of a testee; a test puts a mock here.
@@ -42,9 +43,7 @@ Preparation prepare(const Case& test_case);
 VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
                              const Testee& testee, Executor& executor, const RunOptions& options);
 
-// The command that repeats a verdict, with whatever options are not the usual ones. `from` is the
-// file of the case if it is none of the suite's.
-std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options,
-                       const std::string& from = {});
+// The command that repeats a verdict, with whatever options are not the usual ones.
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);
 
 }  // namespace attest

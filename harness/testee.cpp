@@ -67,19 +67,16 @@ Target parse(const std::string& spec, const Installation& installation) {
     target.files = files_of(spec.substr(5));
     return target;
   }
-  const auto suffix = spec.rfind(".so");
-  if (suffix != std::string::npos) {
-    target.plugin = spec.substr(0, suffix + 3);
+  const auto colon = spec.find(".so:");  // the name of a kernel may have ".so" in it, too
+  if (colon != std::string::npos || spec.ends_with(".so")) {
+    target.plugin = spec.substr(0, colon == std::string::npos ? colon : colon + 3);
     // Absolute, so that a repro line works from anywhere.
     target.base = fs::absolute(target.plugin).lexically_normal().string();
-    const std::string rest = spec.substr(suffix + 3);
-    if (!rest.empty()) {
-      if (rest[0] != ':' || rest.size() == 1) {
-        throw InputError(
-            "",
-            fmt::format("--testee {}: a library is named LIBRARY.so or LIBRARY.so:KERNEL", spec));
+    if (colon != std::string::npos) {
+      target.kernel = spec.substr(colon + 4);
+      if (target.kernel.empty()) {
+        throw InputError("", fmt::format("--testee {}: no kernel is named behind the colon", spec));
       }
-      target.kernel = rest.substr(1);
     }
     if (!fs::exists(target.plugin)) {
       throw InputError("", fmt::format("--testee {}: there is no library {}", spec, target.plugin));

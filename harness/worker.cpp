@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -85,6 +86,7 @@ struct ChildPlan {
   Isolation isolation;
   char* const* hidden_files;  // ended by null
   const char* uid_map;
+  const char* shared_memory = nullptr;  // how a /dev/shm of its own is mounted; null: the system's
 };
 
 // Texts as exec wants them. They must outlive the result.
@@ -98,6 +100,15 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // The same user in a namespace of its own, without a privilege: root is called nobody there.
 std::string own_user_map() {
   return fmt::format("{} {} 1", getuid() == 0 ? kNobody : getuid(), getuid());
+}
+
+// Whether it may need the system's /dev/shm, because a file of its own is there.
+bool lies_in_shared_memory(const std::vector<std::string>& command) {
+  const std::string folder = "/dev/shm/";
+  return (std::filesystem::current_path() / "").string().starts_with(folder) ||
+         std::any_of(command.begin(), command.end(), [&](const std::string& word) {
+           return word.find(folder) != std::string::npos;
+         });
 }
 
 [[noreturn]] void become_worker(const ChildPlan& plan) {
@@ -148,6 +159,11 @@ std::string own_user_map() {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("proc", "/proc", "proc", kPlain, nullptr) != 0) {
     _exit(125);
+  }
+  // What it leaves in shared memory is limited, and ends with it. Where there is none, or a
+  // container forbids it, nothing else changes.
+  if (plan.shared_memory) {
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, plan.shared_memory);
   }
   for (char* const* file = plan.hidden_files; *file; ++file) {
     // Nothing hides what is not there, and nothing has to.
@@ -413,13 +429,16 @@ void WorkerExecutor::start() {
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
   const std::string uid_map = own_user_map();
-  const ChildPlan plan = {.fds = {null, out.write, err.write, request.read, reply.write,
-                                  arena_->input_fd(), arena_->output_fd()},
-                          .argv = argv.data(),
-                          .environment = environment.data(),
-                          .isolation = options_.isolation,
-                          .hidden_files = hidden.data(),
-                          .uid_map = uid_map.c_str()};
+  const std::string shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
+  const ChildPlan plan = {
+      .fds = {null, out.write, err.write, request.read, reply.write, arena_->input_fd(),
+              arena_->output_fd()},
+      .argv = argv.data(),
+      .environment = environment.data(),
+      .isolation = options_.isolation,
+      .hidden_files = hidden.data(),
+      .uid_map = uid_map.c_str(),
+      .shared_memory = lies_in_shared_memory(words) ? nullptr : shared_memory.c_str()};
 
   const pid_t pid = spawn(plan);
   const int spawn_error = errno;

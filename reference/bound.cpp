@@ -43,6 +43,7 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
       share(declared.dp, sum_roundings<Real>(declared.dp, problem.value_dim, problem.value_dim));
   score_absolute = z * larger_tau * Real(problem.head_dim);
   score_operand = z * larger_tau * Real(2 * unit_roundoff(problem.lse_dtype()));
+  score_overflow = Real(largest_finite(problem.lse_dtype())) / 2;
 
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
   p = narrow<Real>(declared.p, flushes);
@@ -174,6 +175,9 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Real u = model.u_at_least_s(declared.pv);
   row.g = Model<Real>::share(declared.pv, roundings, u);
   row.g_sum = gamma(roundings, u);
+  if (row.overflows || std::abs(row.m) >= model.score_overflow) {  // it admits anything
+    row.g = row.g_sum = std::numeric_limits<Real>::infinity();
+  }
   const Real terms = Real(row.keys + (row.has_sink ? 1 : 0)), entropy = std::log(terms + 1);
   row.split = row.g_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
   row.merged = 0;

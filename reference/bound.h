@@ -80,6 +80,7 @@ struct Model {
   Real dp_share;        // of A_ij in the error of dP_ij
   Real score_absolute;  // of the products q k that underflow
   Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
+  Real score_overflow;  // from here on scores, or their products with log2(e), may be infinite
   Narrow<Real> p, ds;   // p in the unit of P, normalised
   Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
   Real tiny;            // V and dO below it count as 0
@@ -138,13 +139,14 @@ struct Row {
   Real sink_rise = 0;  // how far it lies above the maximum that it may be added to
   Real m = 0;          // the largest score, or the sink
   Real lse = -std::numeric_limits<Real>::infinity();
-  Real sum = 1;        // l: of exp(s_j - m)
-  Index rescales = 0;  // R
-  Real roundings = 0;  // h
-  Real g = 0;          // G, of the numerator
-  Real g_sum = 0;      // G, of the denominator
-  Real split = 0;      // of kappa: what does not depend on the key
-  Real merged = 0;     // how far the weights of merged parts are from adding up to 1
+  Real sum = 1;            // l: of exp(s_j - m)
+  Index rescales = 0;      // R
+  bool overflows = false;  // what makes a score of some key may (SOFTMAX-2)
+  Real roundings = 0;      // h
+  Real g = 0;              // G, of the numerator
+  Real g_sum = 0;          // G, of the denominator
+  Real split = 0;          // of kappa: what does not depend on the key
+  Real merged = 0;         // how far the weights of merged parts are from adding up to 1
   Real den = 0;
   Narrow<Real> p = {};
 };
@@ -162,6 +164,13 @@ Capped<Real> cap(const Model<Real>& model, Real x, Real x_error);
 template <class Real>
 Real addend_error(const Model<Real>& model, Real size, Real added) {
   return 6 * model.u_s * size + model.addend_share * added + 4 * model.z;
+}
+
+// Whether a score may overflow, or a sum on the way to it: `products` is the sum of |q||k|, `added`
+// that of |bias| and |ALiBi|.
+template <class Real>
+bool may_overflow(const Model<Real>& model, Real products, Real added = 0) {
+  return std::max(Real(1), model.tau) * products + added >= model.score_overflow;
 }
 
 // R without a sink, the number of rescales that a key may live through: one for each later key or

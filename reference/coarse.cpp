@@ -181,7 +181,9 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   RowBounds row;
   row.sight = sight;
   row.keys = row.span = sight.keys.size();
-  row.size = model.tau * largest_product(q, head.k) * kUp;
+  const double products = largest_product(q, head.k) * kUp;
+  row.size = model.tau * products * kUp;
+  row.overflows = may_overflow(model, products);
   double q_sum = 0, q_small = 0, q_most = 0;
   for (Index c = 0; c < q.count; ++c) {
     q_sum += std::abs(q[c]);

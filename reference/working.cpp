@@ -405,6 +405,7 @@ void shape_scores(const Context<Real>& context, const Block<Real>& block, Index 
     Real& s = seen.s[t];
     Real& error = seen.s_error[t];
     if (added > 0) row.exact = false;
+    row.overflows |= added > 0 && may_overflow(model, block.size.row(r)[j], added);
     error += addend_error(model, std::abs(s) + added, added);
     if (std::abs(b) < model.tiny) error += std::abs(b);
     if (std::abs(slope) < model.tiny_f32) error += std::abs(slant);
@@ -436,6 +437,7 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
       seen.s_error[t] = model.score_share * (model.tau * size[j]) + model.score_absolute +
                         model.score_operand * (row.q_sum + head.k_sum[at(j)]);
     }
+    row.overflows = may_overflow(model, largest);
     row.exact = largest == 0 && model.adds_exactly() && head.small_integers &&
                 !context.problem.sink && !context.drops();
   }

@@ -85,7 +85,9 @@ Markup facts(const Record& record, const Digest& d) {
   return element(
       "dl", {{"class", "facts"}}, fact("Suite", "Attest " + h.suite_version),
       fact("Run", fmt::format("tier {}, seed {}, shard {}", h.tier, h.seed, h.shard)),
-      fact("Cases", filters), fact("Profiles asked for", list_text(h.profiles, "those declared")),
+      fact("Cases", filters),
+      h.from.empty() ? Markup() : fact("Not the suite's own, but from", code(h.from)),
+      fact("Profiles asked for", list_text(h.profiles, "those declared")),
       fact("Isolation", h.isolation.empty() ? "not recorded" : h.isolation),
       fact("Wall time", record.footer ? duration_text(d.wall_s) : "unknown: the run did not end"));
 }

@@ -106,7 +106,7 @@ Markup suite(const TesteeDigest& testee, const Header& header) {
       property("testee_version", testee.about.version), property("vendor", testee.about.vendor),
       property("tier", header.tier), property("seed", std::to_string(header.seed)),
       property("shard", header.shard), property("filters", list_text(header.filters, "")),
-      property("isolation", header.isolation));
+      property("from", header.from), property("isolation", header.isolation));
   for (const VerdictRecord* record : testee.verdicts) content += test_case(*record);
   return element("testsuite",
                  {{"name", testee.about.name},

@@ -57,6 +57,9 @@ std::string what_was_run(const Record& record, const Digest& d) {
                   record.footer ? duration_text(d.wall_s) : "time unknown");
   std::vector<std::string> filters;
   for (const std::string& filter : h.filters) filters.push_back(code(filter));
+  if (!h.from.empty()) {
+    out += fmt::format("Cases not of the suite, but from {}.\n", code(h.from));
+  }
   out += fmt::format("Cases: {}. Isolation: {}.\n", list_text(filters, "all of the tier"),
                      h.isolation.empty() ? "not recorded" : prose(h.isolation));
   return out;

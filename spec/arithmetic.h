@@ -57,7 +57,7 @@ struct Arithmetic {
   bool flushes_outputs = false;  // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
   bool deterministic = false;     // the same call gives the same bits (DET-1)
-  bool thread_invariant = false;  // for any number of threads (DET-3)
+  bool thread_invariant = false;  // the same bits for any number of threads (DET-3)
   bool batch_invariant = false;   // and whatever else is in the batch (DET-2)
   friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
 };

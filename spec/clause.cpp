@@ -72,7 +72,7 @@ constexpr std::array kClauses = {
     Clause{"NUM-3", required, "errors that are random add up as random errors do"},
     Clause{"DET-1", required, "the same call twice gives the same bits, where declared"},
     Clause{"DET-2", optional, "a row's bits do not depend on its batch neighbours"},
-    Clause{"DET-3", required, "the same bits for any number of threads, where declared"},
+    Clause{"DET-3", required, "right for any number of threads; the same bits, where declared"},
     Clause{"LAW-1", required, "keys have no order"},
     Clause{"LAW-2", required, "what all scores of a row have in common cancels"},
     Clause{"LAW-3", required, "O is linear in V"},

@@ -81,6 +81,7 @@ Header header_from(const json& j) {
   header.seed = j.at("seed").get<std::uint64_t>();
   header.shard = j.at("shard").get<std::string>();
   header.filters = j.at("filters").get<std::vector<std::string>>();
+  header.from = j.value("from", "");
   header.isolation = j.at("isolation").get<std::string>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
   return header;
@@ -174,6 +175,7 @@ std::string to_line(const Header& header) {
                     {"seed", header.seed},
                     {"shard", header.shard},
                     {"filters", header.filters},
+                    {"from", header.from},
                     {"isolation", header.isolation},
                     {"profiles", header.profiles}});
 }

@@ -34,6 +34,7 @@ struct Header {
   std::uint64_t seed = 0;
   std::string shard = "1/1";
   std::vector<std::string> filters = {};   // the --cases patterns; empty: all cases of the tier
+  std::string from = {};                   // a file or folder of other cases than the suite's own
   std::string isolation = {};              // how testees were kept apart
   std::vector<std::string> profiles = {};  // asked for; empty: those that each testee declares
 };

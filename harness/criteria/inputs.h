@@ -18,7 +18,8 @@ namespace attest::criteria {
 std::vector<Case> their_cases();
 
 // Of each entry of a case file and each of the three formats that rules are about, the first case
-// and the last; nothing that takes long, nothing of which only an excerpt is compared.
+// and the last; nothing that takes long, nothing of which only an excerpt is compared, and nothing
+// that is recommended: who does without it is right.
 std::vector<Case> representatives(const std::vector<Case>& cases);
 
 }  // namespace attest::criteria

@@ -364,12 +364,11 @@ class Maker {
   }
 
   void check(const Arithmetic& arithmetic) {
-    std::vector<std::string> checks;
-    if (arithmetic.thread_invariant) checks.push_back("threads");
+    std::vector<std::string> checks = {"threads"};
     const bool drawn = problem_.contains("dropout") && problem_["dropout"]["mode"] == "generated";
     if (arithmetic.batch_invariant && !drawn) checks.push_back("neighbours");
     if (testee_.schedule) checks.push_back("schedule");
-    if (!checks.empty()) entry_["check"] = one_of(checks);
+    entry_["check"] = one_of(checks);
   }
 
   const Description& testee_;

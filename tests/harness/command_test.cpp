@@ -140,6 +140,13 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
         "LSE.npy", "dQ.npy", "dK.exact.npy", "dV.bound.npy"}) {
     EXPECT_TRUE(fs::exists(folder_ / "dump" / file)) << file;
   }
+  const auto entry = parse_json(contents(folder_ / "dump" / "problem.json")).at("entry");
+  EXPECT_TRUE(entry.contains("problem")) << entry;
+  // What is expected does not depend on what came back.
+  const std::string other = (folder_ / "crash").string();
+  EXPECT_EQ(attest_command("repro " + id + kMutants + "crash --dump " + other).exit_code, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "crash" / "O.npy"));
+  EXPECT_TRUE(fs::exists(folder_ / "crash" / "dV.exact.npy"));
   const Result in_process = attest_command("repro " + id + " --testee naive --in-process");
   EXPECT_EQ(in_process.exit_code, 0);
   EXPECT_THAT(in_process.text, HasSubstr("no isolation, no guards, no limits"));

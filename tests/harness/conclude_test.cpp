@@ -118,6 +118,15 @@ TEST(ConcludeTest, FilteredOrShardedRunsProveNoProfile) {
   EXPECT_EQ(exit_code(filtered, kAllPassed), kConformant);
 }
 
+TEST(ConcludeTest, CasesOfOthersProveNoProfile) {
+  Header other = header();
+  other.from = "/home/me/mine.json";
+  EXPECT_EQ(exit_code(other, kAllPassed), kIncomplete);
+  EXPECT_FALSE(conclude(other, kAllPassed).profiles[0].met);
+  other.profiles = {kNoProfile};
+  EXPECT_EQ(exit_code(other, kAllPassed), kConformant);
+}
+
 TEST(ConcludeTest, DtypeWithoutAnyDemandedCaseDoesNotMeetAProfileAlone) {
   EXPECT_EQ(exit_code(header(), {verdict_record(Outcome::pass, "f64")}), kIncomplete);
 }

@@ -439,6 +439,8 @@ TEST(InputsTest, TheFirstAndTheLastCaseStandForAnEntry) {
                              entry_case(3, DType::f64, "f64")};
   cases.push_back(entry_case(3, f32, "excerpt"));
   cases.back().excerpt = 4;
+  cases.push_back(entry_case(4, f32, "recommended"));
+  cases.back().clauses = {"HIDE-3"};
   std::string ids;
   for (const Case& c : representatives(cases)) ids += c.id + " ";
   EXPECT_EQ(ids, "a c d e ");

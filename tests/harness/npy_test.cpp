@@ -23,7 +23,7 @@ class NpyTest : public testing::Test {
 };
 
 TEST_F(NpyTest, FileHasTheFormatsHeaderAndThenTheNumbers) {
-  write_npy(file_, {1, 2, 1, 3}, {0, 1, 2, 3, 4, 5.5});
+  write_npy(file_, {1, 2, 1, 3}, std::vector<double>{0, 1, 2, 3, 4, 5.5});
   const std::string text = contents(file_);
   EXPECT_EQ(text.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
   const std::size_t header =
@@ -39,15 +39,19 @@ TEST_F(NpyTest, FileHasTheFormatsHeaderAndThenTheNumbers) {
   EXPECT_EQ(last, 5.5);
 }
 
-TEST_F(NpyTest, BitsAreWrittenInTheirOwnWidth) {
-  write_npy_bits(file_, {1, 1, 1, 2}, 2, {0x1234, 0xffff});
-  const std::string text = contents(file_);
-  EXPECT_NE(text.find("'<u2'"), std::string::npos);
-  EXPECT_EQ(text.substr(text.size() - 4), "\x34\x12\xff\xff");
+TEST_F(NpyTest, WholeNumbersKeepTheirSignAndFlagsTheirByte) {
+  write_npy(file_, {1, 1, 1, 2}, std::vector<std::int64_t>{1, -2});
+  std::string text = contents(file_);
+  EXPECT_NE(text.find("'<i8'"), std::string::npos);
+  EXPECT_EQ(text.substr(text.size() - 8), "\xfe\xff\xff\xff\xff\xff\xff\xff");
+  write_npy(file_, {1, 1, 1, 2}, std::vector<std::uint8_t>{0, 1});
+  text = contents(file_);
+  EXPECT_NE(text.find("'|u1'"), std::string::npos);
+  EXPECT_EQ(text.substr(text.size() - 2), std::string("\0\1", 2));
 }
 
 TEST_F(NpyTest, FolderThatIsNotThereIsAnError) {
-  EXPECT_THROW(write_npy("/nonexistent/x.npy", {1, 1, 1, 1}, {0}), InputError);
+  EXPECT_THROW(write_npy("/nonexistent/x.npy", {1, 1, 1, 1}, std::vector<double>{0}), InputError);
 }
 
 }  // namespace

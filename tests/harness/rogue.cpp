@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -105,6 +106,16 @@ int main(int argc, char** argv) {
       }
       sleep(2);
       send(honest);
+    } else if (way == "shared_files") {
+      // As much as there is room for, and none of them open any more.
+      const std::vector<char> bytes(std::size_t(8) << 20, 1);
+      for (int n = 0; n < 8; ++n) {
+        const std::string file = "/dev/shm/attest_rogue" + std::to_string(n);
+        std::ofstream(file).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+      }
+      json reply = honest;
+      reply["bytes"] = std::filesystem::space("/dev/shm").capacity;
+      send(reply);
     } else if (way == "arena") {
       for (const int fd : {attest::kInputFd, attest::kOutputFd}) {
         void* memory = mmap(nullptr, kHoard, PROT_READ, MAP_SHARED, fd, 0);

@@ -104,5 +104,11 @@ TEST(RunTest, ReproLineIsQuotedForAShell) {
             "kernel.py'\\'''");
 }
 
+TEST(RunTest, ReproLineOfACaseOfOthersNamesItsFile) {
+  EXPECT_EQ(repro_line(cases(1)[0], testee("x"), {.from = "/a/my cases.json"}),
+            "attest repro test/run/n=0/dtype=f32/data=normal/s=1 --testee ./x.so --from "
+            "'/a/my cases.json'");
+}
+
 }  // namespace
 }  // namespace attest

@@ -73,6 +73,13 @@ TEST(TesteeTest, MissingKernelTellsWhichThereAreOrOfManyTheNearest) {
   EXPECT_LT(said.size(), 300u) << said;
 }
 
+TEST(TesteeTest, LibraryEndsBeforeTheFirstColonWhateverItsKernelIsCalled) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:x.softmax"),
+              HasSubstr("no kernel x.softmax"));
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:"), HasSubstr("no kernel is named"));
+  EXPECT_THAT(complaint("./x.so.1"), HasSubstr("which ends in .so"));
+}
+
 TEST(TesteeTest, KernelThatTheMachineCannotRunTellsWhatIsMissing) {
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/amx_emulated.so:amx_emulated/real"),
               HasSubstr("this kernel is absent here: tiles are emulated here"));

@@ -154,6 +154,18 @@ TEST(WorkerTest, MemoryCountsWhereverItHides) {
   }
 }
 
+TEST(WorkerTest, WhatItLeavesInSharedMemoryIsLimitedAndGoneWithIt) {
+  const Isolation isolation = strongest_isolation({ROGUE});
+  if (!has_namespaces(isolation)) GTEST_SKIP() << "no namespaces here";
+  WorkerExecutor worker({.command = {ROGUE, "shared_files"},
+                         .limits = {.start_seconds = 20, .memory_bytes = std::size_t(32) << 20},
+                         .isolation = isolation});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  ASSERT_TRUE(reply.ok()) << reply.message;
+  EXPECT_LE(reply.body.at("bytes").get<std::size_t>(), std::size_t(32) << 20);
+  EXPECT_FALSE(std::filesystem::exists("/dev/shm/attest_rogue0"));
+}
+
 TEST(WorkerTest, ArenaCountsForNobody) {
   const Reply reply = under_a_limit("arena");
   EXPECT_TRUE(reply.ok()) << reply.message;

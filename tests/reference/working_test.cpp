@@ -415,6 +415,55 @@ TEST(WorkingTest, GradientsAreUnboundedWhereTheirDsOverflowsItsFormat) {
   EXPECT_FALSE(expect_backward(problem, inputs, loosest(DType::f16)).dk.bound[0] < kInfiniteDouble);
 }
 
+TEST(WorkingTest, ScoresThatMayOverflowLeaveTheirRowsUnbounded) {
+  const Problem plain = {.query_len = 2,
+                         .key_len = 2,
+                         .mask = Mask::causal(Anchor::top_left),
+                         .backward = true,
+                         .d_lse = true};
+  const Inputs ones = {.q = {plain.q_shape(), {1, 1}},
+                       .k = {plain.k_shape(), {1, 1}},
+                       .v = {plain.v_shape(), {1, 2}},
+                       .d_o = {plain.o_shape(), {1, 1}},
+                       .d_lse = {plain.lse_shape(), {1, 1}}};
+  const double half = largest_finite(DType::f32) / 2;
+  // The second row sees a second key, which alone may overflow.
+  struct Way {
+    Problem problem = {};
+    Inputs inputs = {};
+  };
+  std::vector<Way> ways(4, {plain, ones});
+  ways[0].inputs.k.data[1] = half;  // in the sum of products,
+  ways[0].problem.scale = 0.25;     // before it is scaled
+  ways[1].problem.scale = 0x1p100;
+  ways[1].inputs.k.data = {0, half * 0x1p-100};
+  ways[2].problem.bias_shape = Shape{1, 1, 1, 2};
+  ways[2].inputs.bias = {{1, 1, 1, 2}, {0, -half}};
+  ways[3].problem.mask = Mask::full();  // the distance of the first query to the second key
+  ways[3].problem.slopes_shape = Shape{1, 1, 1, 1};
+  ways[3].inputs.slopes = {{1, 1, 1, 1}, {half}};
+  for (const Way& way : ways) {
+    const std::size_t n = &way - ways.data();
+    const ForwardExpected forward = expect_forward(way.problem, way.inputs, loosest(DType::f32));
+    const BackwardExpected backward = expect_backward(way.problem, way.inputs, loosest(DType::f32));
+    for (const std::size_t row : {std::size_t(0), std::size_t(1)}) {
+      if (n == 3) continue;  // both rows see what may
+      const bool lost = row == 1;
+      EXPECT_EQ(forward.o.bound[row] == kInfiniteDouble, lost) << n;
+      EXPECT_EQ(forward.lse.bound[row] == kInfiniteDouble, lost) << n;
+      EXPECT_EQ(backward.dq.bound[row] == kInfiniteDouble, lost) << n;
+    }
+    EXPECT_EQ(forward.o.bound[1], kInfiniteDouble) << n;
+    EXPECT_EQ(backward.dk.bound[1], kInfiniteDouble) << n;
+    EXPECT_EQ(backward.dv.bound[1], kInfiniteDouble) << n;
+  }
+  // One that is half as large may not.
+  ways[0].inputs.k.data[1] = half / 2;
+  const ForwardExpected below =
+      expect_forward(ways[0].problem, ways[0].inputs, loosest(DType::f32));
+  EXPECT_LT(below.lse.bound[1], kInfiniteDouble);
+}
+
 TEST(WorkingTest, HoweverLargeTheScoresAreASinglePassStaysInTheHullAndLseNearTheLargest) {
   const Problem problem = {.query_len = 1, .key_len = 2, .head_dim = 1, .value_dim = 2};
   const Inputs inputs = {.q = {problem.q_shape(), {1}},

@@ -81,6 +81,13 @@ TEST(HtmlTest, ClausesThatNoCaseCitedAreNamed) {
   EXPECT_THAT(to_html(realistic_record()), HasSubstr("Not tried in this run: LAYOUT-2, "));
 }
 
+TEST(HtmlTest, CasesOfOthersAreCalledThat) {
+  Record record = realistic_record();
+  EXPECT_THAT(to_html(record), Not(HasSubstr("own, but from")));
+  record.header.from = "/home/me/mine.json";
+  EXPECT_THAT(to_html(record), HasSubstr("<code>/home/me/mine.json</code>"));
+}
+
 TEST(HtmlTest, ProfilesAreTold) {
   const std::string page = to_html(realistic_record());
   EXPECT_THAT(page, HasSubstr(">met</td>"));

@@ -23,6 +23,13 @@ TEST(MarkdownTest, TellsConclusionCountsProfilesAndFailures) {
   EXPECT_THAT(text, HasSubstr("`attest repro 'mask/causal/bottom_right/"));
 }
 
+TEST(MarkdownTest, SaysWhereCasesOfOthersCameFrom) {
+  Record record = realistic_record();
+  record.header.from = "/home/me/mine.json";
+  EXPECT_THAT(to_summary_markdown(record),
+              HasSubstr("Cases not of the suite, but from `/home/me/mine.json`."));
+}
+
 TEST(MarkdownTest, ShowsGradientsBesideDifferencesByFeature) {
   const std::string text = to_summary_markdown(realistic_record());
   EXPECT_THAT(text, HasSubstr("| feature | dK | dQ | dV |"));

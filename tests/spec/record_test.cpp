@@ -31,6 +31,7 @@ Header header() {
           .seed = std::numeric_limits<std::uint64_t>::max(),
           .shard = "2/3",
           .filters = {"mask/**"},
+          .from = "/home/me/mine.json",
           .isolation = "user namespace",
           .profiles = {"masks"}};
 }
