@@ -271,6 +271,15 @@ void check_generic(const Case& test_case, const std::string& pointer) {
                                           "statistical verdict",
                                           test_case.data));
   }
+  // Scores of inputs near 1 vary by |scale| sqrt(d). If they hardly do, rows are alike and round
+  // alike, and gradients vanish.
+  const Problem& p = test_case.problem;
+  const double spread = std::abs(p.scale) * std::sqrt(static_cast<double>(p.head_dim));
+  if (p.head_dim > 0 && !(spread >= 0.125)) {
+    throw InputError(pointer, fmt::format("a statistical verdict needs scores that vary: |scale| "
+                                          "sqrt(head_dim) is at least 1/8, not {:.3g}",
+                                          spread));
+  }
   if (test_case.hidden != Hidden::plain || test_case.excerpt > 0) {
     throw InputError(pointer, "a statistical verdict is about all elements of finite inputs");
   }

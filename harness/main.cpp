@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -253,6 +254,7 @@ class Session {
       for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
       header_.testees.push_back(std::move(record));
     }
+    folder_ = identity(options.out);
     stop_on_signals();
   }
 
@@ -272,6 +274,11 @@ class Session {
   }
 
   void publish(const Record& record) {
+    // Where namespaces are not to be had, a testee may move what is above the folder.
+    if (identity(options_.out) != folder_) {
+      throw InputError("", fmt::format("another folder was put in the place of {} during the run",
+                                       options_.out.string()));
+    }
     if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
     fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
     write_reports(record, options_.out);
@@ -290,8 +297,15 @@ class Session {
   }
 
  private:
+  static std::pair<dev_t, ino_t> identity(const fs::path& folder) {
+    struct stat about {};
+    if (stat(folder.c_str(), &about) != 0) return {};
+    return {about.st_dev, about.st_ino};
+  }
+
   const Options& options_;
   fs::path file_;
+  std::pair<dev_t, ino_t> folder_;
   std::vector<std::string> hidden_;
   std::vector<Testee> testees_;
   std::ofstream results_;

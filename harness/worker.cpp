@@ -84,9 +84,11 @@ struct ChildPlan {
   char* const* argv;
   char* const* environment;
   Isolation isolation;
-  char* const* hidden_files;  // ended by null
+  char* const* kept_folders;  // ended by null, as
+  char* const* hidden_files;
   const char* uid_map;
   const char* shared_memory = nullptr;  // how a /dev/shm of its own is mounted; null: the system's
+  const char* shared_pages = nullptr;   // that shmget may give; null: as many as the system has
 };
 
 // Texts as exec wants them. They must outlive the result.
@@ -100,6 +102,19 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // The same user in a namespace of its own, without a privilege: root is called nobody there.
 std::string own_user_map() {
   return fmt::format("{} {} 1", getuid() == 0 ? kNobody : getuid(), getuid());
+}
+
+// The folders of files that nobody but us may change. Not those that are everybody's, as /tmp is: a
+// testee may need them.
+std::vector<std::string> folders_to_keep(const std::vector<std::string>& files) {
+  std::set<std::string> folders;
+  for (const std::string& file : files) {
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    struct stat about {};
+    if (stat(folder.c_str(), &about) != 0 || (about.st_mode & S_ISVTX) != 0) continue;
+    folders.insert(folder.string());
+  }
+  return {folders.begin(), folders.end()};
 }
 
 // Whether it may need the system's /dev/shm, because a file of its own is there.
@@ -146,6 +161,14 @@ bool lies_in_shared_memory(const std::vector<std::string>& command) {
   _exit(127);
 }
 
+// Lets nobody in this namespace change what is in that folder, nor move it away.
+void keep_folder(const char* folder) {
+  if (mount(folder, folder, nullptr, MS_BIND | MS_REC, nullptr) != 0) _exit(125);
+  mount_attr read_only = {};
+  read_only.attr_set = MOUNT_ATTR_RDONLY;
+  if (mount_setattr(AT_FDCWD, folder, 0, &read_only, sizeof(read_only)) != 0) _exit(125);
+}
+
 // The first process of a worker's own namespaces: hides what is not for it, starts it, and ends as
 // it ends. With it ends everything that the worker started, wherever that has fled.
 [[noreturn]] void become_init(const ChildPlan& plan) {
@@ -165,6 +188,13 @@ bool lies_in_shared_memory(const std::vector<std::string>& command) {
   if (plan.shared_memory) {
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, plan.shared_memory);
   }
+  // Memory that shmget gives, in pages: it lives on where no process has it.
+  const int pages = open("/proc/sys/kernel/shmall", O_WRONLY | O_CLOEXEC);
+  if (plan.shared_pages && write(pages, plan.shared_pages, std::strlen(plan.shared_pages)) < 0) {
+    // Older systems let only the first user of all do so.
+  }
+  close(pages);
+  for (char* const* folder = plan.kept_folders; *folder; ++folder) keep_folder(*folder);
   for (char* const* file = plan.hidden_files; *file; ++file) {
     // Nothing hides what is not there, and nothing has to.
     if (mount("/dev/null", *file, nullptr, MS_BIND, nullptr) != 0 && errno != ENOENT) _exit(125);
@@ -420,7 +450,9 @@ void WorkerExecutor::start() {
   int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
   std::vector<std::string> words = options_.command, hidden_files = options_.hidden_files;
-  const std::vector<char*> argv = pointers_to(words), hidden = pointers_to(hidden_files);
+  std::vector<std::string> kept_folders = folders_to_keep(hidden_files);
+  const std::vector<char*> argv = pointers_to(words), kept = pointers_to(kept_folders),
+                           hidden = pointers_to(hidden_files);
   std::vector<std::string> variables = {
       fmt::format("ATTEST_REQUEST_FD={}", kRequestFd), fmt::format("ATTEST_REPLY_FD={}", kReplyFd),
       fmt::format("ATTEST_INPUT_FD={}", kInputFd), fmt::format("ATTEST_OUTPUT_FD={}", kOutputFd)};
@@ -430,15 +462,19 @@ void WorkerExecutor::start() {
   environment.push_back(nullptr);
   const std::string uid_map = own_user_map();
   const std::string shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
+  const std::string shared_pages = fmt::format(
+      "{}", options_.limits.memory_bytes / static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
   const ChildPlan plan = {
       .fds = {null, out.write, err.write, request.read, reply.write, arena_->input_fd(),
               arena_->output_fd()},
       .argv = argv.data(),
       .environment = environment.data(),
       .isolation = options_.isolation,
+      .kept_folders = kept.data(),
       .hidden_files = hidden.data(),
       .uid_map = uid_map.c_str(),
-      .shared_memory = lies_in_shared_memory(words) ? nullptr : shared_memory.c_str()};
+      .shared_memory = lies_in_shared_memory(words) ? nullptr : shared_memory.c_str(),
+      .shared_pages = shared_pages.c_str()};
 
   const pid_t pid = spawn(plan);
   const int spawn_error = errno;
@@ -636,6 +672,7 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
                             .argv = argv.data(),
                             .environment = environ,
                             .isolation = isolation,
+                            .kept_folders = &nothing,
                             .hidden_files = &nothing,
                             .uid_map = map.c_str()};
     const pid_t pid = spawn(plan);

@@ -11,8 +11,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/plugin_host.h"
@@ -134,6 +138,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   ::signal(signal, SIG_DFL);  // not ours: die of it, as any process would
 }
 
+constexpr std::array kFaults = {SIGSEGV, SIGBUS};
+
 void watch_faults() {
   static std::array<char, 65536> stack;
   const stack_t alternate = {.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
@@ -141,7 +147,34 @@ void watch_faults() {
   struct sigaction action {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (const int signal : {SIGSEGV, SIGBUS}) sigaction(signal, &action, nullptr);
+  for (const int signal : kFaults) sigaction(signal, &action, nullptr);
+}
+
+// A plug-in that brings a handler of its own sees its faults before us, and may have put pages in
+// the place of a guard. The name of a tensor of which that is so; empty if none is.
+std::string opened_guard() {
+  bool ours = true;
+  for (const int signal : kFaults) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    ours = ours && action.sa_sigaction == on_fault;
+  }
+  if (ours) return "";
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    std::array<char, 5> access{};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access.data()) != 3) continue;
+    if (std::string_view(access.data(), 3) == "---") continue;
+    for (const Mapping& m : g_mappings) {
+      const auto first = reinterpret_cast<std::uintptr_t>(m.reserved),
+                 last = first + m.reserved_bytes;
+      const bool before = begin < first + kGuard && end > first;
+      const bool behind = begin < last && end > last - kGuard;
+      if (before || behind) return m.name.data();
+    }
+  }
+  return "";
 }
 
 // Until the harness closes the stream.
@@ -153,12 +186,18 @@ void serve(const attest_plugin& plugin) {
     std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
     Mappings mappings;
     json reply;
+    watch_faults();  // whatever an earlier call made of it
     try {
       reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
         return mappings.add(name, tensor);
       });
     } catch (const std::exception& error) {
       reply = {{"status", "error"}, {"message", fmt::format("an exception: {}", error.what())}};
+    }
+    if (const std::string name = opened_guard(); !name.empty()) {
+      reply = {{"status", "fault"},
+               {"reason", "guard"},
+               {"message", "touched a guard of " + name + ", and put other pages in its place"}};
     }
     reply["nonce"] = nonce;
     attest::write_frame(attest::kReplyFd, attest::json_text(reply));

@@ -161,6 +161,7 @@ struct RowState : Row<Real> {
   Real away = 0;        // of it, the sink's and the dropped keys', which have no value
   Real sink_p = 0;      // the sink's share
   Real reach = 0;       // how far beyond the hull of V the output may lie, as a share of max |v|
+  Real doubt = 0;       // what the reference's own scores may err by
   Real lse_bound = 0;
   Seen<Real> seen;
 };
@@ -370,6 +371,12 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
   block.keys.begin = std::min(block.keys.begin, block.keys.end);
 }
 
+// What the reference itself may err by in a score whose products and addends add up to `size`.
+template <class Real>
+Real reference_error(const Model<Real>& model, Real size, Index channels) {
+  return model.u_ref * Real(channels + 8) * size;
+}
+
 // What is done to a score after the product: softcap, bias, ALiBi.
 template <class Real>
 void shape_scores(const Context<Real>& context, const Block<Real>& block, Index r,
@@ -406,6 +413,8 @@ void shape_scores(const Context<Real>& context, const Block<Real>& block, Index 
     Real& error = seen.s_error[t];
     if (added > 0) row.exact = false;
     row.overflows |= added > 0 && may_overflow(model, block.size.row(r)[j], added);
+    row.doubt = std::max(row.doubt, reference_error(model, model.tau * block.size.row(r)[j] + added,
+                                                    problem.head_dim));
     error += addend_error(model, std::abs(s) + added, added);
     if (std::abs(b) < model.tiny) error += std::abs(b);
     if (std::abs(slope) < model.tiny_f32) error += std::abs(slant);
@@ -438,6 +447,7 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
                         model.score_operand * (row.q_sum + head.k_sum[at(j)]);
     }
     row.overflows = may_overflow(model, largest);
+    row.doubt = reference_error(model, model.tau * largest, context.problem.head_dim);
     row.exact = largest == 0 && model.adds_exactly() && head.small_integers &&
                 !context.problem.sink && !context.drops();
   }
@@ -484,7 +494,8 @@ void drop(const Context<Real>& context, const Block<Real>& block, Index r, Seen<
 
 // How far O can be off while it stays in the hull of the visible values, or within reach of it;
 // empty if nothing is known of the weights. A single visible key leaves nothing but roundings. The
-// values of dropped keys, and of a sink, are 0.
+// values of dropped keys, and of a sink, are 0. Where the scores are so large that the reference's
+// own are no more than a guess, the true O may be at the other end of the hull.
 template <class Real>
 std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, const Real* o) {
   if (std::isinf(row.reach)) return {};
@@ -498,7 +509,9 @@ std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, c
       high = std::max(high, value);
     }
     const Real size = std::max(std::abs(low), std::abs(high));
-    bounds.push_back(std::max({high - o[c], o[c] - low, Real(0)}) + row.reach * size);
+    const bool guessed = row.doubt > Real(0x1p-6);
+    const Real away = guessed ? high - low : std::max({high - o[c], o[c] - low, Real(0)});
+    bounds.push_back(away + row.reach * size);
   }
   return bounds;
 }

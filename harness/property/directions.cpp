@@ -1,5 +1,6 @@
 // Gradients are slopes: along a direction, the loss of the exact forward pass changes as the
 // testee's gradient says (LAW-16).
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,8 +11,38 @@
 namespace attest::property {
 namespace {
 
-std::string unmet_by_directions(const Problem& p, const Inputs&) {
+// How precise a type is, and a step that balances the errors of a difference: h^2 of what the
+// series leaves out, roundoff / h of what the values are.
+template <class T>
+struct Step {
+  static constexpr int kDigits = 64, kExponent = -16;
+};
+template <>
+struct Step<exact::Quad> {
+  static constexpr int kDigits = 113, kExponent = -32;
+};
+
+// The largest sum of magnitudes over the channels of a row.
+double largest_row(const Values& x) {
+  const std::size_t channels = static_cast<std::size_t>(x.shape[kChannel]);
+  double most = 0;
+  for (std::size_t n = 0; channels > 0 && n < x.data.size(); n += channels) {
+    double sum = 0;
+    for (std::size_t c = 0; c < channels; ++c) sum += std::abs(x.data[n + c]);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+std::string unmet_by_directions(const Problem& p, const Inputs& in) {
   if (!p.backward) return "there are no gradients";
+  // A step in K moves a score by as much as Q has, and the other way round; it has to be small.
+  const double step = std::ldexp(
+      1.0, p.dtype == DType::f64 ? Step<exact::Quad>::kExponent : Step<long double>::kExponent);
+  const double moved = step * std::abs(p.scale) * std::max(largest_row(in.q), largest_row(in.k));
+  if (!(moved <= 0.25 * (p.softcap > 0 ? std::min(1.0, p.softcap) : 1))) {
+    return "a score changes too much from one step to the next";
+  }
   const double work = static_cast<double>(p.batch * p.query_heads) *
                       static_cast<double>(p.query_len) * static_cast<double>(p.key_len) *
                       static_cast<double>(p.head_dim + p.value_dim + 32);
@@ -27,17 +58,6 @@ double direction(std::size_t element, int which) {
   if (which == 1 && x % 3 != 0) return 0;
   return x >> 40 & 1 ? 1 : -1;
 }
-
-// How precise a type is, and a step that balances the errors of a difference: h^2 of what the
-// series leaves out, roundoff / h of what the values are.
-template <class T>
-struct Step {
-  static constexpr int kDigits = 64, kExponent = -16;
-};
-template <>
-struct Step<exact::Quad> {
-  static constexpr int kDigits = 113, kExponent = -32;
-};
 
 template <class T>
 struct Loss {

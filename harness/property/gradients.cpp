@@ -189,6 +189,13 @@ std::string unmet_by_zero_scores(const Problem& p, const Inputs& in) {
       0x1p26) {
     return "sums of so many products take too long";
   }
+  // V is at most 16 and dO at most 9, which bounds X; sums of dS and K, or Q, must not overflow,
+  // not even before they are scaled.
+  const double x = 2.0 * 16 * 9 * static_cast<double>(p.value_dim),
+               rows = static_cast<double>(p.group_size() * p.query_len);
+  const double most =
+      std::max(1.0, std::abs(p.scale)) * x * std::max(largest_of(in.k), rows * largest_of(in.q));
+  if (!(most < largest_finite(p.lse_dtype()) / 2)) return "sums of gradients may overflow";
   return unmet_by_value_sums(p, in);
 }
 

@@ -559,6 +559,9 @@ TEST(LoadTest, StatisticalVerdictsAreForGenericInputsOnly) {
   EXPECT_THAT(error_of(with(", \"data\": [\"near_ties\"]")),
               AllOf(HasSubstr("a.json:"), HasSubstr("near_ties"), HasSubstr("not random enough")));
   EXPECT_THAT(error_of(with(", \"excerpt\": 2")), HasSubstr("all elements"));
+  EXPECT_THAT(error_of(file_with(R"("problem": {"head_dim": 4, "scale": 0.01},
+                                    "statistical": true)")),
+              HasSubstr("scores that vary"));
   EXPECT_THAT(error_of(file_with("\"problem\": {}, \"statistical\": 1")), HasSubstr("statistical"));
 }
 

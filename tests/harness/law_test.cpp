@@ -490,6 +490,24 @@ TEST_F(LawsTest, EveryLawHasACaseAndAppliesToAllItsCases) {
   EXPECT_EQ(asked_for.size(), law_names().size());
 }
 
+TEST_F(LawsTest, ThoseOfGradientsAreForNumbersThatTheirDerivationsAllow) {
+  const Problem problem = {.backward = true};
+  const auto why_not = [&](const char* name, double q, double k) {
+    const Inputs inputs = {.q = {problem.q_shape(), {q}},
+                           .k = {problem.k_shape(), {k}},
+                           .v = {problem.v_shape(), {1}},
+                           .d_o = {problem.o_shape(), {1}}};
+    for (const Law* law : all_laws()) {
+      if (law->name == name) return unmet(*law, problem, inputs);
+    }
+    return std::string("no such law");
+  };
+  for (const char* name : {"directions", "zero_scores"}) EXPECT_EQ(why_not(name, 1, 1), "") << name;
+  EXPECT_THAT(why_not("directions", 1e17, 1e-17), HasSubstr("changes too much"));
+  EXPECT_THAT(why_not("directions", 1e-17, 1e17), HasSubstr("changes too much"));
+  EXPECT_THAT(why_not("zero_scores", 1, 1e37), HasSubstr("may overflow"));
+}
+
 // ---- In a verdict ------------------------------------------------------------------------------
 
 class LawVerdictTest : public LawsTest {

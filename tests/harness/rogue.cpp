@@ -46,6 +46,13 @@ int main(int argc, char** argv) {
       std::ofstream(argv[2], std::ios::app) << "PASS";
       unlink(argv[2]);
       send(honest);
+    } else if (way == "moves") {
+      const std::filesystem::path folder = argv[2];
+      std::error_code none;
+      std::filesystem::create_directory(folder / "index.html", none);
+      std::filesystem::rename(folder, folder.string() + ".gone", none);
+      std::filesystem::create_directory(folder, none);
+      send(honest);
     } else if (way == "shouts") {
       const json description = {{"name", "shouts"},  {"version", "1"},
                                 {"vendor", "test"},  {"profiles", json::array()},

@@ -47,6 +47,7 @@ Consequence consequence(Deed deed) {
     case Deed::writes_behind:
     case Deed::writes_before:
     case Deed::reads_behind:
+    case Deed::opens_guard:
       return {Outcome::fail, "guard"};
     case Deed::writes_elsewhere:
       return {Outcome::fail, "bound"};

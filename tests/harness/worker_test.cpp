@@ -129,6 +129,29 @@ TEST(WorkerTest, HiddenFileIsEmptyToAWorkerAndItsFolderIsNot) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(still), {}), "secret");
 }
 
+TEST(WorkerTest, FolderOfTheRecordCannotBeChangedOrMovedAway) {
+  const std::filesystem::path folder = testing::TempDir() + "attest_out";
+  std::filesystem::create_directory(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  const std::string record = folder / "results.jsonl";
+  std::ofstream(record) << "secret";
+  for (const Isolation isolation : {Isolation::other_user, Isolation::user_namespace}) {
+    if (!has_namespaces(strongest_isolation({ROGUE})) ||
+        (isolation == Isolation::other_user && geteuid() != 0)) {
+      GTEST_SKIP() << "no namespaces here";
+    }
+    WorkerExecutor worker({.command = {ROGUE, "moves", folder},
+                           .limits = {.start_seconds = 20},
+                           .isolation = isolation,
+                           .hidden_files = {record, folder / "index.html"}});
+    EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
+    EXPECT_TRUE(std::filesystem::exists(record));
+    EXPECT_FALSE(std::filesystem::exists(folder / "index.html"));
+    EXPECT_FALSE(std::filesystem::exists(folder.string() + ".gone"));
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(WorkerTest, WhoeverAnswersOnceSettles) {
   WorkerExecutor worker = rogue("honest");
   EXPECT_TRUE(worker.settle().ok());  // nothing was asked, nobody is there

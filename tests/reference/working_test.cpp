@@ -478,6 +478,18 @@ TEST(WorkingTest, HoweverLargeTheScoresAreASinglePassStaysInTheHullAndLseNearThe
   EXPECT_LT(forward.lse.bound[0], 1e9 * 0x1p-18);
 }
 
+TEST(WorkingTest, WhereTheReferenceGuessesTheWholeHullIsAllowed) {
+  const Problem problem = {.query_len = 1, .key_len = 2, .head_dim = 1, .value_dim = 1};
+  Inputs inputs = {.q = {problem.q_shape(), {1}},
+                   .k = {problem.k_shape(), {1e9, 1e9}},
+                   .v = {problem.v_shape(), {1, 2}}};
+  Arithmetic single_pass = loosest(DType::f32);
+  single_pass.kv_splits = 1;
+  EXPECT_NEAR(expect_forward(problem, inputs, single_pass).o.bound[0], 0.5, 1e-4);
+  inputs.k.data = {1e16, 1e16};
+  EXPECT_NEAR(expect_forward(problem, inputs, single_pass).o.bound[0], 1, 1e-4);
+}
+
 TEST(WorkingTest, EqualScoresAndIntegersLeaveOnlyTheLastRounding) {
   const Problem problem = {
       .dtype = DType::bf16, .query_len = 1, .key_len = 100, .head_dim = 4, .value_dim = 1};

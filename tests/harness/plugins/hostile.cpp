@@ -45,6 +45,13 @@ void overwrite(const attest_tensor& input) {
   *first = static_cast<std::uint8_t>(*first + 1);
 }
 
+// Lets what faulted go on.
+void put_a_page(int, siginfo_t* info, void*) {
+  const auto page = reinterpret_cast<std::uintptr_t>(info->si_addr) & ~std::uintptr_t(4095);
+  mmap(reinterpret_cast<void*>(page), 4096, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
 // What comes before the work; whether something gave way that must not.
 bool misbehave(Deed deed, const attest_inputs& in) {
   switch (deed) {
@@ -82,6 +89,7 @@ bool misbehave(Deed deed, const attest_inputs& in) {
       break;
     case Deed::leaves_child:
       if (fork() == 0) {
+        close(attest::hostile::kReplyFd);  // or hanging up would become a matter of time
         for (;;) pause();
       }
       break;
@@ -122,6 +130,13 @@ void spoil(Deed deed, const attest_problem& p, const attest_outputs& out, const 
       const auto* end = static_cast<const volatile char*>(in.v.data) + in.v.capacity_bytes;
       static_cast<void>(*end);
       break;
+    }
+    case Deed::opens_guard: {
+      struct sigaction action {};
+      action.sa_sigaction = put_a_page;
+      action.sa_flags = SA_SIGINFO;
+      sigaction(SIGSEGV, &action, nullptr);
+      return spoil(Deed::reads_behind, p, out, in);
     }
     case Deed::returns_nan:
       last = std::numeric_limits<float>::quiet_NaN();

@@ -29,11 +29,12 @@ enum class Deed {
   writes_before,
   writes_elsewhere,
   reads_behind,
+  opens_guard,
   returns_nan,
   writes_nothing,
   fails,
 };
-inline constexpr int kDeeds = 24;
+inline constexpr int kDeeds = 25;
 
 // A deed crosses as the scale of a problem.
 inline double scale_of(Deed deed) { return 1 + static_cast<int>(deed) / 64.0; }
