@@ -29,8 +29,7 @@ using testing::Invoke;
 using testing::NiceMock;
 using testing::Return;
 
-// Training with a bias and a sink, so that every tensor there is comes back; the first two rows see
-// no key.
+// Training with a bias, so that every tensor but dSink comes back; the first two rows see no key.
 Case training_case(int number = 0) {
   Case c;
   c.id = fmt::format("test/false_passes/n={}/dtype=f32/data=normal/s=1", number);
@@ -134,7 +133,14 @@ const std::vector<Target> kTargets = {
     {"dK", true, [](const auto& out) -> const attest_tensor& { return out.dk; }},
     {"dV", true, [](const auto& out) -> const attest_tensor& { return out.dv; }},
     {"dBias", true, [](const auto& out) -> const attest_tensor& { return out.dbias; }},
+    {"dSink", true, [](const auto& out) -> const attest_tensor& { return out.dsink; }},
 };
+
+Case case_with(const Target& target) {
+  Case c = training_case();
+  c.problem.sink = std::string(target.name) == "dSink";
+  return c;
+}
 
 Index elements_of(const attest_tensor& t) {
   return t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
@@ -157,9 +163,9 @@ TEST_F(FalsePassTest, EveryElementOfEveryTensorIsCompared) {
         float& x = static_cast<float*>(tensor.data)[i];
         x = std::isinf(x) ? 0 : x + 0.01f;
       };
-      EXPECT_EQ(verdict(training_case()).outcome, Outcome::fail) << target.name << " " << i;
+      EXPECT_EQ(verdict(case_with(target)).outcome, Outcome::fail) << target.name << " " << i;
     }
-    EXPECT_GT(count, 3) << target.name;
+    EXPECT_GT(count, 1) << target.name;
     spoil_forward_ = spoil_backward_ = {};
   }
 }
@@ -171,7 +177,7 @@ TEST_F(FalsePassTest, NanIsNoSmallError) {
       const attest_tensor& tensor = target.of(out);
       static_cast<float*>(tensor.data)[elements_of(tensor) - 1] = kNan;
     };
-    const Verdict v = verdict(training_case());
+    const Verdict v = verdict(case_with(target));
     EXPECT_EQ(v.outcome, Outcome::fail) << target.name;
     EXPECT_EQ(v.reason, "nonfinite") << target.name;
     spoil_forward_ = spoil_backward_ = {};
