@@ -166,7 +166,8 @@ void keep_folder(const char* folder) {
   if (mount(folder, folder, nullptr, MS_BIND | MS_REC, nullptr) != 0) _exit(125);
   mount_attr read_only = {};
   read_only.attr_set = MOUNT_ATTR_RDONLY;
-  if (mount_setattr(AT_FDCWD, folder, 0, &read_only, sizeof(read_only)) != 0) _exit(125);
+  const int done = mount_setattr(AT_FDCWD, folder, 0, &read_only, sizeof(read_only));
+  if (done != 0 && errno != ENOSYS) _exit(125);  // before Linux 5.12
 }
 
 // The first process of a worker's own namespaces: hides what is not for it, starts it, and ends as
