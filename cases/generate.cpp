@@ -200,6 +200,7 @@ double spread(Element& e) {
 double heavy(Element& e) { return e.random.heavy(); }
 double uniform(Element& e) { return e.random.uniform(); }
 double small_normal(Element& e) { return 0.2 * e.random.normal(); }
+double large_normal(Element& e) { return 3 * e.random.normal(); }
 double half_uniform(Element& e) { return e.random.uniform() / 2; }
 double uniform_value(Element& e) {
   return e.random.uniform() / std::sqrt(static_cast<double>(e.problem.value_dim));
@@ -495,6 +496,11 @@ const std::vector<Recipe>& recipes() {
        small_normal,
        small_normal,
        small_normal},
+      {{"std3", "of deviation 3, as some suites use: rows are nearly one-hot where D is large"},
+       large_normal,
+       large_normal,
+       large_normal,
+       large_normal},
       {{"positive", "Q and K in [0, 1/2), V in [0, 1/sqrt D), as some suites use: nearly a mean"},
        half_uniform,
        half_uniform,

@@ -468,15 +468,17 @@ int side_by_side(Options options) {
                     .cases = criteria::their_cases()});
   }
   if (options.inputs != "theirs") {
-    auto cases = selected_cases(options, installation);
-    if (options.filters.empty()) cases = criteria::representatives(cases);
+    std::vector<Case> all = selected_cases(options, installation), further;
+    std::vector<Case> cases = options.filters.empty() ? criteria::representatives(all) : all;
+    if (options.filters.empty()) further = by_worth(std::move(all));
     sets.push_back({.name = "ours",
                     .about = fmt::format("On Attest's own cases, a wrong kernel on the first {} in "
                                          "each format that its fault concerns, and on more until "
                                          "Attest has caught it",
                                          kEnough),
                     .cases = by_worth(std::move(cases)),
-                    .enough = kEnough});
+                    .enough = kEnough,
+                    .further = std::move(further)});
   }
   stop_on_signals();
   for (const criteria::CaseSet& set : sets) {

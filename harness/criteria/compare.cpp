@@ -412,12 +412,17 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
     return [&, known = std::map<std::size_t, std::unique_ptr<SharedCase>>()](
                std::size_t w, Executors& executors) mutable {
       const std::size_t s = wrong[w];
+      const Subject& subject = subjects[s];
       std::map<DType, std::size_t> tried;
+      // Of those that look, who has not noticed anything yet; nobody where it shows nothing.
+      const auto asked_of = [&](const Case& c) {
+        const bool concerns =
+            is_among(c.problem.dtype, subject.dtypes) && share_any(c.clauses, subject.clauses);
+        return concerns ? notices.open(s, c, lookers(set, c)) : Flags(judges().size());
+      };
       for (std::size_t i = 0; i < set.cases.size() && !interrupted(); ++i) {
         const Case& c = set.cases[i];
-        if (!is_among(c.problem.dtype, subjects[s].dtypes)) continue;
-        if (!share_any(c.clauses, subjects[s].clauses)) continue;
-        const Flags asked = notices.open(s, c, lookers(set, c));
+        const Flags asked = asked_of(c);
         if (!any(asked) || (tried[c.problem.dtype] >= set.enough && !asked[attest_judge()])) {
           continue;
         }
@@ -425,6 +430,12 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
         auto& shared = known[i];
         if (!shared) shared = std::make_unique<SharedCase>(c);
         look(s, *shared, executors, asked);
+      }
+      for (const Case& c : set.further) {
+        const Flags asked = asked_of(c);
+        if (!asked[attest_judge()] || interrupted()) continue;
+        SharedCase shared(c);
+        look(s, shared, executors, asked);
       }
     };
   });

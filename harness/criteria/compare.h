@@ -44,8 +44,9 @@ struct CaseSet {
   bool own_data = false;  // each rule sees those cases alone whose inputs are of its class
   std::vector<Case> cases;
   // A wrong kernel is tried on the cases of the clauses that it violates: on so many of them in
-  // each format, and on more only until Attest has caught it.
+  // each format, and on more, then also on further ones, only until Attest has caught it.
   std::size_t enough = std::numeric_limits<std::size_t>::max();
+  std::vector<Case> further = {};
 };
 
 // What one judge made of all subjects in one format, by their names.

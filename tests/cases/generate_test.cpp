@@ -669,6 +669,7 @@ constexpr Golden kGolden[] = {
     {"tiny", 0x10ed4c13470af2a7, 0x158a65479a7af02f, 0x28aca31d6f0e3b8b},
     {"uniform", 0x2d2c447aca043d86, 0x20e2fd20cfa84316, 0x5fbfed8a6349c829},
     {"small", 0x352741533feb8da1, 0xf70d0899fe80661a, 0x25aff2b11e839fde},
+    {"std3", 0x2d3e4f7e70bde709, 0x9ed1a2eca2631d59, 0xe82d1802859ea7f4},
     {"positive", 0x9411a10ee67bd32b, 0x69633f50ac4b7099, 0x1e562288e7015aaf},
     {"subnormal", 0x6766fc53d29dbcf3, 0xb48048db41016e0b, 0x20c80840abd82d4a},
     {"stagnant", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},

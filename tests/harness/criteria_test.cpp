@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fixed{"xformers", "O", f16, 4e-3, 4e-4}, Fixed{"xformers", "O", bf16, 2e-2, 5e-3},
         Fixed{"xformers", "LSE", f16, 2e-4, 0}, Fixed{"xformers", "dV", f32, 9e-4, 1e-4},
         Fixed{"xformers", "dV", f16, 0.2, 2e-2}, Fixed{"xformers", "dQ", bf16, 0.9, 0.1},
-        Fixed{"cuDNN frontend", "O", f16, 2e-2, 2e-2},
+        Fixed{"xformers", "dBias", f32, 9e-4, 1e-4}, Fixed{"cuDNN frontend", "O", f16, 2e-2, 2e-2},
         Fixed{"cuDNN frontend", "LSE", bf16, 2e-2, 2e-2},
         Fixed{"cuDNN frontend", "dQ", bf16, 2e-2, 2e-2},
         Fixed{"cuDNN frontend", "dK", bf16, 7e-2, 7e-2},
@@ -280,6 +280,7 @@ TEST(RuleTest, FlexAttentionComparesMeanErrors) {
   EXPECT_EQ(ruling("FlexAttention", off_by(2.11)), Ruling::fails);
   EXPECT_EQ(ruling("FlexAttention", off_by(11, "dK", f32)), Ruling::passes);
   EXPECT_EQ(ruling("FlexAttention", off_by(11.1, "dK", f32)), Ruling::fails);
+  EXPECT_EQ(ruling("FlexAttention", off_by(2.2, "dBias")), Ruling::fails);
   EXPECT_EQ(ruling("FlexAttention", off_by(kNan)), Ruling::fails);
 }
 
@@ -293,6 +294,8 @@ TEST(RuleTest, AiterTakesTheLargerOfAFloorAndAMultiple) {
   EXPECT_EQ(ruling("aiter", coarse), Ruling::fails);
   coarse.tensor = "dV";
   EXPECT_EQ(ruling("aiter", coarse), Ruling::passes) << "10 times";
+  coarse.tensor = "dBias";
+  EXPECT_EQ(ruling("aiter", coarse), Ruling::passes);
   EXPECT_EQ(ruling("aiter", off_by(kNan)), Ruling::fails);
 }
 
@@ -306,13 +309,42 @@ TEST(RuleTest, AscendComparesThreeErrorsWithAnotherImplementations) {
   EXPECT_EQ(judged({0.16, 0.16, 0, 0}), Ruling::fails) << "the mean";
   EXPECT_EQ(judged({0.2, 0, 0, 0}), Ruling::passes);
   EXPECT_EQ(judged({0.22, 0, 0, 0}), Ruling::fails) << "the root mean square";
-  Given zero = {.actual = {kNan, 1.1}, .exact = {0, 1}, .eager = {0, 1.1}};
-  EXPECT_EQ(ruling("Ascend double benchmark", zero), Ruling::passes) << "NaN counts as 0";
+  Given nan = {.actual = {kNan, 1.1}, .exact = {0, 1}, .eager = {0, 1.1}};
+  EXPECT_EQ(ruling("Ascend double benchmark", nan), Ruling::fails);
   Given small = {.actual = {1e-3 + 6e-5, 1}, .exact = {1e-3, 1}, .eager = {1e-3 + 1e-5, 1.1}};
   EXPECT_EQ(ruling("Ascend double benchmark", small), Ruling::passes)
       << "its largest relative error is 0.06, the other's 0.1";
   small.eager[1] = 1.011;
   EXPECT_EQ(ruling("Ascend double benchmark", small), Ruling::fails) << "5.5 times";
+}
+
+TEST(RuleTest, CannsHelperLimitsEachErrorAndTheirDrift) {
+  const auto judged = [](DType dtype, const Numbers& actual, const Numbers& exact) {
+    return ruling("CANN precision helper", {.dtype = dtype, .actual = actual, .exact = exact});
+  };
+  struct Limits {
+    DType dtype;
+    double each, drift;
+  };
+  for (const auto& [dtype, each, drift] :
+       {Limits{f32, 0x1p-11, 0x1p-14}, Limits{f16, 0x1p-8, 0x1p-10},
+        Limits{bf16, 0x1p-7, 0x1p-7}}) {
+    EXPECT_EQ(judged(dtype, {each, 4 - 4 * each}, {0, 4}), Ruling::passes);
+    EXPECT_EQ(judged(dtype, {1.01 * each, 4 - 4 * each}, {0, 4}), Ruling::fails);
+    EXPECT_EQ(judged(dtype, {each, 4 - 4.04 * each}, {0, 4}), Ruling::fails);
+    EXPECT_EQ(judged(dtype, {0.99 * drift, 1 - 0.99 * drift}, {0, 1}), Ruling::passes);
+    EXPECT_EQ(judged(dtype, {0.99 * drift, 1 + 0.99 * drift}, {0, 1}), Ruling::passes);
+    EXPECT_EQ(judged(dtype, {1.01 * drift, 1 + 1.01 * drift}, {0, 1}), Ruling::fails);
+  }
+  EXPECT_EQ(judged(f16, {kNan, -kInfinity, 1}, {0, kInfinity, 1}), Ruling::passes) << "all 0";
+}
+
+TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
+  EXPECT_EQ(ruling("aiter", off_by(511, "dSink")), Ruling::passes) << "0.499";
+  EXPECT_EQ(ruling("aiter", off_by(513, "dSink")), Ruling::fails);
+  Given capped = off_by(3, "dSink");
+  capped.softcap = true;
+  EXPECT_EQ(ruling("flash-attention 3/4", capped), Ruling::fails) << "2 times with a softcap too";
 }
 
 // ---- All of them --------------------------------------------------------------------------------
@@ -336,7 +368,7 @@ TEST(RuleTest, EveryRuleThatComparesLseFailsAWrongInfinity) {
                          .dtype = rule.dtypes[0],
                          .actual = {1, kInfinity},
                          .exact = {1, -kInfinity}};
-    const bool zeroes = rule.name == "Ascend double benchmark";
+    const bool zeroes = rule.name == "CANN precision helper";
     EXPECT_NE(ruling(rule.name, given), zeroes ? Ruling::fails : Ruling::passes) << rule.name;
   }
 }
