@@ -271,6 +271,8 @@ bool convicts(const Verdict& verdict, const Mutant& mutant) {
   if (!warned && !is_fault(verdict.outcome)) return false;
   // On a busy machine anything may take long.
   if (verdict.outcome == Outcome::timeout) return lists(mutant.clauses, "SAFE-4");
+  // What computes wrongly and crashes besides is no mutant of its clauses.
+  if (verdict.outcome == Outcome::crash) return lists_any(mutant.clauses, {"SAFE-1", "SAFE-4"});
   const bool of_a_promise = verdict.reason == "schedule" || verdict.reason == "memory";
   return warned || of_a_promise ? lists(mutant.clauses, verdict.clauses.front())
                                 : lists_any(verdict.clauses, mutant.clauses);

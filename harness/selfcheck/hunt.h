@@ -38,7 +38,8 @@ struct Hunt {
 
 // Whether a verdict convicts the mutant: the testee does not conform, on a case of a clause that
 // the mutant violates, or with blame on such a clause. A verdict on blocks or memory, and a
-// warning, speak of the clause alone that they name first.
+// warning, speak of the clause alone that they name first; that a call did not return convicts only
+// what violates SAFE-4 (or, if it crashed, SAFE-1).
 bool convicts(const Verdict& verdict, const Mutant& mutant);
 
 // In the order in which they are worth trying: the cheap ones first, and of the cases of one entry,

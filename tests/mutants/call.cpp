@@ -133,7 +133,16 @@ Told::Told(FaultId fault, const attest_problem& p, const attest_inputs& in,
   take_for_dense("dense_sink", inputs.sink);
   take_for_dense("dense_keep", inputs.keep);
   take_for_dense("dense_drawn_keep", outputs.keep);
+  take_for_dense("dense_q", inputs.q);
+  take_for_dense("dense_k", inputs.k);
+  take_for_dense("dense_v", inputs.v);
+  take_for_dense("dense_o_backward", inputs.o);
+  take_for_dense("dense_do", inputs.d_o);
+  take_for_dense("dense_bias", inputs.bias);
   take_for_dense("dense_dlse", inputs.d_lse);
+  take_for_dense("dense_dq", outputs.dq);
+  take_for_dense("dense_dk", outputs.dk);
+  take_for_dense("dense_dv", outputs.dv);
   take_for_dense("dense_dbias", outputs.dbias);
   take_for_dense("dense_dsink", outputs.dsink);
   const Call call(fault, problem, inputs, 1, false);

@@ -15,6 +15,14 @@ namespace attest::mutants {
 
 using enum Base;
 
+// The classes of faults, in the words of the trackers.
+inline constexpr const char* kKinds =
+    "accum alibi batch-invariance bias cache cp-reorder determinism dropout empty-seq fma-exp gqa "
+    "gradient grid headdim int-overflow layout lse lse-base lse-grad manners mask-align "
+    "mask-blockskip mask-dropped mask-sink masked-row memory nan-leak oob overflow paged precision "
+    "race rescale ring rowsum scale schedule sentinel sentinel-idx sink softcap softmax-inf "
+    "splitkv stale-index stale-max stride tail uaf uninit unwritten varlen window";
+
 inline constexpr std::array kFaults = std::to_array<Fault>({
     // The kernels without a fault.
     {"none", textbook, "control", "no fault", ""},
@@ -411,8 +419,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "the last part's LSE that of the tile's first row", "SOFTMAX-1 LSE-1", "A085 A150",
      "Dao-AILab/flash-attention#2388, flashinfer-ai/flashinfer#1661"},
     {"merged_before_join", split, "race",
-     "several threads: the last part merged before its worker has written it", "DET-3", "B083",
-     "ggml-org/llama.cpp#13438"},
+     "several threads: the last part merged before its worker has written it, as a real race",
+     "DET-3", "B083", "ggml-org/llama.cpp#13438"},
     {"merged_into_first_element", split, "splitkv",
      "packed, several parts: all elements written to the first", "LAYOUT-5 SAFE-3", "A087",
      "Dao-AILab/flash-attention#2550, pytorch/pytorch#194167"},
@@ -496,7 +504,10 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"starts_past_end", textbook, "oob", "one start more read than there are", "SAFE-1 LAYOUT-5",
      "B103", "Dao-AILab/flash-attention#2862"},
     {"page_of_minus_1", textbook, "paged", "an unused entry of the page table taken for a page",
-     "SAFE-1 PAGE-2 PAGE-1", "B136", "tenstorrent/tt-metal#45079"},
+     "SAFE-1 PAGE-2 PAGE-1"},
+    {"waits_for_page_of_minus_1", textbook, "paged",
+     "never returns where the page table has an unused entry", "SAFE-4 PAGE-2", "B136",
+     "tenstorrent/tt-metal#45079", "f32"},
 
     // ---- Numbers too large for their type ------------------------------------------------------
     {"columns_16_bits", textbook, "int-overflow", "keys counted in 16 bits", "MASK-2 MASK-3 MASK-4",
@@ -525,7 +536,22 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
 
     // ---- Strides -------------------------------------------------------------------------------
     {"ignores_strides", textbook, "stride", "O written as if it were dense",
-     "LAYOUT-1 LAYOUT-2 LAYOUT-4", "A120 B094", "pytorch/pytorch#112577, huggingface/candle#3703"},
+     "LAYOUT-1 LAYOUT-2 LAYOUT-4"},
+    {"dense_q", textbook, "stride", "so Q read", "LAYOUT-1 LAYOUT-2 SAFE-1", "B094",
+     "huggingface/candle#3703"},
+    {"dense_k", textbook, "stride", "so K", "LAYOUT-1 LAYOUT-2 SAFE-1", "B094",
+     "huggingface/candle#3703"},
+    {"dense_v", textbook, "stride", "so V", "LAYOUT-1 LAYOUT-2 SAFE-1", "B094",
+     "huggingface/candle#3703"},
+    {"dense_o_backward", textbook, "stride", "so O, by the backward pass",
+     "LAYOUT-1 LAYOUT-2 GRAD-1 GRAD-2 SAFE-1"},
+    {"dense_do", textbook, "stride", "so dO", "LAYOUT-1 LAYOUT-2 GRAD-1 GRAD-2 GRAD-3 SAFE-1"},
+    {"dense_bias", textbook, "stride", "so a bias", "SCORE-3 LAYOUT-1 SAFE-1", "A120",
+     "pytorch/pytorch#112577"},
+    {"dense_dq", textbook, "stride", "dQ written as if it were dense",
+     "LAYOUT-1 LAYOUT-2 GRAD-1 SAFE-1"},
+    {"dense_dk", textbook, "stride", "so dK", "LAYOUT-1 LAYOUT-2 GRAD-2 SAFE-1"},
+    {"dense_dv", textbook, "stride", "so dV", "LAYOUT-1 LAYOUT-2 GRAD-3 SAFE-1"},
     {"o_by_strides_of_its_gradient", textbook, "stride", "O read with the strides of dO",
      "GRAD-1 LAYOUT-1 LAYOUT-2", "A117", "Dao-AILab/flash-attention@9ee0ff1d"},
     {"dv_by_strides_of_dk", textbook, "stride", "dV written with the strides of dK",
@@ -546,8 +572,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"dense_lengths", textbook, "stride",
      "lengths read as if they were dense, and cut to the longest", "MASK-5 MASK-6 LAYOUT-1"},
     {"dense_starts", textbook, "stride", "so cu_query_lens and cu_key_lens", "LAYOUT-5 LAYOUT-1"},
-    {"dense_page_table", textbook, "stride", "so the page table", "PAGE-1 LAYOUT-1"},
-    {"dense_mask_table", textbook, "stride", "so a dense mask's table", "MASK-7 LAYOUT-1"},
+    {"dense_page_table", textbook, "stride", "so the page table", "PAGE-1 LAYOUT-1 SAFE-1"},
+    {"dense_mask_table", textbook, "stride", "so a dense mask's table", "MASK-7 LAYOUT-1", "A120",
+     "pytorch/pytorch#112577"},
     {"dense_prefix", textbook, "stride", "so the lengths of prefixes", "MASK-10 LAYOUT-1"},
     {"dense_segments", textbook, "stride", "so the numbers of segments", "MASK-11 LAYOUT-1"},
     {"dense_blocks", textbook, "stride", "so the table of a block-sparse mask", "MASK-12 LAYOUT-1"},
@@ -907,8 +934,14 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"random", textbook, "determinism", "other bits in every call, though declared deterministic",
      "DET-1", "A145", "Dao-AILab/flash-attention#746"},
     {"batch_variant", textbook, "batch-invariance",
-     "sums in another order in larger batches, though declared invariant", "DET-2", "A167 B146",
-     "vllm-project/vllm#51902, vllm-project/vllm#58131"},
+     "sums in another order in larger batches, though declared invariant", "DET-2", "B146",
+     "vllm-project/vllm#58131"},
+    {"parts_of_longest", split, "batch-invariance",
+     "as many parts as the longest element of the batch has need of", "DET-2", "A167",
+     "vllm-project/vllm#51902, flashinfer-ai/flashinfer#2424"},
+    {"parts_of_occupancy", split, "batch-invariance",
+     "as many parts as leave no worker idle: fewer in larger batches", "DET-2", "A167",
+     "flashinfer-ai/flashinfer#1675, Dao-AILab/flash-attention#1570"},
     {"batch_variant_in_window", textbook, "batch-invariance", "so under a window alone",
      "DET-2 MASK-4", "B145", "sgl-project/sglang#26412"},
     {"batch_variant_wide", textbook, "batch-invariance", "so beyond 256 channels alone",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,12 +27,30 @@ void read_beyond(const attest_tensor& t) {
   if (t.data) touch(static_cast<const std::byte*>(t.data) + t.capacity_bytes);
 }
 
-// The places that faults of the outputs reach beyond their last row.
+// One element after the last.
 void write_beyond(const attest_tensor& t) {
   const Index* n = t.shape;
   if (!t.data || elements(t) == 0) return;
   std::byte* const last = View{t}.at(n[0] - 1, n[1] - 1, n[2] - 1, n[3] - 1);
   last[format_of(static_cast<DType>(t.dtype)).bytes] = std::byte{0};
+}
+
+// The rows that the last tile has beyond the last row.
+void write_rest_of_tile(const attest_tensor& t) {
+  const Index* n = t.shape;
+  if (!t.data || elements(t) == 0) return;
+  for (Index row = n[2]; row % kTile != 0; ++row) {
+    for (Index d = 0; d < n[3]; ++d) View{t}.store(n[0] - 1, n[1] - 1, row, d, 0);
+  }
+}
+
+// Nothing added to the row before the first: x + 0 is another x where subnormal numbers count as 0.
+void add_0_to_row_before(const attest_tensor& t) {
+  for (Index d = 0; t.data && d < t.shape[3]; ++d) {
+    const float x = View{t}.load(0, 0, -1, d);
+    const bool subnormal = x != 0 && std::abs(x) < smallest_normal(static_cast<DType>(t.dtype));
+    View{t}.store(0, 0, -1, d, subnormal ? 0 : x);
+  }
 }
 
 void remap(const attest_tensor& t) {
@@ -43,6 +62,12 @@ void remap(const attest_tensor& t) {
     base = t.data;
   }
   *static_cast<volatile std::uint8_t*>(base) = 1;
+}
+
+bool has_unused_entry(const Call& call) {
+  const attest_problem& p = call.problem();
+  return call.paged() && p.batch > 0 &&
+         p.page_table.shape[1] * p.page_size >= call.key_len(0) + p.page_size;
 }
 
 void read_outside(const Call& call, const attest_outputs& out) {
@@ -57,20 +82,17 @@ void read_outside(const Call& call, const attest_outputs& out) {
   }
   if (call.has("sinks_rounded_up") && p.has_sink && p.query_heads % 8 != 0) read_beyond(in.sink);
   if (call.has("starts_past_end") && p.cu_query_lens.data) read_beyond(p.cu_query_lens);
-  if (call.has("page_of_minus_1") && call.paged() && in.k.data) {
-    const attest_tensor& t = p.page_table;
-    const Index entries = t.shape[1] > 0 ? t.shape[1] : 0;
-    const bool spare = p.batch > 0 && entries * p.page_size >= call.key_len(0) + p.page_size;
-    if (spare) touch(static_cast<const std::byte*>(in.k.data) - 1);
+  if (call.has("page_of_minus_1") && has_unused_entry(call) && in.k.data) {
+    touch(static_cast<const std::byte*>(in.k.data) - 1);
   }
   if (call.has("writes_past_end")) write_beyond(out.o);
-  if (call.has("stores_whole_tile") && ragged && !call.packed()) write_beyond(out.o);
-  if (call.has("lse_stores_whole_tile") && ragged) write_beyond(out.lse);
+  if (call.has("stores_whole_tile") && ragged && !call.packed()) write_rest_of_tile(out.o);
+  if (call.has("lse_stores_whole_tile") && ragged) write_rest_of_tile(out.lse);
   if (call.has("writes_before_start") && out.o.data) {
     static_cast<std::byte*>(out.o.data)[-1] = std::byte{0};
   }
   for (Index b = 0; call.has("zeros_of_a_whole_tile") && b < p.batch; ++b) {
-    if (call.key_len(b) == 0) write_beyond(out.o);
+    if (call.key_len(b) == 0) write_rest_of_tile(out.o);
   }
 }
 
@@ -93,14 +115,14 @@ void misbehave(const Call& call, const attest_outputs& out) {
   if (call.has("abort")) std::abort();
   if (call.has("exit_zero")) std::exit(0);
   if (call.has("divides_by_keys") && p.key_len == 0) std::raise(SIGFPE);
-  while (call.has("hang")) std::this_thread::sleep_for(std::chrono::seconds(1));
+  while (call.has("hang") || (call.has("waits_for_page_of_minus_1") && has_unused_entry(call))) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   if (!call.backward()) read_outside(call, out);
   if (call.backward() && call.has("dq_stores_whole_tile") && p.query_len % kTile != 0) {
-    write_beyond(out.dq);
+    write_rest_of_tile(out.dq);
   }
-  if (call.backward() && call.has("sentinel_row_of_dk") && out.dk.data) {
-    static_cast<std::byte*>(out.dk.data)[-1] = std::byte{0};
-  }
+  if (call.backward() && call.has("sentinel_row_of_dk")) add_0_to_row_before(out.dk);
   if (call.has("writes_input")) *static_cast<volatile std::uint8_t*>(in.k.data) = 1;
   if (call.has("remaps_input")) remap(in.k);
   if (call.has("flood")) {

@@ -6,7 +6,10 @@
 #include "tests/mutants/tiled.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <functional>
+#include <thread>
 
 namespace attest::mutants {
 
@@ -364,12 +367,31 @@ class Forward {
     whole.lse = larger + std::log(keys + own);
   }
 
+  // What a worker does that nobody waits for.
+  static void arrive(const Rows& computed, Rows& rows) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::copy(computed.top.begin(), computed.top.end(), rows.top.begin());
+    std::copy(computed.sum.begin(), computed.sum.end(), rows.sum.begin());
+    std::copy(computed.o.begin(), computed.o.end(), rows.o.begin());
+  }
+
+  // Of 32 keys or more, and no more than 16 of them.
+  Index part_count(Index keys) const {
+    for (Index b = 0; call_.has("parts_of_longest") && b < p_.batch; ++b) {
+      keys = std::max(keys, call_.key_len(b));
+    }
+    const Index n = std::clamp<Index>((keys + 31) / 32, 1, 16);
+    const Index tiles = p_.batch * p_.query_heads;
+    return call_.has("parts_of_occupancy") ? std::clamp<Index>(16 / tiles, 1, n) : n;
+  }
+
   void rows_of_queries(Index b, Index h, Index first) {
     const Index last = std::min(first + kTile, call_.rows(b));
     const Index keys = call_.key_len(b);
-    const Index n = base_ == Base::split ? std::clamp<Index>((keys + 31) / 32, 1, 16) : 1;
+    const Index n = base_ == Base::split ? part_count(keys) : 1;
     const Index chunk = (keys + n - 1) / n;
     std::vector<Rows> parts;
+    std::thread late;
     for (Index s = 0; s < n; ++s) {
       const Index begin = std::min(s * chunk, keys);
       Index end = std::min(begin + chunk, keys);
@@ -381,6 +403,7 @@ class Forward {
       const bool too_soon = call_.has("merged_before_join") && call_.threads() > 1 && n > 1;
       if (too_soon && s == n - 1) {
         std::swap(parts.back(), stale_parts_[at(s)]);
+        late = std::thread(arrive, std::cref(stale_parts_[at(s)]), std::ref(parts.back()));
       } else {
         stale_parts_[at(s)] = parts.back();
       }
@@ -389,6 +412,7 @@ class Forward {
     for (const Rows& rows : parts) visited = visited || rows.visited;
     if (call_.has("tiles_without_keys_unwritten") && !visited) return;
     for (Index i = first; i < last; ++i) finish(b, h, i, i - first, parts, visited);
+    if (late.joinable()) late.join();
     if (!parts.empty()) stale_top_ = parts[0].top;
   }
 
