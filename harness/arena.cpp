@@ -259,18 +259,19 @@ std::uint64_t Exchange::poison(DType dtype) const {
 }
 
 nlohmann::json Exchange::to_json() const {
-  nlohmann::json json = nlohmann::json::object();
+  nlohmann::json all = nlohmann::json::object();
   for (const auto& [name, tensor] : tensors_) {
-    json[name] = {{"memory", tensor.output ? "output" : "input"},
-                  {"dtype", tensor.type.name},
-                  {"shape", tensor.shape},
-                  {"stride", tensor.strides},
-                  {"offset", tensor.data_begin},
-                  {"bytes", tensor.data_bytes},
-                  {"region_offset", tensor.region_begin},
-                  {"region_bytes", tensor.region_bytes}};
+    nlohmann::json& json = all[name];
+    json["memory"] = tensor.output ? "output" : "input";
+    json["dtype"] = tensor.type.name;
+    json["shape"] = tensor.shape;
+    json["stride"] = tensor.strides;
+    json["offset"] = tensor.data_begin;
+    json["bytes"] = tensor.data_bytes;
+    json["region_offset"] = tensor.region_begin;
+    json["region_bytes"] = tensor.region_bytes;
   }
-  return json;
+  return all;
 }
 
 std::uint64_t Exchange::input_checksum() const {

@@ -50,11 +50,12 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   exchange.seal();
 
   const char* pass = backward ? "backward" : "forward";
-  nlohmann::json request = {{"op", pass},
-                            {"kernel", calling.kernel},
-                            {"problem", problem_to_json(p)},
-                            {"threads", calling.threads},
-                            {"tensors", exchange.to_json()}};
+  nlohmann::json request;
+  request["op"] = pass;
+  request["kernel"] = calling.kernel;
+  request["problem"] = problem_to_json(p);
+  request["threads"] = calling.threads;
+  request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
   const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
                                       : calling.executor.execute(std::move(request));
@@ -89,10 +90,12 @@ Reply ask(const Calling& calling, const Problem& problem) {
   Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
                     calling.testee.alignment);
   add_problem(question, problem);
-  Reply reply = calling.executor.execute({{"op", "supports"},
-                                          {"kernel", calling.kernel},
-                                          {"problem", problem_to_json(problem)},
-                                          {"tensors", question.to_json()}});
+  nlohmann::json request;
+  request["op"] = "supports";
+  request["kernel"] = calling.kernel;
+  request["problem"] = problem_to_json(problem);
+  request["tensors"] = question.to_json();
+  Reply reply = calling.executor.execute(std::move(request));
   calling.captured += reply.captured;
   return reply;
 }

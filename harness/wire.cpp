@@ -112,32 +112,35 @@ std::optional<std::string> read_frame(int fd) {
   return text;
 }
 
+// Named one by one: a list of lists is copied several times over, and this is done for each call.
 json problem_to_json(const Problem& p) {
   int tables = 0;
-  return {{"dtype", name(p.dtype)},
-          {"backward", p.backward},
-          {"batch", p.batch},
-          {"query_heads", p.query_heads},
-          {"key_heads", p.key_heads},
-          {"query_len", p.query_len},
-          {"key_len", p.key_len},
-          {"head_dim", p.head_dim},
-          {"value_dim", p.value_dim},
-          {"scale", p.scale},
-          {"softcap", p.softcap},
-          {"mask", mask_to_json(p.mask, tables)},
-          {"packed", p.packed},
-          {"page_size", p.paging.page_size},
-          {"bias", p.bias_shape.has_value()},
-          {"alibi", p.slopes_shape.has_value()},
-          {"sink", p.sink},
-          {"dlse", p.d_lse},
-          {"dropout",
-           {{"mode", mode_name(p.dropout.mode)},
-            {"probability", p.dropout.probability},
-            // 64 bits are more than many a JSON reader keeps of a number.
-            {"seed", std::to_string(p.dropout.seed)},
-            {"offset", std::to_string(p.dropout.offset)}}}};
+  json j, dropout;
+  dropout["mode"] = mode_name(p.dropout.mode);
+  dropout["probability"] = p.dropout.probability;
+  // 64 bits are more than many a JSON reader keeps of a number.
+  dropout["seed"] = std::to_string(p.dropout.seed);
+  dropout["offset"] = std::to_string(p.dropout.offset);
+  j["dtype"] = name(p.dtype);
+  j["backward"] = p.backward;
+  j["batch"] = p.batch;
+  j["query_heads"] = p.query_heads;
+  j["key_heads"] = p.key_heads;
+  j["query_len"] = p.query_len;
+  j["key_len"] = p.key_len;
+  j["head_dim"] = p.head_dim;
+  j["value_dim"] = p.value_dim;
+  j["scale"] = p.scale;
+  j["softcap"] = p.softcap;
+  j["mask"] = mask_to_json(p.mask, tables);
+  j["packed"] = p.packed;
+  j["page_size"] = p.paging.page_size;
+  j["bias"] = p.bias_shape.has_value();
+  j["alibi"] = p.slopes_shape.has_value();
+  j["sink"] = p.sink;
+  j["dlse"] = p.d_lse;
+  j["dropout"] = std::move(dropout);
+  return j;
 }
 
 }  // namespace attest

@@ -7,24 +7,10 @@
 #include "spec/assert.h"
 
 namespace attest {
-namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The exponent of a normal double; of a smaller one, one less than that of any normal.
-inline int exponent_of(double value) {
-  return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
-}
-
-// The exponent of the distance between neighbouring numbers of `format` around `value` (finite, not
-// zero).
-inline int spacing_exponent(const Format& format, double value) {
-  return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
-}
-
-}  // namespace
-
-double unit_roundoff(DType dtype) { return std::ldexp(1.0, -format_of(dtype).digits); }
+double unit_roundoff(DType dtype) { return power_of_two(-format_of(dtype).digits); }
 
 double half_smallest_subnormal(DType dtype) {
   const Format format = format_of(dtype);
@@ -38,19 +24,6 @@ double largest_finite(DType dtype) {
   return (2 - power_of_two(1 - format.digits)) * power_of_two(format.max_exponent);
 }
 
-double round_to(DType dtype, double value) {
-  if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
-  if (dtype == DType::f32) return static_cast<float>(value);
-  const Format format = format_of(dtype);
-  if (exponent_of(value) > format.max_exponent) return std::copysign(kInfinity, value);
-  // The numbers around this one are as far apart as those of the format around `value`: so the sum
-  // is rounded to the nearest of them, ties to even, and the difference is exact.
-  const double coarse = 0x1.8p52 * power_of_two(spacing_exponent(format, value));
-  const double rounded = (std::abs(value) + coarse) - coarse;
-  const bool overflows = exponent_of(rounded) > format.max_exponent;
-  return std::copysign(overflows ? kInfinity : rounded, value);
-}
-
 std::uint64_t encode(DType dtype, double value) {
   const Format format = format_of(dtype);
   if (dtype == DType::f64) {
@@ -59,19 +32,23 @@ std::uint64_t encode(DType dtype, double value) {
   if (dtype == DType::f32 && !std::isnan(value)) {
     return std::bit_cast<std::uint32_t>(static_cast<float>(value));
   }
-  const int width = 8 * format.bytes;
   const int fraction_bits = format.digits - 1;
-  const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (width - 1);
+  const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (8 * format.bytes - 1);
   const std::uint64_t infinity = std::uint64_t(2 * format.max_exponent + 1) << fraction_bits;
   if (std::isnan(value)) return infinity | (std::uint64_t(1) << (fraction_bits - 1));
-  const double magnitude = std::abs(round_to(dtype, value));
-  if (std::isinf(magnitude)) return sign | infinity;
-  if (magnitude == 0) return sign;
-  const int unit = spacing_exponent(format, magnitude);
-  const auto significand = static_cast<std::uint64_t>(magnitude * power_of_two(-unit));
-  // A subnormal number has exponent field 0; a normal one's hidden bit raises the field by one.
-  const auto field = static_cast<std::uint64_t>(unit + fraction_bits - format.min_exponent);
-  return sign | ((field << fraction_bits) + significand);
+  double magnitude = std::abs(value);
+  const std::uint64_t below = (std::uint64_t(1) << (52 - fraction_bits)) - 1;
+  const bool fits = (std::bit_cast<std::uint64_t>(magnitude) & below) == 0 &&
+                    exponent_of(magnitude) >= format.min_exponent;
+  if (!fits) magnitude = round_to(dtype, magnitude);
+  if (exponent_of(magnitude) > format.max_exponent) return sign | infinity;
+  const int unit = format.min_exponent - fraction_bits;  // of subnormal numbers
+  if (exponent_of(magnitude) < format.min_exponent) {
+    return sign | static_cast<std::uint64_t>(magnitude * power_of_two(-unit));
+  }
+  // The same fields as a double's: fewer bits of the fraction, and another bias.
+  const std::uint64_t fields = std::bit_cast<std::uint64_t>(magnitude) >> (52 - fraction_bits);
+  return sign | (fields - (std::uint64_t(1023 - format.max_exponent) << fraction_bits));
 }
 
 double decode(DType dtype, std::uint64_t bits) {
@@ -80,20 +57,19 @@ double decode(DType dtype, std::uint64_t bits) {
   if (dtype == DType::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
   const Format format = format_of(dtype);
   const int fraction_bits = format.digits - 1;
-  const auto fraction = bits & ((std::uint64_t(1) << fraction_bits) - 1);
-  const int field_max = 2 * format.max_exponent + 1;
-  const int field = static_cast<int>(bits >> fraction_bits) & field_max;
+  const std::uint64_t sign = std::uint64_t(1) << (8 * format.bytes - 1);
+  const std::uint64_t magnitude_bits = bits & (sign - 1);
+  const std::uint64_t infinity = std::uint64_t(2 * format.max_exponent + 1) << fraction_bits;
   double magnitude;
-  if (field == field_max) {
-    magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : kInfinity;
-  } else if (field == 0) {
-    magnitude = double(fraction) * power_of_two(format.min_exponent - fraction_bits);
+  if (magnitude_bits >> fraction_bits == 0) {
+    magnitude = double(magnitude_bits) * power_of_two(format.min_exponent - fraction_bits);
+  } else if (magnitude_bits < infinity) {
+    const std::uint64_t bias = std::uint64_t(1023 - format.max_exponent) << fraction_bits;
+    magnitude = std::bit_cast<double>((magnitude_bits + bias) << (52 - fraction_bits));
   } else {
-    magnitude = double(fraction + (std::uint64_t(1) << fraction_bits)) *
-                power_of_two(field - 1 + format.min_exponent - fraction_bits);
+    magnitude = magnitude_bits == infinity ? kInfinity : std::numeric_limits<double>::quiet_NaN();
   }
-  const bool negative = bits >> (8 * format.bytes - 1) & 1;
-  return negative ? -magnitude : magnitude;
+  return bits & sign ? -magnitude : magnitude;
 }
 
 void store(DType dtype, double value, void* address) {

@@ -6,10 +6,12 @@
 // the nearest, ties to even. Subnormals, infinities and NaN are handled by every function.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -58,8 +60,31 @@ double half_smallest_subnormal(DType dtype);
 double smallest_normal(DType dtype);
 double largest_finite(DType dtype);
 
+// The exponent of a normal double; of a smaller one, one less than that of any normal.
+inline int exponent_of(double value) {
+  return static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
+}
+
+// The exponent of the distance between neighbouring numbers of `format` around `value` (finite, not
+// zero).
+inline int spacing_exponent(const Format& format, double value) {
+  return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
+}
+
 // `value` rounded to the nearest number of `dtype`, ties to even; beyond the range, an infinity.
-double round_to(DType dtype, double value);
+inline double round_to(DType dtype, double value) {
+  if (dtype == DType::f32) return static_cast<float>(value);
+  if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
+  const Format format = format_of(dtype);
+  if (exponent_of(value) > format.max_exponent)
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  // The numbers around this one are as far apart as those of the format around `value`: so the sum
+  // is rounded to the nearest of them, ties to even, and the difference is exact.
+  const double coarse = 0x1.8p52 * power_of_two(spacing_exponent(format, value));
+  const double rounded = (std::abs(value) + coarse) - coarse;
+  const bool overflows = exponent_of(rounded) > format.max_exponent;
+  return std::copysign(overflows ? std::numeric_limits<double>::infinity() : rounded, value);
+}
 
 // The bit pattern of round_to(dtype, value), and the number that a bit pattern stands for. NaN
 // encodes as the quiet NaN without payload.

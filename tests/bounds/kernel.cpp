@@ -80,6 +80,7 @@ class Kernel {
         unit_(static_cast<T>(style.base_2 ? std::numbers::log2e : 1.0)),
         fused_(style.scale == Style::Scale::exponent),
         smallest_(static_cast<T>(smallest_normal(problem.dtype))),
+        softmax_roundoff_(unit_roundoff(problem.lse_dtype())),
         exp_error_(declared(style, problem.dtype).exp_error),
         tanh_error_(declared(style, problem.dtype).tanh_error),
         ones_(at(std::max(problem.key_len, problem.query_heads * problem.query_len)), T(1)) {
@@ -204,7 +205,7 @@ class Kernel {
   }
   T with_error(double exact, Error error, double most, T x) const {
     // What is left of it after the result is rounded to T.
-    const double left = std::max(0.0, most - 1.01 * unit_roundoff(p_.lse_dtype()));
+    const double left = std::max(0.0, most - 1.01 * softmax_roundoff_);
     return static_cast<T>(exact * (1 + share(error, x) * left));
   }
   // In units of unit_; 1 at 0, as every exponential function has it.
@@ -311,11 +312,17 @@ class Kernel {
     q = operands(std::move(q), kQk);
     k = operands(std::move(k), kQk);
     const bool sums_bias = style_.sums_bias && cap_ == 0 && factor == 1 && !fused_;
-    Vector q_terms, k_terms;
+    Vector q_terms, k_terms, products(at(group.keys));
     for (Index r = 0; r < group.rows; ++r) {
       Position position = {
           .batch = group.b, .head = head(group, r), .query = r % group.queries, .key = 0};
       const Index first = dense_index(p_.keep_shape(), group.b, position.head, position.query, 0);
+      if (!sums_bias) {
+        const auto seen = seen_.begin() + first;
+        const Index begin = std::find(seen, seen + group.keys, 1) - seen;
+        dots(style_.order, q.row(r), k.row(begin), p_.head_dim, p_.head_dim, group.keys - begin,
+             products.data() + begin);
+      }
       for (Index j = 0; j < group.keys; ++j) {
         if (!seen_[at(first + j)]) continue;
         position.key = j;
@@ -339,7 +346,7 @@ class Kernel {
           group.s.row(r)[j] = dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2);
           continue;
         }
-        T x = dot(style_.order, q.row(r), k.row(j), p_.head_dim);
+        T x = products[at(j)];
         if (factor != 1) x *= factor;
         if (cap_ > 0) {
           const T t = tanh(style_.folds_cap ? x : x / cap_);
@@ -418,10 +425,13 @@ class Kernel {
       narrowed[at(t)] = narrow(p);
     }
     round_operands(narrowed.data(), n, kPv);
+    w.resize(at(std::max(n, p_.value_dim)));
+    dots(style_.order, narrowed.data(), row.v->data.data() + first, row.v->columns, n, p_.value_dim,
+         w.data());
     for (Index c = 0; c < p_.value_dim; ++c) {
-      const T products = dot(style_.order, narrowed.data(), row.v->row(c) + first, n);
+      const T product = w[at(c)];
       T& o = state.o[at(c)];
-      o = style_.renormalises ? (state.l * alpha * o + products) / l : o * alpha + products;
+      o = style_.renormalises ? (state.l * alpha * o + product) / l : o * alpha + product;
     }
     state.l = l;
     state.m = m;
@@ -536,7 +546,7 @@ class Kernel {
     const Index rows = group.rows, keys = group.keys;
     Matrix<T> p(rows, keys), ds(rows, keys);  // as they enter the products
     const Matrix<T> d_o = operands(group.d_o, kDp), v = operands(group.v, kDp);
-    Vector weight(at(keys)), dp(at(keys));
+    Vector weight(at(keys)), dp(at(keys)), sums(at(std::max(p_.head_dim, p_.value_dim)));
     for (Index r = 0; r < rows; ++r) {
       const T sink_share = weigh(group, r, weight.data());
       if (group.lse[at(r)] == -kInfinity) continue;
@@ -553,8 +563,9 @@ class Kernel {
     const Matrix<T> kt = operands(scaled(group.k), kDq).transposed();
     for (Index r = 0; r < rows; ++r) {
       const Place place = p_.query_place(group.b, r % group.queries);
+      dots(style_.order, ds_dq.row(r), kt.data.data(), keys, keys, p_.head_dim, sums.data());
       for (Index c = 0; c < p_.head_dim; ++c) {
-        T value = dot(style_.order, ds_dq.row(r), kt.row(c), keys);
+        T value = sums[at(c)];
         if (scales_sum) value *= scale_;
         dq_[at(dense_index(p_.q_shape(), place.batch, head(group, r), place.position, c))] = value;
       }
@@ -565,22 +576,22 @@ class Kernel {
     // 0 NaN is NaN: a query that is not finite must not meet the keys that it does not see.
     const bool spreads =
         !std::all_of(qt.data.begin(), qt.data.end(), [](T x) { return std::isfinite(x); });
-    Vector met(at(rows));
+    Matrix<T> met = qt;
     const bool dropped = p_.dropout.mode != Dropout::Mode::none;
     for (Index j = 0; j < keys; ++j) {
       const Place place = p_.key_place(group.b, j);
+      for (Index c = 0; spreads && c < p_.head_dim; ++c) {
+        for (Index r = 0; r < rows; ++r) met.row(c)[r] = sees(group, r, j) ? qt.row(c)[r] : T(0);
+      }
+      dots(style_.order, dst.row(j), met.data.data(), rows, rows, p_.head_dim, sums.data());
       for (Index c = 0; c < p_.head_dim; ++c) {
-        const T* q_row = qt.row(c);
-        if (spreads) {
-          for (Index r = 0; r < rows; ++r) met[at(r)] = sees(group, r, j) ? q_row[r] : T(0);
-          q_row = met.data();
-        }
-        T value = dot(style_.order, dst.row(j), q_row, rows);
+        T value = sums[at(c)];
         if (scales_sum) value *= scale_;
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] = value;
       }
+      dots(style_.order, pt.row(j), d_ot.data.data(), rows, rows, p_.value_dim, sums.data());
       for (Index c = 0; c < p_.value_dim; ++c) {
-        T value = dot(style_.order, pt.row(j), d_ot.row(c), rows);
+        T value = sums[at(c)];
         if (dropped && !style_.drops_first) value *= kept_share_;
         dv_[at(dense_index(p_.v_shape(), place.batch, group.key_head, place.position, c))] = value;
       }
@@ -595,10 +606,9 @@ class Kernel {
     const std::uint8_t* kept = kept_row(group, r);
     Position position = {
         .batch = group.b, .head = head(group, r), .query = r % group.queries, .key = 0};
+    dots(style_.order, d_o.row(r), v.data.data(), p_.value_dim, p_.value_dim, keys, dp.data());
     for (Index j = 0; j < keys; ++j) {
-      dp[at(j)] = 0;
-      if (s[j] == -kInfinity || (kept && !kept[j])) continue;
-      dp[at(j)] = dot(style_.order, d_o.row(r), v.row(j), p_.value_dim);
+      if (s[j] == -kInfinity || (kept && !kept[j])) dp[at(j)] = 0;
       if (kept) dp[at(j)] *= kept_share_;
     }
     // No kernel sums D = sum dO O on a matrix unit.
@@ -643,7 +653,7 @@ class Kernel {
   bool fused_;                       // scores are multiplied in the exponent:
   T to_natural_ = 1, to_units_ = 1;  // what they are then multiplied with
   T smallest_;
-  double exp_error_, tanh_error_;
+  double softmax_roundoff_, exp_error_, tanh_error_;
   T kept_share_ = 1;
   Vector ones_;
   Vector o_, lse_, dq_, dk_, dv_, d_bias_, d_sink_;  // before they are rounded to their formats

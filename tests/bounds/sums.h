@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -62,9 +63,15 @@ T truncating_dot(const T* x, const T* y, Index n, Index width) {
       sum = plain;
       continue;
     }
-    const int last = std::max(std::ilogb(largest) - kDigits + 1,
-                              std::numeric_limits<T>::min_exponent - kDigits);  // of the subnormals
+    int exponent;
     Wide scale;
+    if constexpr (std::is_same_v<Wide, double>) {
+      exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;  // normal
+    } else {
+      exponent = std::ilogb(largest);
+    }
+    const int last = std::max(exponent - kDigits + 1,
+                              std::numeric_limits<T>::min_exponent - kDigits);  // of the subnormals
     if constexpr (std::is_same_v<Wide, double>) {
       scale = power_of_two(-last);
     } else {
@@ -75,10 +82,21 @@ T truncating_dot(const T* x, const T* y, Index n, Index width) {
     for (std::size_t t = 0; t < count; ++t) total += static_cast<std::int64_t>(terms[t] * scale);
     const bool negative = total < 0;
     auto magnitude = static_cast<std::uint64_t>(negative ? -total : total);
-    for (; magnitude >> kDigits != 0; magnitude >>= 1) unit *= 2;
+    const int beyond = std::max(static_cast<int>(std::bit_width(magnitude)) - kDigits, 0);
+    magnitude >>= beyond;
+    unit *= power_of_two(beyond);
     sum = negative ? -Wide(magnitude) * unit : Wide(magnitude) * unit;
   }
   return static_cast<T>(sum);
+}
+
+template <class T>
+T fused(T sum, T x, T y) {
+  if constexpr (std::is_same_v<T, float>) {  // the same but for 2^-53, and faster
+    return static_cast<float>(double(x) * double(y) + double(sum));
+  } else {
+    return std::fma(x, y, sum);
+  }
 }
 
 template <class T>
@@ -90,13 +108,7 @@ T dot(Order order, const T* x, const T* y, Index n) {
       for (Index t = 0; t < n; ++t) sum += x[t] * y[t];
       return sum;
     case Order::fused:
-      for (Index t = 0; t < n; ++t) {
-        if constexpr (std::is_same_v<T, float>) {  // the same but for 2^-53, and faster
-          sum = static_cast<float>(double(x[t]) * double(y[t]) + double(sum));
-        } else {
-          sum = std::fma(x[t], y[t], sum);
-        }
-      }
+      for (Index t = 0; t < n; ++t) sum = fused(sum, x[t], y[t]);
       return sum;
     case Order::reversed:
       for (Index t = n; t-- > 0;) sum += x[t] * y[t];
@@ -105,7 +117,11 @@ T dot(Order order, const T* x, const T* y, Index n) {
       return pairwise_dot(x, y, n);
     case Order::lanes: {
       std::array<T, 16> lane = {};
-      for (Index t = 0; t < n; ++t) lane[static_cast<std::size_t>(t % 16)] += x[t] * y[t];
+      Index t = 0;
+      for (; t + 16 <= n; t += 16) {
+        for (std::size_t l = 0; l < 16; ++l) lane[l] += x[t + Index(l)] * y[t + Index(l)];
+      }
+      for (std::size_t l = 0; t < n; ++l, ++t) lane[l] += x[t] * y[t];
       for (const T each : lane) sum += each;
       return sum;
     }
@@ -122,6 +138,63 @@ T dot(Order order, const T* x, const T* y, Index n) {
     }
   }
   return sum;
+}
+
+// ---- Of one row with several, `pitch` apart: the bits of dot()
+// -----------------------------------
+
+inline constexpr std::size_t kAbreast = 8;  // sums that do not wait for each other
+
+template <class T>
+using Abreast = std::array<T, kAbreast>;
+
+template <class Sum, class T, class Step>
+void sum_abreast(const T* x, const T* y, Index pitch, Index n, T* out, const Step& step) {
+  Abreast<Sum> sums = {};
+  for (Index t = 0; t < n; ++t) {
+    for (std::size_t l = 0; l < kAbreast; ++l) {
+      sums[l] = step(sums[l], x[t], y[Index(l) * pitch + t]);
+    }
+  }
+  for (std::size_t l = 0; l < kAbreast; ++l) out[l] = static_cast<T>(sums[l]);
+}
+
+template <class T>
+Abreast<T> pairwise_abreast(const T* x, const T* y, Index pitch, Index n) {
+  Abreast<T> sums;
+  if (n == 1) {
+    for (std::size_t l = 0; l < kAbreast; ++l) sums[l] = x[0] * y[Index(l) * pitch];
+    return sums;
+  }
+  const Index half = n / 2;
+  sums = pairwise_abreast(x, y, pitch, half);
+  const Abreast<T> rest = pairwise_abreast(x + half, y + half, pitch, n - half);
+  for (std::size_t l = 0; l < kAbreast; ++l) sums[l] += rest[l];
+  return sums;
+}
+
+template <class T>
+void dots(Order order, const T* x, const T* y, Index pitch, Index n, Index count, T* out) {
+  constexpr Index kStep = kAbreast;
+  Index i = 0;
+  for (; n > 0 && i + kStep <= count; i += kStep) {
+    const T* rows = y + i * pitch;
+    if (order == Order::sequential) {
+      sum_abreast<T>(x, rows, pitch, n, out + i, [](T sum, T a, T b) { return sum + a * b; });
+    } else if (order == Order::fused) {
+      sum_abreast<T>(x, rows, pitch, n, out + i, fused<T>);
+    } else if (order == Order::wide) {
+      using Wide = Wider<T>;
+      sum_abreast<Wide>(x, rows, pitch, n, out + i,
+                        [](Wide sum, T a, T b) { return sum + Wide(a) * b; });
+    } else if (order == Order::pairwise) {
+      const Abreast<T> sums = pairwise_abreast(x, rows, pitch, n);
+      std::copy(sums.begin(), sums.end(), out + i);
+    } else {
+      break;
+    }
+  }
+  for (; i < count; ++i) out[i] = dot(order, x, y + i * pitch, n);
 }
 
 }  // namespace attest::bounds
