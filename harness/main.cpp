@@ -433,7 +433,6 @@ int selfcheck(Options options) {
 
 // The rules of other projects beside Attest, on the suite's own kernels unless others are named.
 int side_by_side(Options options) {
-  constexpr std::size_t kEnough = 40;    // cases for a wrong kernel
   constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(options);
@@ -468,24 +467,14 @@ int side_by_side(Options options) {
                     .cases = criteria::their_cases()});
   }
   if (options.inputs != "theirs") {
-    std::vector<Case> all = selected_cases(options, installation), further;
-    std::vector<Case> cases = options.filters.empty() ? criteria::representatives(all) : all;
-    if (options.filters.empty()) further = by_worth(std::move(all));
-    sets.push_back({.name = "ours",
-                    .about = fmt::format("On Attest's own cases, a wrong kernel on the first {} in "
-                                         "each format that its fault concerns, and on more until "
-                                         "Attest has caught it",
-                                         kEnough),
-                    .cases = by_worth(std::move(cases)),
-                    .enough = kEnough,
-                    .further = std::move(further)});
+    auto cases = selected_cases(options, installation);
+    if (options.filters.empty()) cases = criteria::representatives(cases);
+    sets.push_back(
+        {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
   stop_on_signals();
   for (const criteria::CaseSet& set : sets) {
-    const auto wrong = static_cast<std::size_t>(std::count_if(
-        subjects.begin(), subjects.end(), [](const criteria::Subject& s) { return s.wrong; }));
-    const std::size_t steps = wrong == subjects.size() ? 0 : set.cases.size();
-    Progress progress(stderr, isatty(STDERR_FILENO) != 0, steps + wrong);
+    Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
     comparison.sides.push_back(criteria::compare(
         set, subjects, {.jobs = options.jobs, .threads = options.threads, .limits = options.limits},
         [&](const Testee& testee) {

@@ -354,15 +354,14 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
   std::mutex mutex;
   std::exception_ptr ours;
   std::atomic<bool> stops = false;
-  // Calls `visit` with each number below `count` and the processes of its job.
-  const auto for_each = [&](std::size_t count, const auto& make_visit) {
+  // Calls `visit` with each case and the processes of its job.
+  const auto for_each_case = [&](const auto& visit) {
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
       Executors executors(make_executor);
-      auto visit = make_visit();
-      for (std::size_t i = next++; i < count && !stops && !interrupted(); i = next++) {
+      for (std::size_t i = next++; i < set.cases.size() && !stops && !interrupted(); i = next++) {
         try {
-          visit(i, executors);
+          visit(set.cases[i], executors);
         } catch (...) {
           const std::lock_guard lock(mutex);
           ours = std::current_exception();
@@ -389,55 +388,17 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
     }
   };
 
-  // What is expected of a case depends on what each right kernel declares: it is kept for one case
-  // at a time. Wrong ones declare nearly the same.
-  std::vector<std::size_t> right, wrong;
-  for (std::size_t s = 0; s < subjects.size(); ++s) {
-    (subjects[s].wrong ? wrong : right).push_back(s);
-  }
-  for_each(right.empty() ? 0 : set.cases.size(), [&] {
-    return [&](std::size_t i, Executors& executors) {
-      const Case& c = set.cases[i];
-      std::optional<SharedCase> shared;
-      for (const std::size_t s : right) {
-        if (!is_among(c.problem.dtype, subjects[s].dtypes) || interrupted()) continue;
-        const Flags asked = notices.open(s, c, lookers(set, c));
-        if (!any(asked)) continue;
-        if (!shared) shared.emplace(c);
-        look(s, *shared, executors, asked);
-      }
-    };
-  });
-  for_each(wrong.size(), [&] {
-    return [&, known = std::map<std::size_t, std::unique_ptr<SharedCase>>()](
-               std::size_t w, Executors& executors) mutable {
-      const std::size_t s = wrong[w];
+  for_each_case([&](const Case& c, Executors& executors) {
+    std::optional<SharedCase> shared;
+    for (std::size_t s = 0; s < subjects.size() && !interrupted(); ++s) {
       const Subject& subject = subjects[s];
-      std::map<DType, std::size_t> tried;
-      // Of those that look, who has not noticed anything yet; nobody where it shows nothing.
-      const auto asked_of = [&](const Case& c) {
-        const bool concerns =
-            is_among(c.problem.dtype, subject.dtypes) && share_any(c.clauses, subject.clauses);
-        return concerns ? notices.open(s, c, lookers(set, c)) : Flags(judges().size());
-      };
-      for (std::size_t i = 0; i < set.cases.size() && !interrupted(); ++i) {
-        const Case& c = set.cases[i];
-        const Flags asked = asked_of(c);
-        if (!any(asked) || (tried[c.problem.dtype] >= set.enough && !asked[attest_judge()])) {
-          continue;
-        }
-        ++tried[c.problem.dtype];
-        auto& shared = known[i];
-        if (!shared) shared = std::make_unique<SharedCase>(c);
-        look(s, *shared, executors, asked);
-      }
-      for (const Case& c : set.further) {
-        const Flags asked = asked_of(c);
-        if (!asked[attest_judge()] || interrupted()) continue;
-        SharedCase shared(c);
-        look(s, shared, executors, asked);
-      }
-    };
+      if (!is_among(c.problem.dtype, subject.dtypes)) continue;
+      if (subject.wrong && !share_any(c.clauses, subject.clauses)) continue;
+      const Flags asked = notices.open(s, c, lookers(set, c));
+      if (!any(asked)) continue;
+      if (!shared) shared.emplace(c);
+      look(s, *shared, executors, asked);
+    }
   });
   if (ours) std::rethrow_exception(ours);
 

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <functional>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -39,14 +38,10 @@ struct Judge {
 const std::vector<Judge>& judges();
 
 struct CaseSet {
-  std::string name;       // "theirs", "ours"
-  std::string about;      // in a sentence
-  bool own_data = false;  // each rule sees those cases alone whose inputs are of its class
-  std::vector<Case> cases;
-  // A wrong kernel is tried on the cases of the clauses that it violates: on so many of them in
-  // each format, and on more, then also on further ones, only until Attest has caught it.
-  std::size_t enough = std::numeric_limits<std::size_t>::max();
-  std::vector<Case> further = {};
+  std::string name;         // "theirs", "ours"
+  std::string about;        // in a sentence
+  bool own_data = false;    // each rule sees those cases alone whose inputs are of its class
+  std::vector<Case> cases;  // a wrong kernel is tried on those of the clauses that it violates
 };
 
 // What one judge made of all subjects in one format, by their names.
@@ -63,8 +58,7 @@ struct Side {
   std::map<std::string, std::map<DType, Score>> attest_beside;
 };
 
-// Right kernels are tried on all cases. Calls `seen` after each case of the right kernels, and
-// after each wrong kernel. The result does not depend on the number of jobs.
+// Calls `seen` after each case. The result does not depend on the number of jobs.
 Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const RunOptions& options,
              const MakeExecutor& make_executor, const std::function<void()>& seen,
              const std::function<bool()>& interrupted);

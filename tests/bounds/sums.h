@@ -42,50 +42,56 @@ T pairwise_dot(const T* x, const T* y, Index n) {
   return pairwise_dot(x, y, half) + pairwise_dot(x + half, y + half, n - half);
 }
 
-// Each step aligns the accumulator and `width` products to the largest of them, cuts off what lies
-// below its last bit, adds, and cuts the sum. The integers below are those of the aligned adder.
+// One step of a matrix unit: aligns the accumulator and `count` products, 16 at most, to the
+// largest of them, cuts off what lies below its last bit, adds, and cuts the sum. The integers
+// below are those of the aligned adder.
 template <class T>
-T truncating_dot(const T* x, const T* y, Index n, Index width) {
+Wider<T> truncating_step(Wider<T> sum, const T* x, const T* y, Index count) {
   constexpr int kDigits = std::numeric_limits<T>::digits;
   using Wide = Wider<T>;
-  Wide sum = 0;
-  for (Index begin = 0; begin < n; begin += width) {
-    std::array<Wide, 17> terms;
-    std::size_t count = 0;
-    terms[count++] = sum;
-    for (Index t = begin; t < std::min(begin + width, n); ++t) terms[count++] = Wide(x[t]) * y[t];
-    Wide largest = 0, plain = 0;
-    for (std::size_t t = 0; t < count; ++t) {
-      largest = std::max(largest, std::abs(terms[t]));
-      plain += terms[t];
-    }
-    if (largest == 0 || !std::isfinite(plain)) {  // nothing to align, an infinity or NaN
-      sum = plain;
-      continue;
-    }
-    int exponent;
-    Wide scale;
-    if constexpr (std::is_same_v<Wide, double>) {
-      exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;  // normal
-    } else {
-      exponent = std::ilogb(largest);
-    }
-    const int last = std::max(exponent - kDigits + 1,
-                              std::numeric_limits<T>::min_exponent - kDigits);  // of the subnormals
-    if constexpr (std::is_same_v<Wide, double>) {
-      scale = power_of_two(-last);
-    } else {
-      scale = std::ldexp(Wide(1), -last);  // beyond the range of double
-    }
-    Wide unit = 1 / scale;
-    std::int64_t total = 0;
-    for (std::size_t t = 0; t < count; ++t) total += static_cast<std::int64_t>(terms[t] * scale);
-    const bool negative = total < 0;
-    auto magnitude = static_cast<std::uint64_t>(negative ? -total : total);
-    const int beyond = std::max(static_cast<int>(std::bit_width(magnitude)) - kDigits, 0);
-    magnitude >>= beyond;
-    unit *= power_of_two(beyond);
-    sum = negative ? -Wide(magnitude) * unit : Wide(magnitude) * unit;
+  std::array<Wide, 17> terms;
+  terms[0] = sum;
+  const auto n = static_cast<std::size_t>(count) + 1;
+  for (std::size_t t = 1; t < n; ++t) terms[t] = Wide(x[t - 1]) * y[t - 1];
+  Wide largest = 0, plain = 0;
+  for (std::size_t t = 0; t < n; ++t) {
+    largest = std::max(largest, std::abs(terms[t]));
+    plain += terms[t];
+  }
+  if (largest == 0 || !std::isfinite(plain)) return plain;  // nothing to align; infinity or NaN
+  int exponent;
+  if constexpr (std::is_same_v<Wide, double>) {
+    exponent = static_cast<int>(std::bit_cast<std::uint64_t>(largest) >> 52) - 1023;  // normal
+  } else {
+    exponent = std::ilogb(largest);
+  }
+  const int last = std::max(exponent - kDigits + 1,
+                            std::numeric_limits<T>::min_exponent - kDigits);  // of the subnormals
+  Wide scale;
+  if constexpr (std::is_same_v<Wide, double>) {
+    scale = power_of_two(-last);
+  } else {
+    scale = std::ldexp(Wide(1), -last);  // beyond the range of double
+  }
+  std::int64_t total = 0;
+  for (std::size_t t = 0; t < n; ++t) total += static_cast<std::int64_t>(terms[t] * scale);
+  const bool negative = total < 0;
+  auto magnitude = static_cast<std::uint64_t>(negative ? -total : total);
+  const int beyond = std::max(static_cast<int>(std::bit_width(magnitude)) - kDigits, 0);
+  magnitude >>= beyond;
+  const Wide unit = power_of_two(beyond) / scale;
+  return negative ? -Wide(magnitude) * unit : Wide(magnitude) * unit;
+}
+
+constexpr Index step_of(Order order) {
+  return order == Order::truncated_4 ? 4 : order == Order::truncated_8 ? 8 : 16;
+}
+
+template <class T>
+T truncating_dot(const T* x, const T* y, Index n, Index step) {
+  Wider<T> sum = 0;
+  for (Index t = 0; t < n; t += step) {
+    sum = truncating_step(sum, x + t, y + t, std::min(step, n - t));
   }
   return static_cast<T>(sum);
 }
@@ -126,11 +132,9 @@ T dot(Order order, const T* x, const T* y, Index n) {
       return sum;
     }
     case Order::truncated_4:
-      return truncating_dot(x, y, n, 4);
     case Order::truncated_8:
-      return truncating_dot(x, y, n, 8);
     case Order::truncated_16:
-      return truncating_dot(x, y, n, 16);
+      return truncating_dot(x, y, n, step_of(order));
     case Order::wide: {
       Wider<T> wide = 0;
       for (Index t = 0; t < n; ++t) wide += Wider<T>(x[t]) * y[t];
@@ -174,6 +178,17 @@ Abreast<T> pairwise_abreast(const T* x, const T* y, Index pitch, Index n) {
 }
 
 template <class T>
+void truncating_abreast(const T* x, const T* y, Index pitch, Index n, Index step, T* out) {
+  Abreast<Wider<T>> sums = {};
+  for (Index t = 0; t < n; t += step) {
+    for (std::size_t l = 0; l < kAbreast; ++l) {
+      sums[l] = truncating_step(sums[l], x + t, y + Index(l) * pitch + t, std::min(step, n - t));
+    }
+  }
+  for (std::size_t l = 0; l < kAbreast; ++l) out[l] = static_cast<T>(sums[l]);
+}
+
+template <class T>
 void dots(Order order, const T* x, const T* y, Index pitch, Index n, Index count, T* out) {
   constexpr Index kStep = kAbreast;
   Index i = 0;
@@ -190,7 +205,9 @@ void dots(Order order, const T* x, const T* y, Index pitch, Index n, Index count
     } else if (order == Order::pairwise) {
       const Abreast<T> sums = pairwise_abreast(x, rows, pitch, n);
       std::copy(sums.begin(), sums.end(), out + i);
-    } else {
+    } else if (truncates(order)) {
+      truncating_abreast(x, rows, pitch, n, step_of(order), out + i);
+    } else {  // lanes are abreast already
       break;
     }
   }
