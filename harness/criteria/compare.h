@@ -58,7 +58,8 @@ struct Side {
   std::map<std::string, std::map<DType, Score>> attest_beside;
 };
 
-// Calls `seen` after each case. The result does not depend on the number of jobs.
+// Calls `seen` after each case. The result does not depend on the number of jobs, unless a kernel
+// remembers earlier calls: each job has processes of its own.
 Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const RunOptions& options,
              const MakeExecutor& make_executor, const std::function<void()>& seen,
              const std::function<bool()>& interrupted);
