@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -47,14 +48,33 @@ void for_each_element(const Shape& shape, const Strides& strides, const Visit& v
   }
 }
 
-void put(std::byte* address, std::uint64_t bits, std::size_t bytes) {
-  std::memcpy(address, &bits, bytes);  // little-endian, as everywhere in Attest
+// Bit patterns in memory, little-endian as everywhere in Attest.
+template <class T>
+void put(std::byte* address, std::uint64_t bits) {
+  const auto value = static_cast<T>(bits);
+  std::memcpy(address, &value, sizeof(T));
 }
 
-std::uint64_t get(const std::byte* address, std::size_t bytes) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, address, bytes);
-  return bits;
+template <class T>
+T get(const std::byte* address) {
+  T value;
+  std::memcpy(&value, address, sizeof(T));
+  return value;
+}
+
+// Calls `visit` with a number of so many bytes: its type alone counts.
+template <class Visit>
+void with_width(std::size_t bytes, const Visit& visit) {
+  switch (bytes) {
+    case 8:
+      return visit(std::uint64_t());
+    case 4:
+      return visit(std::uint32_t());
+    case 2:
+      return visit(std::uint16_t());
+    default:
+      return visit(std::uint8_t());
+  }
 }
 
 // In units of `unit` elements, of which each row but the innermost axis begins a new one.
@@ -184,8 +204,10 @@ void Exchange::copy_in(const std::string& name, const ElementType& type, const S
                        const std::optional<Layout>& layout, const BitsOf& bits_of) {
   const Tensor& tensor = place(name, false, type, shape, layout);
   std::byte* data = memory(tensor) + tensor.data_begin;
-  for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
-    put(data + place * type.bytes, bits_of(dense), type.bytes);
+  with_width(type.bytes, [&](auto width) {
+    for_each_element(shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
+      put<decltype(width)>(data + place * sizeof(width), bits_of(dense));
+    });
   });
 }
 
@@ -241,9 +263,12 @@ void Exchange::add_output(const std::string& name, DType dtype, const Shape& sha
                           const std::optional<Layout>& layout) {
   const Tensor& tensor = place(name, true, element_type(dtype), shape, layout);
   const std::uint64_t bits = poison(dtype);
-  for (std::size_t at = 0; at < tensor.data_bytes; at += tensor.type.bytes) {
-    put(memory(tensor) + tensor.data_begin + at, bits, tensor.type.bytes);
-  }
+  std::byte* data = memory(tensor) + tensor.data_begin;
+  with_width(tensor.type.bytes, [&](auto width) {
+    for (std::size_t at = 0; at < tensor.data_bytes; at += sizeof(width)) {
+      put<decltype(width)>(data + at, bits);
+    }
+  });
 }
 
 std::uint64_t Exchange::poison(DType dtype) const {
@@ -275,12 +300,18 @@ nlohmann::json Exchange::to_json() const {
 }
 
 std::uint64_t Exchange::input_checksum() const {
-  std::uint64_t sum = 0x9e3779b97f4a7c15u;
-  for (std::size_t at = 0; at < input_end_; at += 8) {
-    sum = (sum ^ get(arena_.inputs() + at, 8)) * 0xff51afd7ed558ccdu;
-    sum ^= sum >> 32;
+  constexpr std::uint64_t kFactor = 0xff51afd7ed558ccdu;
+  std::array<std::uint64_t, 4> sums = {1, 2, 3, 4};  // that do not wait for each other
+  for (std::size_t at = 0; at < input_end_; at += sizeof(sums)) {  // which divides a page
+    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+      std::uint64_t& sum = sums[lane];
+      sum = (sum ^ get<std::uint64_t>(arena_.inputs() + at + lane * sizeof(sum))) * kFactor;
+      sum ^= sum >> 32;
+    }
   }
-  return sum;
+  std::uint64_t all = 0;
+  for (const std::uint64_t sum : sums) all = (all ^ sum) * kFactor;
+  return all;
 }
 
 void Exchange::seal() { checksum_ = input_checksum(); }
@@ -322,7 +353,7 @@ std::optional<Damage> Exchange::damage() const {
                      [&](std::size_t, std::size_t at) { element[bits ? at / 8 : at] = true; });
     for (std::size_t at = 0; at < element.size(); ++at) {
       const std::byte* address = base + tensor.data_begin + at * unit;
-      if (!element[at] && get(address, unit) != untouched) {
+      if (!element[at] && std::memcmp(address, &untouched, unit) != 0) {  // little-endian
         return Damage{"guard",
                       fmt::format("wrote into the gap between rows of {}, {} {} from its start",
                                   name, at, bits ? "bytes" : "elements")};
@@ -335,10 +366,11 @@ std::optional<Damage> Exchange::damage() const {
 std::vector<std::uint64_t> Exchange::read(const std::string& name) const {
   const Tensor& tensor = tensors_.at(name);
   const std::byte* data = memory(tensor) + tensor.data_begin;
-  const std::size_t bytes = tensor.type.bytes;
   std::vector<std::uint64_t> bits(static_cast<std::size_t>(element_count(tensor.shape)));
-  for_each_element(tensor.shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
-    bits[dense] = get(data + place * bytes, bytes);
+  with_width(tensor.type.bytes, [&](auto width) {
+    for_each_element(tensor.shape, tensor.strides, [&](std::size_t dense, std::size_t place) {
+      bits[dense] = get<decltype(width)>(data + place * sizeof(width));
+    });
   });
   return bits;
 }

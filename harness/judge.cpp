@@ -39,6 +39,17 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
         expected.value[i] +
         (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
     const double bound = expected.bound[i];
+    const long double error = actual - exact;
+    if (std::isfinite(error)) {
+      squares += error * error;
+      sum += error;
+      ++finite;
+    }
+    // Nearer still to its cell: it passes, and there is worse.
+    if (std::isfinite(bound) && std::abs(error) <= bound &&
+        static_cast<double>(std::abs(error) / bound) <= worst_ratio) {
+      continue;
+    }
     const long double away = distance(actual, exact, dtype, rounding);
     const bool within = away <= bound;
     const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
@@ -56,11 +67,6 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     if (ratio > worst_ratio) {
       worst_ratio = ratio;
       worst = i;
-    }
-    if (std::isfinite(actual) && std::isfinite(exact)) {
-      squares += (actual - exact) * (actual - exact);
-      sum += actual - exact;
-      ++finite;
     }
   }
   if (evidence.compared == 0) {

@@ -146,7 +146,7 @@ struct NativeProblem {
 
 void fill(NativeProblem& native, const json& request, const Locate& locate) {
   const json& j = request.at("problem");
-  const json tensors = request.value("tensors", json::object());
+  const json& tensors = request.at("tensors");
   attest_problem& p = native.problem;
   p.struct_size = sizeof(p);
   p.dtype = wire_dtype(j.at("dtype").get<std::string>());

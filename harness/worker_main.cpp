@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,12 +44,25 @@ struct Mapping {
 std::vector<Mapping> g_mappings;  // as many as a mask has tables, and a few more
 std::array<char, 128> g_nonce{};
 
+// The tensors of one request, in a stretch of addresses that is reserved for all of them at once.
 class Mappings {
  public:
+  explicit Mappings(const json& request) {
+    const auto tensors = request.find("tensors");
+    if (tensors == request.end()) return;
+    for (const json& tensor : *tensors) bytes_ += reserved_bytes(tensor);
+    if (bytes_ == 0) return;
+    void* reserved =
+        mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) throw attest::InputError("", "cannot reserve address space");
+    base_ = static_cast<std::byte*>(reserved);
+  }
   ~Mappings() {
-    for (const Mapping& mapping : g_mappings) munmap(mapping.reserved, mapping.reserved_bytes);
+    if (base_) munmap(base_, bytes_);
     g_mappings.clear();
   }
+  Mappings(const Mappings&) = delete;
+  Mappings& operator=(const Mappings&) = delete;
 
   void* add(const std::string& name, const json& tensor) {
     Mapping mapping{};
@@ -57,15 +71,15 @@ class Mappings {
     }
     const bool output = tensor.at("memory") == "output";
     const auto offset = tensor.at("region_offset").get<std::size_t>();
-    const auto bytes = tensor.at("region_bytes").get<std::size_t>();
     std::memcpy(mapping.name.data(), name.c_str(), name.size());
     mapping.output = output;
-    mapping.reserved_bytes = bytes + 2 * kGuard;
-    void* reserved = mmap(nullptr, mapping.reserved_bytes, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (reserved == MAP_FAILED) throw attest::InputError("", "cannot reserve address space");
-    mapping.reserved = static_cast<std::byte*>(reserved);
-    void* pages = mmap(mapping.reserved + kGuard, bytes,
+    mapping.reserved_bytes = reserved_bytes(tensor);
+    if (mapping.reserved_bytes > bytes_ - used_) {
+      throw attest::InputError("", "a tensor is asked for twice: " + name);
+    }
+    mapping.reserved = base_ + used_;
+    used_ += mapping.reserved_bytes;
+    void* pages = mmap(mapping.reserved + kGuard, mapping.reserved_bytes - 2 * kGuard,
                        output ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
                        output ? attest::kOutputFd : attest::kInputFd, static_cast<off_t>(offset));
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
@@ -74,6 +88,14 @@ class Mappings {
     g_mappings.push_back(mapping);
     return mapping.data;
   }
+
+ private:
+  static std::size_t reserved_bytes(const json& tensor) {
+    return tensor.at("region_bytes").get<std::size_t>() + 2 * kGuard;
+  }
+
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0, used_ = 0;
 };
 
 // Text for a signal handler: no allocation, no locale.
@@ -184,12 +206,13 @@ void serve(const attest_plugin& plugin) {
     const auto nonce = request.at("nonce").get<std::string>();
     g_nonce.fill('\0');
     std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
-    Mappings mappings;
+    std::optional<Mappings> mappings;  // until nobody asks for them any more
     json reply;
     watch_faults();  // whatever an earlier call made of it
     try {
+      mappings.emplace(request);
       reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
-        return mappings.add(name, tensor);
+        return mappings->add(name, tensor);
       });
     } catch (const std::exception& error) {
       reply = {{"status", "error"}, {"message", fmt::format("an exception: {}", error.what())}};

@@ -1,7 +1,6 @@
 #include "spec/dtype.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "spec/assert.h"
@@ -24,13 +23,10 @@ double largest_finite(DType dtype) {
   return (2 - power_of_two(1 - format.digits)) * power_of_two(format.max_exponent);
 }
 
-std::uint64_t encode(DType dtype, double value) {
+std::uint64_t encode_rounded(DType dtype, double value) {
   const Format format = format_of(dtype);
   if (dtype == DType::f64) {
     return std::isnan(value) ? 0x7ff8000000000000u : std::bit_cast<std::uint64_t>(value);
-  }
-  if (dtype == DType::f32 && !std::isnan(value)) {
-    return std::bit_cast<std::uint32_t>(static_cast<float>(value));
   }
   const int fraction_bits = format.digits - 1;
   const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (8 * format.bytes - 1);
@@ -51,63 +47,22 @@ std::uint64_t encode(DType dtype, double value) {
   return sign | (fields - (std::uint64_t(1023 - format.max_exponent) << fraction_bits));
 }
 
-double decode(DType dtype, std::uint64_t bits) {
-  if (dtype == DType::f64) return std::bit_cast<double>(bits);
-  if (dtype == DType::f32) return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-  if (dtype == DType::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
-  const Format format = format_of(dtype);
-  const int fraction_bits = format.digits - 1;
-  const std::uint64_t sign = std::uint64_t(1) << (8 * format.bytes - 1);
-  const std::uint64_t magnitude_bits = bits & (sign - 1);
-  const std::uint64_t infinity = std::uint64_t(2 * format.max_exponent + 1) << fraction_bits;
+double decode_f16(std::uint64_t bits) {
+  constexpr Format kFormat = format_of(DType::f16);
+  constexpr int kFractionBits = kFormat.digits - 1;
+  constexpr std::uint64_t kSign = 0x8000, kInfinityBits = 0x7c00;
+  constexpr auto kBias = std::uint64_t(1023 - kFormat.max_exponent) << kFractionBits;
+  const std::uint64_t magnitude_bits = bits & (kSign - 1);
   double magnitude;
-  if (magnitude_bits >> fraction_bits == 0) {
-    magnitude = double(magnitude_bits) * power_of_two(format.min_exponent - fraction_bits);
-  } else if (magnitude_bits < infinity) {
-    const std::uint64_t bias = std::uint64_t(1023 - format.max_exponent) << fraction_bits;
-    magnitude = std::bit_cast<double>((magnitude_bits + bias) << (52 - fraction_bits));
+  if (magnitude_bits >> kFractionBits == 0) {
+    magnitude = double(magnitude_bits) * power_of_two(kFormat.min_exponent - kFractionBits);
+  } else if (magnitude_bits < kInfinityBits) {
+    magnitude = std::bit_cast<double>((magnitude_bits + kBias) << (52 - kFractionBits));
   } else {
-    magnitude = magnitude_bits == infinity ? kInfinity : std::numeric_limits<double>::quiet_NaN();
+    magnitude =
+        magnitude_bits == kInfinityBits ? kInfinity : std::numeric_limits<double>::quiet_NaN();
   }
-  return bits & sign ? -magnitude : magnitude;
-}
-
-void store(DType dtype, double value, void* address) {
-  const std::uint64_t bits = encode(dtype, value);
-  switch (format_of(dtype).bytes) {
-    case 8:
-      std::memcpy(address, &bits, 8);
-      return;
-    case 4: {
-      const auto narrow = static_cast<std::uint32_t>(bits);
-      std::memcpy(address, &narrow, 4);
-      return;
-    }
-    default: {
-      const auto narrow = static_cast<std::uint16_t>(bits);
-      std::memcpy(address, &narrow, 2);
-    }
-  }
-}
-
-double load(DType dtype, const void* address) {
-  switch (format_of(dtype).bytes) {
-    case 8: {
-      std::uint64_t bits;
-      std::memcpy(&bits, address, 8);
-      return decode(dtype, bits);
-    }
-    case 4: {
-      std::uint32_t bits;
-      std::memcpy(&bits, address, 4);
-      return decode(dtype, bits);
-    }
-    default: {
-      std::uint16_t bits;
-      std::memcpy(&bits, address, 2);
-      return decode(dtype, bits);
-    }
-  }
+  return bits & kSign ? -magnitude : magnitude;
 }
 
 Cell rounding_cell(DType dtype, double value, Rounding rounding) {

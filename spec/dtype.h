@@ -11,6 +11,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -86,14 +87,65 @@ inline double round_to(DType dtype, double value) {
   return std::copysign(overflows ? std::numeric_limits<double>::infinity() : rounded, value);
 }
 
-// The bit pattern of round_to(dtype, value), and the number that a bit pattern stands for. NaN
-// encodes as the quiet NaN without payload.
-std::uint64_t encode(DType dtype, double value);
-double decode(DType dtype, std::uint64_t bits);
+// The bit pattern of round_to(dtype, value). NaN encodes as the quiet NaN without payload.
+std::uint64_t encode_rounded(DType dtype, double value);
+
+inline std::uint64_t encode(DType dtype, double value) {
+  // What the format holds, which most values are, needs no more.
+  if (dtype == DType::bf16) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    if ((bits & 0xffff) == 0 && std::bit_cast<float>(bits) == value) return bits >> 16;
+  } else if (dtype == DType::f32) {
+    if (!std::isnan(value)) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  }
+  return encode_rounded(dtype, value);
+}
+
+// The number that a bit pattern stands for.
+double decode_f16(std::uint64_t bits);
+
+inline double decode(DType dtype, std::uint64_t bits) {
+  switch (dtype) {
+    case DType::f64:
+      return std::bit_cast<double>(bits);
+    case DType::f32:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    case DType::f16:
+      return decode_f16(bits);
+    case DType::bf16:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
+  }
+  return 0;
+}
 
 // The same at an address, which needs no alignment.
-void store(DType dtype, double value, void* address);
-double load(DType dtype, const void* address);
+inline void store(DType dtype, double value, void* address) {
+  const auto put = [address](auto bits) { std::memcpy(address, &bits, sizeof(bits)); };
+  const std::uint64_t bits = encode(dtype, value);
+  switch (format_of(dtype).bytes) {
+    case 8:
+      return put(bits);
+    case 4:
+      return put(static_cast<std::uint32_t>(bits));
+    default:
+      return put(static_cast<std::uint16_t>(bits));
+  }
+}
+
+inline double load(DType dtype, const void* address) {
+  const auto bits_as = [address](auto bits) {
+    std::memcpy(&bits, address, sizeof(bits));
+    return bits;
+  };
+  switch (format_of(dtype).bytes) {
+    case 8:
+      return decode(dtype, bits_as(std::uint64_t()));
+    case 4:
+      return decode(dtype, bits_as(std::uint32_t()));
+    default:
+      return decode(dtype, bits_as(std::uint16_t()));
+  }
+}
 
 // How a kernel may round its result into the output format: to the nearest number, or to either
 // neighbour ("faithfully").

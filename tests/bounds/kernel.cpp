@@ -220,12 +220,17 @@ class Kernel {
     return std::fma(x, y, z);
   }
   // exp of the difference of two scores, and of a score and LSE.
-  T weight(T s, T m) const { return power(fused_ ? fma(s, to_units_, -(m * to_units_)) : s - m); }
+  T weight(T s, T m) const {
+    if (!fused_) return power(s - m);
+    if (style_.clamps_exponent && s == m) return 1;
+    return power(clamped(fma(s, to_units_, -(m * to_units_))));
+  }
+  T clamped(T exponent) const { return style_.clamps_exponent && exponent > 0 ? T(0) : exponent; }
   // From one running maximum to the next: the difference comes first, or else roundings of m would
   // add up from step to step.
   T rescale(T m, T next) const { return power(fused_ ? (m - next) * to_units_ : m - next); }
   T weight_by_lse(T s, T lse) const {
-    return power(fused_ ? fma(s, to_units_, -(lse * unit_)) : s - lse * unit_);
+    return power(fused_ ? clamped(fma(s, to_units_, -(lse * unit_))) : s - lse * unit_);
   }
   T log_of(T x) const {
     return static_cast<T>(style_.base_2 ? std::log2(double(x)) : std::log(double(x)));
@@ -312,6 +317,7 @@ class Kernel {
     q = operands(std::move(q), kQk);
     k = operands(std::move(k), kQk);
     const bool sums_bias = style_.sums_bias && cap_ == 0 && factor == 1 && !fused_;
+    const Matrix<T> kt = sums_bias ? Matrix<T>() : k.transposed();
     Vector q_terms, k_terms, products(at(group.keys));
     for (Index r = 0; r < group.rows; ++r) {
       Position position = {
@@ -320,8 +326,8 @@ class Kernel {
       if (!sums_bias) {
         const auto seen = seen_.begin() + first;
         const Index begin = std::find(seen, seen + group.keys, 1) - seen;
-        dots(style_.order, q.row(r), k.row(begin), p_.head_dim, p_.head_dim, group.keys - begin,
-             products.data() + begin);
+        dots(style_.order, q.row(r), kt.data.data() + begin, group.keys, p_.head_dim,
+             group.keys - begin, products.data() + begin);
       }
       for (Index j = 0; j < group.keys; ++j) {
         if (!seen_[at(first + j)]) continue;
@@ -368,7 +374,7 @@ class Kernel {
   struct RowView {
     const T* s;
     const std::uint8_t* kept;  // null without dropout
-    const Matrix<T>* v;        // transposed
+    const Matrix<T>* v;
   };
 
   // One pass over keys [begin, end); `sink` is that of this pass, or -inf.
@@ -426,8 +432,7 @@ class Kernel {
     }
     round_operands(narrowed.data(), n, kPv);
     w.resize(at(std::max(n, p_.value_dim)));
-    dots(style_.order, narrowed.data(), row.v->data.data() + first, row.v->columns, n, p_.value_dim,
-         w.data());
+    dots(style_.order, narrowed.data(), row.v->row(first), p_.value_dim, n, p_.value_dim, w.data());
     for (Index c = 0; c < p_.value_dim; ++c) {
       const T product = w[at(c)];
       T& o = state.o[at(c)];
@@ -492,7 +497,7 @@ class Kernel {
 
   void forward(Group<T>& group) {
     score(group);
-    const Matrix<T> v = operands(group.v, kPv).transposed();
+    const Matrix<T> v = operands(group.v, kPv);
     group.o = Matrix<T>(group.rows, p_.value_dim);
     group.lse.assign(at(group.rows), -kInfinity);
     for (Index r = 0; r < group.rows; ++r) {
@@ -545,12 +550,12 @@ class Kernel {
   void backward(const Group<T>& group) {
     const Index rows = group.rows, keys = group.keys;
     Matrix<T> p(rows, keys), ds(rows, keys);  // as they enter the products
-    const Matrix<T> d_o = operands(group.d_o, kDp), v = operands(group.v, kDp);
+    const Matrix<T> d_o = operands(group.d_o, kDp), vt = operands(group.v, kDp).transposed();
     Vector weight(at(keys)), dp(at(keys)), sums(at(std::max(p_.head_dim, p_.value_dim)));
     for (Index r = 0; r < rows; ++r) {
       const T sink_share = weigh(group, r, weight.data());
       if (group.lse[at(r)] == -kInfinity) continue;
-      backward_row(group, r, d_o, v, sink_share, weight, dp, p.row(r), ds.row(r));
+      backward_row(group, r, d_o, vt, sink_share, weight, dp, p.row(r), ds.row(r));
     }
 
     const bool scales_operand = style_.scale_ds == Style::ScaleDs::operand;
@@ -560,10 +565,10 @@ class Kernel {
       return operand;
     };
     Matrix<T> ds_dq = operands(ds, kDq);
-    const Matrix<T> kt = operands(scaled(group.k), kDq).transposed();
+    const Matrix<T> k = operands(scaled(group.k), kDq);
     for (Index r = 0; r < rows; ++r) {
       const Place place = p_.query_place(group.b, r % group.queries);
-      dots(style_.order, ds_dq.row(r), kt.data.data(), keys, keys, p_.head_dim, sums.data());
+      dots(style_.order, ds_dq.row(r), k.data.data(), p_.head_dim, keys, p_.head_dim, sums.data());
       for (Index c = 0; c < p_.head_dim; ++c) {
         T value = sums[at(c)];
         if (scales_sum) value *= scale_;
@@ -571,25 +576,27 @@ class Kernel {
       }
     }
     const Matrix<T> pt = operands(p, kDv).transposed(), dst = operands(ds, kDk).transposed();
-    const Matrix<T> d_ot = operands(group.d_o, kDv).transposed();
-    const Matrix<T> qt = operands(scaled(group.q), kDk).transposed();
+    const Matrix<T> d_o_dv = operands(group.d_o, kDv);
+    const Matrix<T> q = operands(scaled(group.q), kDk);
     // 0 NaN is NaN: a query that is not finite must not meet the keys that it does not see.
     const bool spreads =
-        !std::all_of(qt.data.begin(), qt.data.end(), [](T x) { return std::isfinite(x); });
-    Matrix<T> met = qt;
+        !std::all_of(q.data.begin(), q.data.end(), [](T x) { return std::isfinite(x); });
+    Matrix<T> met = q;
     const bool dropped = p_.dropout.mode != Dropout::Mode::none;
     for (Index j = 0; j < keys; ++j) {
       const Place place = p_.key_place(group.b, j);
-      for (Index c = 0; spreads && c < p_.head_dim; ++c) {
-        for (Index r = 0; r < rows; ++r) met.row(c)[r] = sees(group, r, j) ? qt.row(c)[r] : T(0);
+      for (Index r = 0; spreads && r < rows; ++r) {
+        const bool seen = sees(group, r, j);
+        for (Index c = 0; c < p_.head_dim; ++c) met.row(r)[c] = seen ? q.row(r)[c] : T(0);
       }
-      dots(style_.order, dst.row(j), met.data.data(), rows, rows, p_.head_dim, sums.data());
+      dots(style_.order, dst.row(j), met.data.data(), p_.head_dim, rows, p_.head_dim, sums.data());
       for (Index c = 0; c < p_.head_dim; ++c) {
         T value = sums[at(c)];
         if (scales_sum) value *= scale_;
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] = value;
       }
-      dots(style_.order, pt.row(j), d_ot.data.data(), rows, rows, p_.value_dim, sums.data());
+      dots(style_.order, pt.row(j), d_o_dv.data.data(), p_.value_dim, rows, p_.value_dim,
+           sums.data());
       for (Index c = 0; c < p_.value_dim; ++c) {
         T value = sums[at(c)];
         if (dropped && !style_.drops_first) value *= kept_share_;
@@ -599,14 +606,14 @@ class Kernel {
   }
 
   // From the weights of a row to its rows of P and dS, and its terms of dBias and dSink.
-  void backward_row(const Group<T>& group, Index r, const Matrix<T>& d_o, const Matrix<T>& v,
+  void backward_row(const Group<T>& group, Index r, const Matrix<T>& d_o, const Matrix<T>& vt,
                     T sink_share, const Vector& weight, Vector& dp, T* p_row, T* ds_row) {
     const Index keys = group.keys;
     const T* s = group.s.row(r);
     const std::uint8_t* kept = kept_row(group, r);
     Position position = {
         .batch = group.b, .head = head(group, r), .query = r % group.queries, .key = 0};
-    dots(style_.order, d_o.row(r), v.data.data(), p_.value_dim, p_.value_dim, keys, dp.data());
+    dots(style_.order, d_o.row(r), vt.data.data(), keys, p_.value_dim, keys, dp.data());
     for (Index j = 0; j < keys; ++j) {
       if (s[j] == -kInfinity || (kept && !kept[j])) dp[at(j)] = 0;
       if (kept) dp[at(j)] *= kept_share_;

@@ -48,6 +48,9 @@ struct Style {
   // What the scale multiplies; `exponent`: s c - m c in one fma, c the scale times log2(e), where
   // nothing comes between the product and the softmax, and c = log2(e) otherwise.
   enum class Scale { product, query, both, exponent } scale = Scale::product;
+  // That exponent is 0 for the largest score and never above: m c is rounded, and at large scores
+  // so far that s c - m c alone is anything but 0.
+  bool clamps_exponent = false;
   bool sums_bias = false;  // bias and ALiBi as terms of the sum q k, if that is scaled before
   enum class Sink { first, last, merged } sink = Sink::first;
   bool folds_cap = false;    // scale / softcap as one factor

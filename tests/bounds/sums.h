@@ -144,74 +144,11 @@ T dot(Order order, const T* x, const T* y, Index n) {
   return sum;
 }
 
-// ---- Of one row with several, `pitch` apart: the bits of dot()
-// -----------------------------------
-
-inline constexpr std::size_t kAbreast = 8;  // sums that do not wait for each other
-
-template <class T>
-using Abreast = std::array<T, kAbreast>;
-
-template <class Sum, class T, class Step>
-void sum_abreast(const T* x, const T* y, Index pitch, Index n, T* out, const Step& step) {
-  Abreast<Sum> sums = {};
-  for (Index t = 0; t < n; ++t) {
-    for (std::size_t l = 0; l < kAbreast; ++l) {
-      sums[l] = step(sums[l], x[t], y[Index(l) * pitch + t]);
-    }
-  }
-  for (std::size_t l = 0; l < kAbreast; ++l) out[l] = static_cast<T>(sums[l]);
-}
-
-template <class T>
-Abreast<T> pairwise_abreast(const T* x, const T* y, Index pitch, Index n) {
-  Abreast<T> sums;
-  if (n == 1) {
-    for (std::size_t l = 0; l < kAbreast; ++l) sums[l] = x[0] * y[Index(l) * pitch];
-    return sums;
-  }
-  const Index half = n / 2;
-  sums = pairwise_abreast(x, y, pitch, half);
-  const Abreast<T> rest = pairwise_abreast(x + half, y + half, pitch, n - half);
-  for (std::size_t l = 0; l < kAbreast; ++l) sums[l] += rest[l];
-  return sums;
-}
-
-template <class T>
-void truncating_abreast(const T* x, const T* y, Index pitch, Index n, Index step, T* out) {
-  Abreast<Wider<T>> sums = {};
-  for (Index t = 0; t < n; t += step) {
-    for (std::size_t l = 0; l < kAbreast; ++l) {
-      sums[l] = truncating_step(sums[l], x + t, y + Index(l) * pitch + t, std::min(step, n - t));
-    }
-  }
-  for (std::size_t l = 0; l < kAbreast; ++l) out[l] = static_cast<T>(sums[l]);
-}
-
-template <class T>
-void dots(Order order, const T* x, const T* y, Index pitch, Index n, Index count, T* out) {
-  constexpr Index kStep = kAbreast;
-  Index i = 0;
-  for (; n > 0 && i + kStep <= count; i += kStep) {
-    const T* rows = y + i * pitch;
-    if (order == Order::sequential) {
-      sum_abreast<T>(x, rows, pitch, n, out + i, [](T sum, T a, T b) { return sum + a * b; });
-    } else if (order == Order::fused) {
-      sum_abreast<T>(x, rows, pitch, n, out + i, fused<T>);
-    } else if (order == Order::wide) {
-      using Wide = Wider<T>;
-      sum_abreast<Wide>(x, rows, pitch, n, out + i,
-                        [](Wide sum, T a, T b) { return sum + Wide(a) * b; });
-    } else if (order == Order::pairwise) {
-      const Abreast<T> sums = pairwise_abreast(x, rows, pitch, n);
-      std::copy(sums.begin(), sums.end(), out + i);
-    } else if (truncates(order)) {
-      truncating_abreast(x, rows, pitch, n, step_of(order), out + i);
-    } else {  // lanes are abreast already
-      break;
-    }
-  }
-  for (; i < count; ++i) out[i] = dot(order, x, y + i * pitch, n);
-}
+// The sums of a vector x with every column of a matrix y, whose n rows are `pitch` apart: `count`
+// of them, each with the bits that dot() has. Side by side, as wide as the processor is.
+void dots(Order order, const float* x, const float* y, Index pitch, Index n, Index count,
+          float* out);
+void dots(Order order, const double* x, const double* y, Index pitch, Index n, Index count,
+          double* out);
 
 }  // namespace attest::bounds

@@ -106,6 +106,12 @@ std::vector<Style> more_styles() {
        .merges_by_lse = true,
        .sink = Sink::last,
        .d_by_key = true},
+      {.name = "fa2 64, s c - m c in one fma, clamped",
+       .order = Order::lanes,
+       .block = 64,
+       .base_2 = true,
+       .scale = Scale::exponent,
+       .clamps_exponent = true},
       {.name = "matrix unit of 16, 2 splits, fa2 64",
        .order = Order::truncated_16,
        .block = 64,
@@ -116,9 +122,10 @@ std::vector<Style> more_styles() {
 
 // Rounded operands are beyond the caps of every format that there is so far. And s c - m c in one
 // fma is not 0 for the largest score, once m c rounds to more than a unit: at scores beyond 2^24
-// its weight is anything but 1, which SOFTMAX-2 rules out.
+// its weight is anything but 1, which SOFTMAX-2 rules out, unless it is made 1.
 bool is_legitimate(const Style& style) {
-  return style.operand_digits == 0 && style.scale != Style::Scale::exponent;
+  return style.operand_digits == 0 &&
+         (style.scale != Style::Scale::exponent || style.clamps_exponent);
 }
 
 }  // namespace
