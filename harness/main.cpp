@@ -65,8 +65,7 @@ struct Options {
   std::vector<std::string> profiles;
   Tier tier = Tier::standard;
   std::uint64_t seed = 1;
-  // One more than processors: each waits for its worker now and then.
-  int jobs = 1 + static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   int threads = 1;
   std::string shard = "1/1";
   fs::path out = "reports/out";

@@ -70,11 +70,12 @@ template <class T>
 class Kernel {
  public:
   Kernel(const Problem& problem, const Inputs& inputs, const std::vector<std::uint8_t>& seen,
-         const Style& style)
+         const Style& style, const Outputs* forward)
       : p_(problem),
         in_(inputs),
         seen_(seen),
         style_(style),
+        given_(forward),
         scale_(static_cast<T>(problem.scale)),
         cap_(static_cast<T>(problem.softcap)),
         unit_(static_cast<T>(style.base_2 ? std::numbers::log2e : 1.0)),
@@ -106,7 +107,8 @@ class Kernel {
       // Neither loading nor storing may lose subnormal numbers that the arithmetic does not.
       const Flushing flushing(style_.flushes_inputs, style_.flushes_outputs);
       for (Group<T>& group : groups) {
-        forward(group);
+        score(group);
+        given_ ? take_forward(group) : forward(group);
         if (p_.backward) backward(group);
       }
       for (std::size_t e = 0; e < bias_terms_.size(); ++e) {
@@ -135,8 +137,10 @@ class Kernel {
   using Vector = std::vector<T>;
 
   void prepare() {
-    o_.assign(at(element_count(p_.o_shape())), T(0));
-    lse_.assign(at(element_count(p_.lse_shape())), -kInfinity);
+    if (!given_) {
+      o_.assign(at(element_count(p_.o_shape())), T(0));
+      lse_.assign(at(element_count(p_.lse_shape())), -kInfinity);
+    }
     if (!p_.backward) return;
     dq_.assign(at(element_count(p_.q_shape())), T(0));
     dk_.assign(at(element_count(p_.k_shape())), T(0));
@@ -496,7 +500,6 @@ class Kernel {
   }
 
   void forward(Group<T>& group) {
-    score(group);
     const Matrix<T> v = operands(group.v, kPv);
     group.o = Matrix<T>(group.rows, p_.value_dim);
     group.lse.assign(at(group.rows), -kInfinity);
@@ -514,6 +517,22 @@ class Kernel {
       }
       group.lse[at(r)] = lse;
       lse_[at(dense_index(p_.lse_shape(), place.batch, h, place.position, 0))] = lse;
+    }
+  }
+
+  // What an earlier call returned.
+  void take_forward(Group<T>& group) {
+    group.o = Matrix<T>(group.rows, p_.value_dim);
+    group.lse.assign(at(group.rows), -kInfinity);
+    for (Index r = 0; r < group.rows; ++r) {
+      const Place place = p_.query_place(group.b, r % group.queries);
+      const auto element = [&](const Shape& shape, Index c) {
+        return at(dense_index(shape, place.batch, head(group, r), place.position, c));
+      };
+      for (Index c = 0; c < p_.value_dim; ++c) {
+        group.o.row(r)[c] = input(given_->o[element(p_.o_shape(), c)]);
+      }
+      group.lse[at(r)] = static_cast<T>(given_->lse[element(p_.lse_shape(), 0)]);
     }
   }
 
@@ -656,6 +675,7 @@ class Kernel {
   const Inputs& in_;
   const std::vector<std::uint8_t>& seen_;
   const Style& style_;
+  const Outputs* given_;
   T scale_, cap_, unit_;
   bool fused_;                       // scores are multiplied in the exponent:
   T to_natural_ = 1, to_units_ = 1;  // what they are then multiplied with
@@ -710,32 +730,53 @@ Arithmetic declared(const Style& style, DType dtype) {
   };
 }
 
+namespace {
+
+// Whether heads may see different keys.
+bool differs_by_head(const Mask& mask) {
+  return (mask.table && mask.table->shape[kHead] > 1) ||
+         std::any_of(mask.parts.begin(), mask.parts.end(), differs_by_head);
+}
+
+}  // namespace
+
 std::vector<std::uint8_t> visible_elements(const Problem& problem, const Inputs& inputs) {
   std::vector<std::uint8_t> result(at(element_count(problem.keep_shape())));
-  std::size_t e = 0;
+  const Index plane = problem.query_len * problem.key_len;
+  const bool alike = !differs_by_head(problem.mask);
+  auto to = result.begin();
   for (Index b = 0; b < problem.batch; ++b) {
     for (Index h = 0; h < problem.query_heads; ++h) {
+      if (h > 0 && alike) {
+        to = std::copy_n(to - plane, plane, to);
+        continue;
+      }
       for (Index i = 0; i < problem.query_len; ++i) {
-        for (Index j = 0; j < problem.key_len; ++j, ++e) {
-          const Position position = {.batch = b, .head = h, .query = i, .key = j};
-          result[e] = visible(problem, position);
-          if (result[e] && problem.bias_shape) {
-            const auto pick = [](Index size, Index index) { return size == 1 ? 0 : index; };
-            const Shape& shape = *problem.bias_shape;
-            result[e] = std::isfinite(inputs.bias.at(pick(shape[0], b), pick(shape[1], h),
-                                                     pick(shape[2], i), pick(shape[3], j)));
-          }
+        for (Index j = 0; j < problem.key_len; ++j) {
+          *to++ = visible(problem, {.batch = b, .head = h, .query = i, .key = j});
         }
       }
     }
+  }
+  if (!problem.bias_shape) return result;
+  for (std::size_t e = 0; e < result.size(); ++e) {
+    if (!result[e]) continue;
+    auto place = coordinates(problem.keep_shape(), static_cast<Index>(e));
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      if ((*problem.bias_shape)[axis] == 1) place[axis] = 0;
+    }
+    result[e] = std::isfinite(inputs.bias.at(place[0], place[1], place[2], place[3]));
   }
   return result;
 }
 
 Outputs run_kernel(const Problem& problem, const Inputs& inputs,
-                   const std::vector<std::uint8_t>& visible, const Style& style) {
-  if (problem.dtype == DType::f64) return Kernel<double>(problem, inputs, visible, style).run();
-  return Kernel<float>(problem, inputs, visible, style).run();
+                   const std::vector<std::uint8_t>& visible, const Style& style,
+                   const Outputs* forward) {
+  if (problem.dtype == DType::f64) {
+    return Kernel<double>(problem, inputs, visible, style, forward).run();
+  }
+  return Kernel<float>(problem, inputs, visible, style, forward).run();
 }
 
 }  // namespace attest::bounds

@@ -95,7 +95,10 @@ struct Outputs {
 // Which elements of keep_shape() take part (a bias of -inf hides its key).
 std::vector<std::uint8_t> visible_elements(const Problem& problem, const Inputs& inputs);
 
+// With gradients if the problem asks for them; then from the O and LSE of `forward`, if that is
+// given, and without returning them again.
 Outputs run_kernel(const Problem& problem, const Inputs& inputs,
-                   const std::vector<std::uint8_t>& visible, const Style& style);
+                   const std::vector<std::uint8_t>& visible, const Style& style,
+                   const Outputs* forward = nullptr);
 
 }  // namespace attest::bounds

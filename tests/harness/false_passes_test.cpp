@@ -207,37 +207,50 @@ TEST_F(FalsePassTest, WhatIsNotFiniteIsNotSetToZeroBeforeItIsCompared) {
 // ---- Tolerances --------------------------------------------------------------------------------
 
 // Whether zeros are among what the bounds admit.
-bool admits_zeros(const Expected& expected) {
+bool admits_zeros(const Expected& expected, DType dtype) {
   const std::vector<std::uint64_t> zeros(expected.value.size(), 0);
   const Shape shape = {1, 1, 1, static_cast<Index>(zeros.size())};
-  return judge(zeros, DType::f32, shape, expected, Rounding::faithful).passed;
+  return judge(zeros, dtype, shape, expected, Rounding::faithful).passed;
 }
 
-void scale(Values& values, double factor) {
-  for (double& x : values.data) x = round_to(DType::f32, x * factor);
+// By what values may be multiplied and still be told from zero in a format.
+std::vector<double> factors_of(DType dtype) {
+  if (dtype == DType::f16) return {1, 1e-1, 1e-2};
+  return {1, 1e-4, 1e-9, 1e-18};
+}
+
+void scale(Values& values, DType dtype, double factor) {
+  for (double& x : values.data) x = round_to(dtype, x * factor);
 }
 
 // Gradients of a mean are as small as an absolute tolerance.
 TEST_F(FalsePassTest, ZeroGradientsAreNoneHoweverSmallTheLoss) {
-  const Case c = training_case();
-  for (const double factor : {1.0, 1e-4, 1e-9, 1e-18}) {
-    Inputs inputs = generate(c);
-    scale(inputs.d_o, factor);
-    const BackwardExpected expected =
-        expect_backward(c.problem, inputs, loosest(DType::f32), 1, nullptr);
-    for (const Expected* each : {&expected.dq, &expected.dk, &expected.dv, &expected.dbias}) {
-      EXPECT_FALSE(admits_zeros(*each)) << factor;
+  Case c = training_case();
+  c.problem.sink = true;
+  for (const DType dtype : kDTypes) {
+    c.problem.dtype = dtype;
+    for (const double factor : factors_of(dtype)) {
+      Inputs inputs = generate(c);
+      scale(inputs.d_o, dtype, factor);
+      const BackwardExpected e = expect_backward(c.problem, inputs, loosest(dtype), 1, nullptr);
+      for (const Expected* each : {&e.dq, &e.dk, &e.dv, &e.dbias}) {
+        EXPECT_FALSE(admits_zeros(*each, dtype)) << name(dtype) << " " << factor;
+      }
+      EXPECT_FALSE(admits_zeros(e.dsink, DType::f32)) << name(dtype) << " " << factor;
     }
   }
 }
 
 TEST_F(FalsePassTest, ZerosAreNoResultHoweverSmallTheValues) {
-  const Case c = plain_case(0);
-  for (const double factor : {1.0, 1e-4, 1e-9, 1e-18}) {
-    Inputs inputs = generate(c);
-    scale(inputs.v, factor);
-    EXPECT_FALSE(admits_zeros(expect_forward(c.problem, inputs, loosest(DType::f32), 1, nullptr).o))
-        << factor;
+  Case c = plain_case(0);
+  for (const DType dtype : kDTypes) {
+    c.problem.dtype = dtype;
+    for (const double factor : factors_of(dtype)) {
+      Inputs inputs = generate(c);
+      scale(inputs.v, dtype, factor);
+      const ForwardExpected e = expect_forward(c.problem, inputs, loosest(dtype), 1, nullptr);
+      EXPECT_FALSE(admits_zeros(e.o, dtype)) << name(dtype) << " " << factor;
+    }
   }
 }
 

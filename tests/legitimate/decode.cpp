@@ -32,15 +32,6 @@ std::vector<T> elements(const attest_tensor& t) {
   return result;
 }
 
-Values values_of(const attest_tensor& t, DType dtype) {
-  Values result = {.shape = shape_of(t)};
-  result.data.reserve(static_cast<std::size_t>(element_count(result.shape)));
-  const auto* bytes = static_cast<const char*>(t.data);
-  const Index size = format_of(dtype).bytes;
-  for_each_element(t, [&](Index at) { result.data.push_back(load(dtype, bytes + at * size)); });
-  return result;
-}
-
 Keep keep_of(const attest_tensor& t) {
   Keep keep = {.shape = shape_of(t)};
   const auto* bytes = static_cast<const std::uint8_t*>(t.data);
@@ -161,6 +152,15 @@ Problem problem_of(const attest_problem& given, const attest_inputs& inputs, boo
   p.backward = backward;
   p.d_lse = backward && given.has_dlse != 0;
   return p;
+}
+
+Values values_of(const attest_tensor& t, DType dtype) {
+  Values result = {.shape = shape_of(t)};
+  result.data.reserve(static_cast<std::size_t>(element_count(result.shape)));
+  const auto* bytes = static_cast<const char*>(t.data);
+  const Index size = format_of(dtype).bytes;
+  for_each_element(t, [&](Index at) { result.data.push_back(load(dtype, bytes + at * size)); });
+  return result;
 }
 
 Inputs inputs_of(const Problem& p, const attest_inputs& given) {

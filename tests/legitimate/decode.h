@@ -18,6 +18,9 @@ Problem problem_of(const attest_problem& given);
 // The whole problem of a call: with its gradients if `backward`.
 Problem problem_of(const attest_problem& given, const attest_inputs& inputs, bool backward);
 
+// All elements of a tensor, in dense order.
+Values values_of(const attest_tensor& tensor, DType dtype);
+
 // The keep-mask among them if there is one; else keep is empty.
 Inputs inputs_of(const Problem& problem, const attest_inputs& given);
 

@@ -77,8 +77,14 @@ attest_status run(const attest_kernel* kernel, const attest_problem& given, cons
       inputs.keep = draw(p);
       write(out.keep, inputs.keep);
     }
+    bounds::Outputs forward;
+    if (backward) {
+      forward.o = values_of(in.o, p.dtype).data;
+      forward.lse = values_of(in.lse, p.lse_dtype()).data;
+    }
     const bounds::Outputs results =
-        bounds::run_kernel(p, inputs, bounds::visible_elements(p, inputs), self(kernel).style);
+        bounds::run_kernel(p, inputs, bounds::visible_elements(p, inputs), self(kernel).style,
+                           backward ? &forward : nullptr);
     if (!backward) {
       write(out.o, p.dtype, results.o);
       write(out.lse, p.lse_dtype(), results.lse);
