@@ -390,7 +390,8 @@ int fuzz(const Options& options) {
 // what is asked for, else on a few.
 int selfcheck(Options options) {
   constexpr std::size_t kSample = 40;
-  constexpr double kMutantSeconds = 5;  // for a call: some hang
+  constexpr double kMutantSeconds = 5;                          // for a call: some hang,
+  constexpr std::size_t kMutantBytes = std::size_t(512) << 20;  // and some take all that there is
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(options);
   if (options.plugins.empty()) options.plugins = installation.test_plugins;
@@ -409,12 +410,14 @@ int selfcheck(Options options) {
     return [&](const Testee& testee) { return session.start(testee); };
   };
   if (!options.legitimate) {
-    const auto limit = std::exchange(options.limits.call_seconds, kMutantSeconds);
+    const Limits limits = options.limits;
+    options.limits.call_seconds = kMutantSeconds;
+    options.limits.memory_bytes = kMutantBytes;
     const auto session = session_of(mutants);
     check.hunt = hunt(check.cases, check.catalogue, session->testees(),
                       {.all = options.full, .run = session->run_options()}, start_testee(*session),
                       seen, interrupted);
-    options.limits.call_seconds = limit;
+    options.limits = limits;
   }
   if (!interrupted()) {
     const auto session = session_of(options.plugins / "legitimate.so");
@@ -463,7 +466,7 @@ int side_by_side(Options options) {
   std::vector<criteria::CaseSet> sets;
   if (options.inputs != "ours") {
     sets.push_back({.name = "theirs",
-                    .about = "On the inputs that those projects use",
+                    .about = "On the classes of numbers that those projects use, in small shapes",
                     .own_data = true,
                     .cases = criteria::their_cases()});
   }

@@ -18,9 +18,12 @@ using Row = std::vector<double>;  // the channels of one position
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 double square(double x) { return x * x; }
 
+const double* channels_of(const Values& values, Place place, Index h) {
+  return values.data.data() + dense_index(values.shape, place.batch, h, place.position, 0);
+}
+
 Row row_of(const Values& values, Place place, Index h) {
-  const auto first =
-      values.data.begin() + dense_index(values.shape, place.batch, h, place.position, 0);
+  const double* first = channels_of(values, place, h);
   return {first, first + values.shape[kChannel]};
 }
 
@@ -56,7 +59,7 @@ class Noise {
   // One row of the softmax, and what its output comes to.
   struct Softmax {
     std::vector<Key> keys;
-    std::vector<Row> v;  // of each key
+    std::vector<const double*> v;  // of each key, its channels
     working::Row<double> row = {};
     double sink_p = 0;
     double lse_noise = 0;
@@ -94,24 +97,32 @@ class Noise {
     for (const Key& key : r.keys) r.lse_noise += square(key.p * key.slope * key.noise);
     r.lse_noise = std::sqrt(r.lse_noise);
 
-    for (const Key& key : r.keys) r.v.push_back(row_of(in_.v, key.place, h / p_.group_size()));
-    for (std::size_t c = 0; c < r.o.size(); ++c) {
-      double size = 0, squares = 0, variance = 0;
-      for (std::size_t t = 0; t < n; ++t) {
-        const double share = r.keys[t].p * r.keys[t].z * r.v[t][c];
+    for (const Key& key : r.keys) {
+      r.v.push_back(channels_of(in_.v, key.place, h / p_.group_size()));
+    }
+    const std::size_t channels = r.o.size();
+    Row size(channels, 0.0), squares = size, variance = size;
+    for (std::size_t t = 0; t < n; ++t) {
+      const double weight = r.keys[t].p * r.keys[t].z;
+      for (std::size_t c = 0; c < channels; ++c) {
+        const double share = weight * r.v[t][c];
         r.o[c] += share;
-        size += std::abs(share);
-        squares += square(share);
+        size[c] += std::abs(share);
+        squares[c] += square(share);
       }
-      for (std::size_t t = 0; t < n; ++t) {
-        const Key& key = r.keys[t];
+    }
+    for (std::size_t t = 0; t < n; ++t) {
+      const Key& key = r.keys[t];
+      const double narrowing = row.p.error(key.p, key.p);
+      for (std::size_t c = 0; c < channels; ++c) {
         const double v = key.z * r.v[t][c];
-        variance += square(key.p * (v - r.o[c]) * key.slope * key.noise) +
-                    square(row.p.error(key.p, key.p) * v);
+        variance[c] += square(key.p * (v - r.o[c]) * key.slope * key.noise) + square(narrowing * v);
       }
-      r.sum_variance[c] = noise_of_sum(a_.pv, row.roundings, size, squares);
-      variance += r.sum_variance[c] + r.sums * square(r.o[c]);
-      r.o_noise[c] = std::sqrt(variance);
+    }
+    for (std::size_t c = 0; c < channels; ++c) {
+      r.sum_variance[c] = noise_of_sum(a_.pv, row.roundings, size[c], squares[c]);
+      variance[c] += r.sum_variance[c] + r.sums * square(r.o[c]);
+      r.o_noise[c] = std::sqrt(variance[c]);
     }
     return r;
   }
@@ -200,7 +211,7 @@ class Noise {
       const double bias = p_.bias_shape ? in_.bias.data[element_of(*p_.bias_shape, position)] : 0;
       if (std::isinf(bias)) continue;
       const Place place = p_.key_place(b, j);
-      const Row k = row_of(in_.k, place, h / p_.group_size());
+      const double* k = channels_of(in_.k, place, h / p_.group_size());
       double dot = 0, size = 0, squares = 0;
       for (std::size_t c = 0; c < q.size(); ++c) {
         const double product = q[c] * k[c];

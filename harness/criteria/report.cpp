@@ -251,6 +251,10 @@ std::string to_markdown(const Comparison& comparison) {
       head = false;
     }
   }
+  out += "\n| judge | passes | NaN |\n|---|---|---|\n";
+  for (const Judge& judge : judges()) {
+    out += fmt::format("| {} | {} | {} |\n", judge.name, judge.says, judge.nan);
+  }
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "spec/clause.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -20,6 +21,11 @@ constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 bool lists(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+bool is_recommended(const std::string& clause) {
+  const Clause* known = find_clause(clause);
+  return known && known->level == Level::recommended;
 }
 
 std::size_t common(const std::vector<std::string>& list, const std::vector<std::string>& items) {
@@ -269,6 +275,10 @@ bool convicts(const Verdict& verdict, const Mutant& mutant) {
   if (verdict.clauses.empty()) return false;
   const bool warned = verdict.outcome == Outcome::warn;
   if (!warned && !is_fault(verdict.outcome)) return false;
+  // Right kernels are warned of too: that is enough for who breaks nothing but recommendations.
+  if (warned && !std::all_of(mutant.clauses.begin(), mutant.clauses.end(), is_recommended)) {
+    return false;
+  }
   // On a busy machine anything may take long.
   if (verdict.outcome == Outcome::timeout) return lists(mutant.clauses, "SAFE-4");
   // What computes wrongly and crashes besides is no mutant of its clauses.

@@ -183,6 +183,17 @@ std::string to_text(const Selfcheck& check, const Hunt& hunt) {
   for (const VerdictRecord& each : hunt.accused) text += "A CONTROL FAILS:\n" + evidence(each);
   for (const VerdictRecord& each : hunt.our_own) text += "OUR OWN ERROR:\n" + evidence(each);
   const Tally sum = total(check);
+  std::set<std::size_t> warned;
+  for (const Hunted& each : hunt.hunted) {
+    if (each.caught && each.caught->verdict.outcome == Outcome::warn) warned.insert(each.mutant);
+  }
+  if (!warned.empty()) {
+    text += fmt::format(
+        "{} caught by a warning: all that is broken is recommended, and right kernels are warned "
+        "of "
+        "it too\n",
+        count_text(static_cast<Index>(warned.size()), "mutant"));
+  }
   return text + fmt::format(
                     "{} of {} caught, in every dtype that they concern{}; {} not expressible\n",
                     sum.caught, count_text(static_cast<Index>(sum.all), "mutant"),

@@ -342,9 +342,12 @@ TEST(RuleTest, CannsHelperLimitsEachErrorAndTheirDrift) {
 TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
   EXPECT_EQ(ruling("aiter", off_by(511, "dSink")), Ruling::passes) << "0.499";
   EXPECT_EQ(ruling("aiter", off_by(513, "dSink")), Ruling::fails);
-  Given capped = off_by(3, "dSink");
-  capped.softcap = true;
-  EXPECT_EQ(ruling("flash-attention 3/4", capped), Ruling::fails) << "2 times with a softcap too";
+  for (const bool softcap : {false, true}) {
+    Given within = off_by(4, "dSink"), beyond = off_by(4.1, "dSink");
+    within.softcap = beyond.softcap = softcap;
+    EXPECT_EQ(ruling("flash-attention 3/4", within), Ruling::passes) << "2 times 1, and 2";
+    EXPECT_EQ(ruling("flash-attention 3/4", beyond), Ruling::fails);
+  }
 }
 
 // ---- All of them --------------------------------------------------------------------------------
