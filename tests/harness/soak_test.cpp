@@ -48,6 +48,7 @@ Consequence consequence(Deed deed) {
     case Deed::writes_before:
     case Deed::reads_behind:
     case Deed::opens_guard:
+    case Deed::closes_guard_again:
       return {Outcome::fail, "guard"};
     case Deed::writes_elsewhere:
       return {Outcome::fail, "bound"};

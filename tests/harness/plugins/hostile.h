@@ -30,11 +30,12 @@ enum class Deed {
   writes_elsewhere,
   reads_behind,
   opens_guard,
+  closes_guard_again,
   returns_nan,
   writes_nothing,
   fails,
 };
-inline constexpr int kDeeds = 25;
+inline constexpr int kDeeds = 26;
 
 // A deed crosses as the scale of a problem.
 inline double scale_of(Deed deed) { return 1 + static_cast<int>(deed) / 64.0; }
