@@ -64,11 +64,6 @@ std::optional<std::string> difference(const Trial& first, const Trial& second,
   return std::nullopt;
 }
 
-bool is_recommended(const std::string& clause) {
-  const Clause* known = find_clause(clause);
-  return known && known->level == Level::recommended;
-}
-
 const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
                         const Arithmetic& arithmetic) {
   if (tensor == "O") return prepared.forward_spread(arithmetic).o;

@@ -120,6 +120,11 @@ const Clause* find_clause(std::string_view id) {
   return nullptr;
 }
 
+bool is_recommended(std::string_view id) {
+  const Clause* clause = find_clause(id);
+  return clause && clause->level == Level::recommended;
+}
+
 std::string_view name(Level level) {
   switch (level) {
     case Level::required:

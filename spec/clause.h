@@ -24,6 +24,9 @@ std::span<const Clause> planned();
 // The clause of that id among clauses() and planned(); null if there is none.
 const Clause* find_clause(std::string_view id);
 
+// Whether there is a clause of that id, and it is recommended: what breaks it is warned of.
+bool is_recommended(std::string_view id);
+
 std::string_view name(Level level);
 
 }  // namespace attest

@@ -122,13 +122,12 @@ std::vector<Case> representatives(const std::vector<Case>& cases) {
            p.batch * p.query_heads * p.query_len * p.key_len * (p.head_dim + p.value_dim) <=
                kMostProducts;
   };
-  const auto is_recommended = [](const Case& c) {
-    const Clause* clause = c.clauses.empty() ? nullptr : find_clause(c.clauses.front());
-    return clause && clause->level == Level::recommended;
+  const auto is_only_advised = [](const Case& c) {
+    return !c.clauses.empty() && is_recommended(c.clauses.front());
   };
   std::map<std::tuple<std::string, int, DType>, std::set<std::size_t>> entries;  // first and last
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    if (!is_cheap(cases[i]) || is_recommended(cases[i])) continue;
+    if (!is_cheap(cases[i]) || is_only_advised(cases[i])) continue;
     auto& chosen = entries[{cases[i].file, cases[i].line, cases[i].problem.dtype}];
     if (chosen.size() == 2) chosen.erase(std::prev(chosen.end()));
     chosen.insert(i);

@@ -23,11 +23,6 @@ bool lists(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-bool is_recommended(const std::string& clause) {
-  const Clause* known = find_clause(clause);
-  return known && known->level == Level::recommended;
-}
-
 std::size_t common(const std::vector<std::string>& list, const std::vector<std::string>& items) {
   return static_cast<std::size_t>(std::count_if(
       items.begin(), items.end(), [&](const auto& item) { return lists(list, item); }));

@@ -189,9 +189,7 @@ std::string to_text(const Selfcheck& check, const Hunt& hunt) {
   }
   if (!warned.empty()) {
     text += fmt::format(
-        "{} caught by a warning: all that is broken is recommended, and right kernels are warned "
-        "of "
-        "it too\n",
+        "{} caught by a warning: it breaks nothing but recommendations, as right kernels may\n",
         count_text(static_cast<Index>(warned.size()), "mutant"));
   }
   return text + fmt::format(

@@ -337,6 +337,8 @@ TEST(RuleTest, CannsHelperLimitsEachErrorAndTheirDrift) {
     EXPECT_EQ(judged(dtype, {1.01 * drift, 1 + 1.01 * drift}, {0, 1}), Ruling::fails);
   }
   EXPECT_EQ(judged(f16, {kNan, -kInfinity, 1}, {0, kInfinity, 1}), Ruling::passes) << "all 0";
+  EXPECT_EQ(ruling("CANN precision helper", {.tensor = "dQ", .actual = {9}, .exact = {0}}),
+            Ruling::not_compared);
 }
 
 TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
@@ -676,6 +678,8 @@ TEST(CriteriaReportTest, TheTableHasSharesAndDashes) {
   EXPECT_THAT(text, testing::ContainsRegex("ggml +normal +1/3 +- +- +0/2 +- +-"));
   EXPECT_THAT(text, testing::ContainsRegex("Attest +all +3/3 +- +- +1/2 +- +-"));
   EXPECT_THAT(to_markdown(sample()), HasSubstr("| ggml | normal | 1/3 | - | - | 0/2 | - | - |"));
+  EXPECT_THAT(to_markdown(sample()),
+              HasSubstr("| ggml | squared error of O over its squares at most 5e-4 | fails |"));
 }
 
 TEST(CriteriaReportTest, JsonHasEveryName) {

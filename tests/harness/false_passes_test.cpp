@@ -213,45 +213,41 @@ bool admits_zeros(const Expected& expected, DType dtype) {
   return judge(zeros, dtype, shape, expected, Rounding::faithful).passed;
 }
 
-// By what values may be multiplied and still be told from zero in a format.
-std::vector<double> factors_of(DType dtype) {
-  if (dtype == DType::f16) return {1, 1e-1, 1e-2};
-  return {1, 1e-4, 1e-9, 1e-18};
-}
-
-void scale(Values& values, DType dtype, double factor) {
-  for (double& x : values.data) x = round_to(dtype, x * factor);
+// Tries a case in each format, one of its inputs ever smaller, down to what can be told from zero.
+void try_small(Case c, Values Inputs::*small,
+               const std::function<void(const Problem&, const Inputs&)>& check) {
+  for (const DType dtype : kDTypes) {
+    c.problem.dtype = dtype;
+    const std::vector<double> factors = dtype == DType::f16
+                                            ? std::vector<double>{1, 1e-1, 1e-2}
+                                            : std::vector<double>{1, 1e-4, 1e-9, 1e-18};
+    for (const double factor : factors) {
+      SCOPED_TRACE(fmt::format("{} times {}", name(dtype), factor));
+      Inputs inputs = generate(c);
+      for (double& x : (inputs.*small).data) x = round_to(dtype, x * factor);
+      check(c.problem, inputs);
+    }
+  }
 }
 
 // Gradients of a mean are as small as an absolute tolerance.
 TEST_F(FalsePassTest, ZeroGradientsAreNoneHoweverSmallTheLoss) {
   Case c = training_case();
   c.problem.sink = true;
-  for (const DType dtype : kDTypes) {
-    c.problem.dtype = dtype;
-    for (const double factor : factors_of(dtype)) {
-      Inputs inputs = generate(c);
-      scale(inputs.d_o, dtype, factor);
-      const BackwardExpected e = expect_backward(c.problem, inputs, loosest(dtype), 1, nullptr);
-      for (const Expected* each : {&e.dq, &e.dk, &e.dv, &e.dbias}) {
-        EXPECT_FALSE(admits_zeros(*each, dtype)) << name(dtype) << " " << factor;
-      }
-      EXPECT_FALSE(admits_zeros(e.dsink, DType::f32)) << name(dtype) << " " << factor;
+  try_small(c, &Inputs::d_o, [](const Problem& p, const Inputs& inputs) {
+    const BackwardExpected e = expect_backward(p, inputs, loosest(p.dtype), 1, nullptr);
+    for (const Expected* each : {&e.dq, &e.dk, &e.dv, &e.dbias}) {
+      EXPECT_FALSE(admits_zeros(*each, p.dtype));
     }
-  }
+    EXPECT_FALSE(admits_zeros(e.dsink, DType::f32));
+  });
 }
 
 TEST_F(FalsePassTest, ZerosAreNoResultHoweverSmallTheValues) {
-  Case c = plain_case(0);
-  for (const DType dtype : kDTypes) {
-    c.problem.dtype = dtype;
-    for (const double factor : factors_of(dtype)) {
-      Inputs inputs = generate(c);
-      scale(inputs.v, dtype, factor);
-      const ForwardExpected e = expect_forward(c.problem, inputs, loosest(dtype), 1, nullptr);
-      EXPECT_FALSE(admits_zeros(e.o, dtype)) << name(dtype) << " " << factor;
-    }
-  }
+  try_small(plain_case(0), &Inputs::v, [](const Problem& p, const Inputs& inputs) {
+    const ForwardExpected e = expect_forward(p, inputs, loosest(p.dtype), 1, nullptr);
+    EXPECT_FALSE(admits_zeros(e.o, p.dtype));
+  });
 }
 
 // Arguments of a comparison that nobody looks at.

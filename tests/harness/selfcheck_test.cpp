@@ -110,6 +110,19 @@ TEST_F(SelfcheckTest, MutantIsCaughtByTheFirstCaseOfAClauseThatItViolates) {
   EXPECT_THAT(to_text(result), HasSubstr("1 of 1 mutant caught"));
 }
 
+TEST_F(SelfcheckTest, WarningIsACatchOfWhoBreaksNothingButRecommendations) {
+  cases_.push_back(case_of(9, "HIDE-3"));
+  const Selfcheck advised = check({{"mutants", {entry("a", "HIDE-3")}}}, {{"mutant/a", {9}}});
+  ASSERT_TRUE(advised.hunt->hunted[0].caught);
+  EXPECT_EQ(advised.hunt->hunted[0].caught->verdict.outcome, Outcome::warn);
+  EXPECT_THAT(to_text(advised), HasSubstr("1 mutant caught by a warning"));
+  nlohmann::json wrong = entry("a", "HIDE-3");
+  wrong["clauses"] = {"HIDE-3", "HIDE-2"};
+  const Selfcheck missed = check({{"mutants", {wrong}}}, {{"mutant/a", {9}}});
+  EXPECT_FALSE(missed.hunt->hunted[0].caught);
+  EXPECT_THAT(to_text(missed), Not(HasSubstr("by a warning")));
+}
+
 TEST_F(SelfcheckTest, FailureOfAnotherClauseIsNoCatch) {
   const Selfcheck result = check({{"mutants", {entry("a", "MASK-1")}}}, {{"mutant/a", {1, 3, 5}}});
   EXPECT_FALSE(result.hunt->hunted[0].caught);
