@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "hwy/targets.h"
 #include "tests/bounds/random.h"
 
 namespace attest::bounds {
@@ -37,7 +38,7 @@ void expect_the_bits_of_dot() {
   std::uint64_t seed = 0;
   for (const Order order : kOrders) {
     for (const Index n : {0, 1, 2, 3, 5, 15, 16, 17, 40}) {
-      for (const Index count : {1, 7, 8, 9, 31, 32, 45}) {
+      for (const Index count : {1, 7, 8, 9, 31, 32, 45, 64, 71}) {
         const Index pitch = count + 3;
         const bool finite = (n + count) % 3 != 0;
         std::vector<T> x, y, out(static_cast<std::size_t>(count), T(7));
@@ -62,9 +63,19 @@ void expect_the_bits_of_dot() {
   }
 }
 
+// On each kind of processor that this one can be.
 TEST(Sums, SideBySideHaveTheBitsThatTheyHaveAlone) {
-  expect_the_bits_of_dot<float>();
-  expect_the_bits_of_dot<double>();
+  const auto targets = hwy::SupportedTargets();
+  for (auto left = targets; left != 0; left &= left - 1) {
+    const auto target = left & -left;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    expect_the_bits_of_dot<float>();
+    expect_the_bits_of_dot<double>();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 }  // namespace
