@@ -79,9 +79,10 @@ class Mappings {
     }
     mapping.reserved = base_ + used_;
     used_ += mapping.reserved_bytes;
-    void* pages = mmap(mapping.reserved + kGuard, mapping.reserved_bytes - 2 * kGuard,
-                       output ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
-                       output ? attest::kOutputFd : attest::kInputFd, static_cast<off_t>(offset));
+    void* pages =
+        mmap(mapping.reserved + kGuard, mapping.reserved_bytes - 2 * kGuard,
+             output ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+             output ? attest::kOutputFd : attest::kInputFd, static_cast<off_t>(offset));
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
     mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
     mapping.data_bytes = tensor.at("bytes").get<std::size_t>();

@@ -119,8 +119,8 @@ class Kernel {
       }
     }
     const auto outputs = [this](const Vector& from, DType dtype) {
-      std::vector<double> to;
-      for (const T x : from) to.push_back(output(x, dtype));
+      std::vector<double> to(from.size());
+      for (std::size_t e = 0; e < to.size(); ++e) to[e] = output(from[e], dtype);
       return to;
     };
     return {.o = outputs(o_, p_.dtype),

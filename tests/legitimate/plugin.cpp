@@ -1,6 +1,7 @@
 #include "tests/legitimate/plugin.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cctype>
@@ -119,6 +120,9 @@ std::string name_of(const bounds::Style& style) {
 }
 
 Plugin::Plugin(const std::string& family, const std::vector<bounds::Style>& styles) {
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TOP_PAD, 4 << 20);
   for (const bounds::Style& style : styles) {
     Kernel& kernel = kernels_.emplace_back();
     kernel.style = style;
