@@ -466,8 +466,10 @@ int side_by_side(Options options) {
   std::vector<criteria::CaseSet> sets;
   if (options.inputs != "ours") {
     sets.push_back({.name = "theirs",
-                    .about = "On the classes of numbers that those projects use, in small shapes",
-                    .own_data = true,
+                    .about =
+                        "On the features and classes of numbers that those projects try, in small "
+                        "shapes",
+                    .own_inputs = true,
                     .cases = criteria::their_cases()});
   }
   if (options.inputs != "theirs") {

@@ -18,6 +18,7 @@
 #include "harness/examine.h"
 #include "harness/exemptions.h"
 #include "harness/judge.h"
+#include "spec/description.h"
 
 namespace attest::criteria {
 namespace {
@@ -40,20 +41,22 @@ bool compares(const Rule& rule, std::string_view tensor, DType dtype) {
          Ruling::not_compared;
 }
 
-// The judges that look at a case.
-Flags lookers(const CaseSet& set, const Case& test_case) {
-  Flags flags;
-  for (const Judge& judge : judges()) {
-    const bool data = !set.own_data || judge.data.empty() || judge.data == test_case.data;
-    flags.push_back(data && is_among(test_case.problem.dtype, judge.dtypes));
-  }
-  return flags;
-}
-
 bool share_any(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& item) {
     return std::find(b.begin(), b.end(), item) != b.end();
   });
+}
+
+// The judges that look at a case.
+Flags lookers(const CaseSet& set, const Case& test_case) {
+  Flags flags;
+  const std::vector<std::string> features = features_of(test_case.problem);
+  for (const Judge& judge : judges()) {
+    const bool own =
+        (judge.data.empty() || judge.data == test_case.data) && !share_any(features, judge.lacks);
+    flags.push_back((own || !set.own_inputs) && is_among(test_case.problem.dtype, judge.dtypes));
+  }
+  return flags;
 }
 
 bool any(const Flags& flags) { return std::find(flags.begin(), flags.end(), true) != flags.end(); }
@@ -244,43 +247,44 @@ class Look {
   Arithmetic arithmetic_;
 };
 
-// What has been noticed so far of each subject, in each format and class of inputs.
+// What has been noticed so far of each subject in each format: by each judge, and by Attest on the
+// cases that the judge looks at.
 class Notices {
  public:
-  Notices(const CaseSet& set, std::size_t subjects) : own_data_(set.own_data), by_(subjects) {}
+  struct Noticed {
+    Flags by_judge = Flags(judges().size()), by_attest = by_judge;
+  };
+
+  explicit Notices(std::size_t subjects) : by_(subjects) {}
 
   // Which of those that look at a case have not noticed anything yet.
-  Flags open(std::size_t subject, const Case& c, Flags lookers) {
+  Flags open(std::size_t subject, DType dtype, const Flags& lookers) {
     const std::lock_guard lock(mutex_);
-    const Flags& known = at(subject, c);
-    for (std::size_t j = 0; j < lookers.size(); ++j) lookers[j] = lookers[j] && !known[j];
-    return lookers;
-  }
-
-  void add(std::size_t subject, const Case& c, const Flags& noticed) {
-    const std::lock_guard lock(mutex_);
-    Flags& known = at(subject, c);
-    for (std::size_t j = 0; j < noticed.size(); ++j) known[j] = known[j] || noticed[j];
-  }
-
-  // Of one class of inputs, or of any if it is empty.
-  bool noticed(std::size_t subject, std::size_t judge, DType dtype, const std::string& data) const {
-    for (const auto& [key, flags] : by_[subject]) {
-      if (key.first == dtype && (data.empty() || key.second == data) && flags[judge]) return true;
+    const Noticed& known = by_[subject][dtype];
+    Flags asked(lookers.size());
+    for (std::size_t j = 0; j < lookers.size(); ++j) {
+      if (!lookers[j]) continue;
+      if (!known.by_judge[j]) asked[j] = true;
+      if (!known.by_attest[j]) asked[attest_judge()] = true;
     }
-    return false;
+    return asked;
   }
+
+  void add(std::size_t subject, DType dtype, const Flags& lookers, const Flags& noticed) {
+    const std::lock_guard lock(mutex_);
+    Noticed& known = by_[subject][dtype];
+    for (std::size_t j = 0; j < noticed.size(); ++j) {
+      if (lookers[j] && noticed[j]) known.by_judge[j] = true;
+      if (lookers[j] && noticed[attest_judge()]) known.by_attest[j] = true;
+    }
+  }
+
+  // Once all has been added.
+  const Noticed& of(std::size_t subject, DType dtype) { return by_[subject][dtype]; }
 
  private:
-  Flags& at(std::size_t subject, const Case& c) {
-    Flags& flags = by_[subject][{c.problem.dtype, own_data_ ? c.data : ""}];
-    flags.resize(judges().size());
-    return flags;
-  }
-
-  bool own_data_;
   std::mutex mutex_;
-  std::vector<std::map<std::pair<DType, std::string>, Flags>> by_;
+  std::vector<std::map<DType, Noticed>> by_;
 };
 
 // The process of a plug-in serves all kernels in it.
@@ -299,15 +303,15 @@ class Executors {
   std::map<std::vector<std::string>, std::unique_ptr<Executor>> executors_;
 };
 
-Score score_of(const Notices& notices, const std::vector<Subject>& subjects, std::size_t judge,
-               DType dtype, const std::string& data) {
+// `noticed`: whether the subject of that number was.
+template <class Predicate>
+Score score_of(const std::vector<Subject>& subjects, DType dtype, const Predicate& noticed) {
   Score score;
   for (std::size_t s = 0; s < subjects.size(); ++s) {
     const Subject& subject = subjects[s];
     if (!is_among(dtype, subject.dtypes)) continue;
-    const bool noticed = notices.noticed(s, judge, dtype, data);
-    auto& names = subject.wrong ? noticed ? score.caught : score.missed
-                  : noticed     ? score.failed
+    auto& names = subject.wrong ? noticed(s) ? score.caught : score.missed
+                  : noticed(s)  ? score.failed
                                 : score.passed;
     names.insert(subject.testee.name);
   }
@@ -325,7 +329,8 @@ const std::vector<Judge>& judges() {
                      .says = std::string(rule.says),
                      .nan = std::string(rule.nan),
                      .dtypes = rule.dtypes,
-                     .data = std::string(rule.data)});
+                     .data = std::string(rule.data),
+                     .lacks = rule.lacks});
     }
     const std::vector<DType> dtypes = {DType::f32, DType::f16, DType::bf16};
     all.push_back({.name = "Attest, bounds alone",
@@ -333,7 +338,8 @@ const std::vector<Judge>& judges() {
                    .says = "each element of each tensor within the bound derived for it",
                    .nan = "fails",
                    .dtypes = dtypes,
-                   .data = ""});
+                   .data = "",
+                   .lacks = {}});
     all.push_back({.name = "Attest",
                    .source = "spec/SPEC.md",
                    .says =
@@ -341,7 +347,8 @@ const std::vector<Judge>& judges() {
                        "calls, laws",
                    .nan = "fails",
                    .dtypes = dtypes,
-                   .data = ""});
+                   .data = "",
+                   .lacks = {}});
     return all;
   }();
   return kJudges;
@@ -350,7 +357,7 @@ const std::vector<Judge>& judges() {
 Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const RunOptions& options,
              const MakeExecutor& make_executor, const std::function<void()>& seen,
              const std::function<bool()>& interrupted) {
-  Notices notices(set, subjects.size());
+  Notices notices(subjects.size());
   std::mutex mutex;
   std::exception_ptr ours;
   std::atomic<bool> stops = false;
@@ -377,12 +384,12 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
     for (std::thread& job : jobs) job.join();
   };
   const auto look = [&](std::size_t s, SharedCase& shared, Executors& executors,
-                        const Flags& asked) {
+                        const Flags& looking, const Flags& asked) {
     const Testee& testee = subjects[s].testee;
     const Case& c = shared.prepared.test_case();
     try {
       Look one(shared, testee, executors.of(testee), options.threads, asked);
-      notices.add(s, c, one.noticed());
+      notices.add(s, c.problem.dtype, looking, one.noticed());
     } catch (const std::exception& error) {
       throw std::runtime_error(fmt::format("{} on {}: {}", testee.name, c.id, error.what()));
     }
@@ -390,14 +397,15 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
 
   for_each_case([&](const Case& c, Executors& executors) {
     std::optional<SharedCase> shared;
+    const Flags looking = lookers(set, c);
     for (std::size_t s = 0; s < subjects.size() && !interrupted(); ++s) {
       const Subject& subject = subjects[s];
       if (!is_among(c.problem.dtype, subject.dtypes)) continue;
       if (subject.wrong && !share_any(c.clauses, subject.clauses)) continue;
-      const Flags asked = notices.open(s, c, lookers(set, c));
+      const Flags asked = notices.open(s, c.problem.dtype, looking);
       if (!any(asked)) continue;
       if (!shared) shared.emplace(c);
-      look(s, *shared, executors, asked);
+      look(s, *shared, executors, looking, asked);
     }
   });
   if (ours) std::rethrow_exception(ours);
@@ -409,12 +417,12 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
                .attest_beside = {}};
   for (std::size_t j = 0; j < judges().size(); ++j) {
     const Judge& judge = judges()[j];
-    const std::string data = set.own_data ? judge.data : "";
     for (const DType dtype : judge.dtypes) {
-      side.scores[judge.name][dtype] = score_of(notices, subjects, j, dtype, data);
-      if (data.empty()) continue;
-      side.attest_beside[judge.name][dtype] =
-          score_of(notices, subjects, attest_judge(), dtype, data);
+      side.scores[judge.name][dtype] = score_of(
+          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_judge[j]; });
+      if (!set.own_inputs || judge.data.empty()) continue;
+      side.attest_beside[judge.name][dtype] = score_of(
+          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_attest[j]; });
     }
   }
   return side;

@@ -31,16 +31,19 @@ struct Judge {
   std::string name;
   std::string source, says, nan;
   std::vector<DType> dtypes;
-  std::string data;  // the class of inputs of its project; empty: any
+  std::string data;                // the class of inputs of its project; empty: any
+  std::vector<std::string> lacks;  // the features that its project's tests do not try
 };
 
 // The rules, Attest's bounds, Attest.
 const std::vector<Judge>& judges();
 
 struct CaseSet {
-  std::string name;         // "theirs", "ours"
-  std::string about;        // in a sentence
-  bool own_data = false;    // each rule sees those cases alone whose inputs are of its class
+  std::string name;   // "theirs", "ours"
+  std::string about;  // in a sentence
+  // Each rule sees those cases alone whose inputs are of its class, and whose features its
+  // project's tests have.
+  bool own_inputs = false;
   std::vector<Case> cases;  // a wrong kernel is tried on those of the clauses that it violates
 };
 
@@ -54,7 +57,7 @@ struct Side {
   std::string name, about;
   Index cases = 0;
   std::map<std::string, std::map<DType, Score>> scores;  // by the judge's name
-  // Where a rule sees its own class of inputs alone: what Attest made of just these.
+  // Where a rule sees its own inputs alone: what Attest made of just these.
   std::map<std::string, std::map<DType, Score>> attest_beside;
 };
 

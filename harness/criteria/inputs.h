@@ -1,9 +1,9 @@
 // The inputs that other projects try: their features, one after the other, on shapes like theirs
 // scaled down, with the random numbers that each of them draws.
 //
-// Every rule is given every feature, whether its project has a test of it or not, and the class of
-// numbers that its project uses. What their suites try beside, such as hundreds of shapes, is not
-// here: this compares rules, not suites.
+// A rule is given the features that its project has tests of, and the class of numbers that its
+// project uses. What their suites try beside, such as hundreds of shapes, is not here: this
+// compares rules, not suites.
 //
 // And of Attest's own cases, those that stand for all.
 #pragma once

@@ -176,15 +176,17 @@ Markup rules_table() {
     rows += element("tr", {}, element("td", {}, judge.name), element("td", {}, judge.says),
                     element("td", {}, judge.nan),
                     element("td", {}, fmt::format("{}", fmt::join(formats, ", "))),
+                    element("td", {}, fmt::format("{}", fmt::join(judge.lacks, ", "))),
                     element("td", {}, judge.source));
   }
-  return element("div", {{"class", "scroll"}},
-                 element("table", {},
-                         element("thead", {},
-                                 element("tr", {},
-                                         title("Judge") + title("Passes if") + title("NaN") +
-                                             title("Formats") + title("Read in"))),
-                         element("tbody", {}, rows)));
+  return element(
+      "div", {{"class", "scroll"}},
+      element("table", {},
+              element("thead", {},
+                      element("tr", {},
+                              title("Judge") + title("Passes if") + title("NaN") +
+                                  title("Formats") + title("Does not try") + title("Read in"))),
+              element("tbody", {}, rows)));
 }
 
 Markup section(std::string_view heading, const Markup& content) {
@@ -225,7 +227,8 @@ std::string to_json(const Comparison& comparison) {
                      {"passes_if", judge.says},
                      {"nan", judge.nan},
                      {"dtypes", formats},
-                     {"data", judge.data}});
+                     {"data", judge.data},
+                     {"lacks", judge.lacks}});
   }
   json sides = json::array();
   for (const Side& side : comparison.sides) sides.push_back(to_json(side));
@@ -251,9 +254,10 @@ std::string to_markdown(const Comparison& comparison) {
       head = false;
     }
   }
-  out += "\n| judge | passes | NaN |\n|---|---|---|\n";
+  out += "\n| judge | passes | NaN | does not try |\n|---|---|---|---|\n";
   for (const Judge& judge : judges()) {
-    out += fmt::format("| {} | {} | {} |\n", judge.name, judge.says, judge.nan);
+    out += fmt::format("| {} | {} | {} | {} |\n", judge.name, judge.says, judge.nan,
+                       fmt::join(judge.lacks, ", "));
   }
   return out;
 }

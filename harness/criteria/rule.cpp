@@ -5,6 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
+
+#include "spec/description.h"
 
 namespace attest::criteria {
 namespace {
@@ -361,6 +365,13 @@ Ruling tt_metal(const Sample& s) {
   return ruling(both / std::sqrt(actual_squares * exact_squares) >= 0.994);
 }
 
+// For suites of a single problem.
+std::vector<std::string> all_but(const std::set<std::string>& tried) {
+  std::vector<std::string> features = known_features();
+  std::erase_if(features, [&](const std::string& feature) { return tried.contains(feature); });
+  return features;
+}
+
 constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
 
 }  // namespace
@@ -374,6 +385,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"bias", "sink", "dlse"},
        .judge = flash_attention_2},
       {.name = "flash-attention 3/4",
        .source = "github.com/Dao-AILab/flash-attention hopper/test_flash_attn.py, tests/cute",
@@ -382,6 +394,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"bias", "dropout", "dropout-generated"},
        .judge = flash_attention_3},
       {.name = "PyTorch SDPA",
        .source = "github.com/pytorch/pytorch test/test_transformers.py",
@@ -391,6 +404,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails, unless the eager run has one",
        .dtypes = {f32, f16, bf16},
        .data = "uniform",
+       .lacks = {"window", "alibi", "softcap", "paged", "sink", "dlse"},
        .judge = pytorch_sdpa},
       {.name = "FlexAttention",
        .source = "github.com/pytorch/pytorch test/inductor/test_flex_attention.py",
@@ -398,6 +412,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16, bf16},
        .data = "normal",
+       .lacks = {"dropout", "dropout-generated", "sink", "dlse"},
        .judge = flex_attention},
       {.name = "Triton tutorial",
        .source = "github.com/triton-lang/triton python/tutorials/06-fused-attention.py",
@@ -405,6 +420,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16},
        .data = "normal",
+       .lacks = all_but({"causal", "backward"}),
        .judge = triton_tutorial},
       {.name = "JAX splash",
        .source = "github.com/jax-ml/jax tests/pallas/tpu_splash_attention_kernel_test.py",
@@ -412,6 +428,8 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, bf16},
        .data = "uniform",
+       .lacks = {"lengths", "packed", "paged", "alibi", "bias", "dropout", "dropout-generated",
+                 "dlse"},
        .judge = jax_splash},
       {.name = "ggml",
        .source = "github.com/ggml-org/llama.cpp tests/test-backend-ops.cpp",
@@ -419,6 +437,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16, bf16},
        .data = "normal",
+       .lacks = {"window", "lengths", "packed", "paged", "dropout", "dropout-generated", "dlse"},
        .judge = ggml},
       {.name = "flashinfer",
        .source = "github.com/flashinfer-ai/flashinfer tests/attention",
@@ -426,6 +445,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"dropout", "dropout-generated", "dlse"},
        .judge = flashinfer},
       {.name = "flashinfer trtllm",
        .source = "github.com/flashinfer-ai/flashinfer tests/test_helpers/test_helpers.py",
@@ -433,6 +453,7 @@ const std::vector<Rule>& rules() {
        .nan = "passes: it is not larger than a tolerance",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"dropout", "dropout-generated", "dlse"},
        .judge = flashinfer_mismatches},
       {.name = "xformers",
        .source = "github.com/facebookresearch/xformers tests/test_mem_eff_attention.py",
@@ -440,6 +461,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16, bf16},
        .data = "std3",
+       .lacks = {"alibi", "softcap", "sink", "dlse"},
        .judge = xformers},
       {.name = "cuDNN frontend",
        .source = "github.com/NVIDIA/cudnn-frontend test/python/sdpa/fp16.py",
@@ -448,6 +470,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails, unless the reference has one",
        .dtypes = {f16, bf16},
        .data = "sparse_ints",
+       .lacks = {"softcap", "dlse"},
        .skips_padding = true,
        .judge = cudnn_frontend},
       {.name = "CUTLASS",
@@ -456,6 +479,8 @@ const std::vector<Rule>& rules() {
        .nan = "the largest error passes over it; the mean fails",
        .dtypes = {f16},
        .data = "normal",
+       .lacks = {"window", "paged", "alibi", "bias", "softcap", "sink", "dropout",
+                 "dropout-generated", "dlse"},
        .judge = cutlass},
       {.name = "Composable Kernel",
        .source = "github.com/ROCm/composable_kernel example/ck_tile/01_fmha",
@@ -463,6 +488,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "uniform",
+       .lacks = {"softcap", "sink", "dlse"},
        .judge = composable_kernel},
       {.name = "aiter",
        .source = "github.com/ROCm/aiter op_tests/test_mha.py",
@@ -471,6 +497,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"dlse"},
        .judge = aiter},
       {.name = "ONNX backend",
        .source = "github.com/onnx/onnx onnx/backend/test/runner",
@@ -478,6 +505,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails, unless the reference has one",
        .dtypes = {f32, f16},
        .data = "uniform",
+       .lacks = {"packed", "paged", "alibi", "sink", "dropout", "dropout-generated", "dlse"},
        .judge = onnx_backend},
       {.name = "ONNX Runtime",
        .source = "github.com/microsoft/onnxruntime test/python/transformers/test_onnx_attention",
@@ -485,6 +513,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16, bf16},
        .data = "small",
+       .lacks = {"packed", "alibi", "dropout", "dropout-generated", "dlse"},
        .judge = onnxruntime},
       {.name = "MLX",
        .source = "github.com/ml-explore/mlx python/tests/test_fast_sdpa.py",
@@ -492,6 +521,8 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16, bf16},
        .data = "positive",
+       .lacks = {"window", "lengths", "packed", "paged", "alibi", "softcap", "dropout",
+                 "dropout-generated", "dlse"},
        .judge = mlx},
       {.name = "KernelBench",
        .source = "github.com/ScalingIntelligence/KernelBench src/eval.py",
@@ -499,6 +530,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails, unless the reference has one",
        .dtypes = {f32, f16, bf16},
        .data = "uniform",
+       .lacks = all_but({"backward"}),
        .judge = kernel_bench},
       {.name = "tt-metal",
        .source = "github.com/tenstorrent/tt-metal tests/tt_eager, comp_pcc",
@@ -506,6 +538,7 @@ const std::vector<Rule>& rules() {
        .nan = "counts as 0 on both sides, unless all are NaN",
        .dtypes = {bf16},
        .data = "outliers",
+       .lacks = {"lengths", "packed", "alibi", "softcap", "dropout", "dropout-generated", "dlse"},
        .judge = tt_metal},
       {.name = "torch_npu",
        .source = "gitee.com/ascend/pytorch test, assertRtolEqual",
@@ -513,6 +546,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f32, f16},
        .data = "normal",
+       .lacks = {"bias", "softcap", "sink", "dlse"},
        .judge = torch_npu},
       {.name = "Ascend double benchmark",
        .source = "gitcode.com/ascend, operator accuracy standard, level L1",
@@ -521,6 +555,7 @@ const std::vector<Rule>& rules() {
        .nan = "fails",
        .dtypes = {f16, bf16},
        .data = "normal",
+       .lacks = {"bias", "softcap", "sink", "dlse"},
        .judge = ascend_double_benchmark},
       {.name = "CANN precision helper",
        .source = "gitcode.com/ascend, precision_calcu of the operator tests",
@@ -529,6 +564,7 @@ const std::vector<Rule>& rules() {
        .nan = "counts as 0 on both sides, as infinities do",
        .dtypes = {f32, f16, bf16},
        .data = "normal",
+       .lacks = {"bias", "softcap", "sink", "dlse"},
        .judge = cann},
   };
   return kRules;

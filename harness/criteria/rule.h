@@ -7,6 +7,7 @@
 // that of eager.h. Guards, untouched inputs and repeated calls are no part of a rule.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,11 +32,13 @@ enum class Ruling { passes, fails, not_compared };
 
 struct Rule {
   std::string_view name;
-  std::string_view source;     // of the tests that it stands in
-  std::string_view says;       // the rule, in a line
-  std::string_view nan;        // what becomes of a NaN
-  std::vector<DType> dtypes;   // for which it states a tolerance
-  std::string_view data;       // the class of inputs that is like those of its tests
+  std::string_view source;    // of the tests that it stands in
+  std::string_view says;      // the rule, in a line
+  std::string_view nan;       // what becomes of a NaN
+  std::vector<DType> dtypes;  // for which it states a tolerance
+  std::string_view data;      // the class of inputs that is like those of its tests
+  // What its project's tests do not try, in the words of known_features().
+  std::vector<std::string> lacks = {};
   bool skips_padding = false;  // rows beyond a query length are not compared
   Ruling (*judge)(const Sample&);
 };

@@ -19,6 +19,7 @@
 #include "harness/criteria/rule.h"
 #include "harness/in_process.h"
 #include "reference/working.h"
+#include "spec/description.h"
 #include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
@@ -341,6 +342,16 @@ TEST(RuleTest, CannsHelperLimitsEachErrorAndTheirDrift) {
             Ruling::not_compared);
 }
 
+TEST(RuleTest, WhatAProjectDoesNotTryIsAFeature) {
+  const std::vector<std::string> known = known_features();
+  for (const Rule& rule : rules()) {
+    for (const std::string& feature : rule.lacks) {
+      EXPECT_THAT(known, testing::Contains(feature)) << rule.name;
+    }
+    EXPECT_THAT(rule.lacks, Not(testing::Contains("backward"))) << "with which most cases come";
+  }
+}
+
 TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
   EXPECT_EQ(ruling("aiter", off_by(511, "dSink")), Ruling::passes) << "0.499";
   EXPECT_EQ(ruling("aiter", off_by(513, "dSink")), Ruling::fails);
@@ -613,7 +624,7 @@ TEST(CompareTest, ARuleSeesTheInputsOfItsProjectAlone) {
         if (negative) multiply(out.o, 2);
       }));
   CaseSet set = Compared::decode();
-  set.own_data = true;
+  set.own_inputs = true;
   const Side side = compared.side(set);
   const auto caught = [&](const auto& scores, const char* judge) {
     return scores.at(judge).at(f32).caught.size();
@@ -624,6 +635,26 @@ TEST(CompareTest, ARuleSeesTheInputsOfItsProjectAlone) {
   EXPECT_EQ(caught(side.attest_beside, "ggml"), 1u);
   EXPECT_EQ(caught(side.attest_beside, "MLX"), 0u);
   EXPECT_FALSE(side.attest_beside.contains("Attest"));
+}
+
+TEST(CompareTest, ARuleSeesTheFeaturesThatItsProjectTriesAlone) {
+  Compared compared;
+  compared.kernels.push_back(std::make_unique<Spoiled>(
+      "doubled", true, [](const auto&, const attest_outputs& out) { multiply(out.o, 2); }));
+  CaseSet set = Compared::decode();
+  for (Case& c : set.cases) c.problem.softcap = 15;
+  const auto caught = [&](const auto& scores, const char* judge) {
+    return scores.at(judge).at(f32).caught.size();
+  };
+  const Side all = compared.side(set);
+  EXPECT_EQ(caught(all.scores, "ONNX Runtime"), 1u);
+  EXPECT_EQ(caught(all.scores, "xformers"), 1u);
+  set.own_inputs = true;
+  const Side own = compared.side(set);
+  for (const auto* scores : {&own.scores, &own.attest_beside}) {
+    EXPECT_EQ(caught(*scores, "ONNX Runtime"), 1u);
+    EXPECT_EQ(caught(*scores, "xformers"), 0u) << "which has no softcap";
+  }
 }
 
 TEST(CompareTest, ARefusalOfWhatIsDeclaredIsSeenByAll) {
@@ -678,8 +709,9 @@ TEST(CriteriaReportTest, TheTableHasSharesAndDashes) {
   EXPECT_THAT(text, testing::ContainsRegex("ggml +normal +1/3 +- +- +0/2 +- +-"));
   EXPECT_THAT(text, testing::ContainsRegex("Attest +all +3/3 +- +- +1/2 +- +-"));
   EXPECT_THAT(to_markdown(sample()), HasSubstr("| ggml | normal | 1/3 | - | - | 0/2 | - | - |"));
-  EXPECT_THAT(to_markdown(sample()),
-              HasSubstr("| ggml | squared error of O over its squares at most 5e-4 | fails |"));
+  EXPECT_THAT(
+      to_markdown(sample()),
+      HasSubstr("| ggml | squared error of O over its squares at most 5e-4 | fails | window, "));
 }
 
 TEST(CriteriaReportTest, JsonHasEveryName) {
