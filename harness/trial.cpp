@@ -101,9 +101,14 @@ Reply ask(const Calling& calling, const Problem& problem) {
 }
 
 Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
-              Placement placement) {
+              Placement placement, const Interlude* between) {
   Trial trial;
   call(calling, problem, inputs, placement, false, trial);
+  if (between && problem.backward && !trial.stopped) {
+    Trial other;
+    call(calling, between->problem, between->inputs, placement, false, other);
+    trial.stopped = other.stopped;
+  }
   if (problem.backward && !trial.stopped) call(calling, problem, inputs, placement, true, trial);
   return trial;
 }

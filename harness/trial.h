@@ -53,7 +53,14 @@ struct Calling {
 // Asks whether the testee takes the problem: the reply.
 Reply ask(const Calling& calling, const Problem& problem);
 
+// A forward call between the two of a trial, as that of a network's next layer. What it returns is
+// not looked at.
+struct Interlude {
+  const Problem& problem;
+  const Inputs& inputs;
+};
+
 Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
-              Placement placement);
+              Placement placement, const Interlude* between = nullptr);
 
 }  // namespace attest

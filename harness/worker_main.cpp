@@ -173,10 +173,24 @@ void watch_faults() {
   for (const int signal : kFaults) sigaction(signal, &action, nullptr);
 }
 
+// Whether the system tells which pages are in memory. Some call every page so.
+bool tells_of_pages() {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* untouched = mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (untouched == MAP_FAILED) return false;
+  unsigned char in_memory = 1;
+  const bool told = mincore(untouched, page, &in_memory) == 0 && (in_memory & 1) == 0;
+  munmap(untouched, page);
+  return told;
+}
+
+const bool g_tells_of_pages = tells_of_pages();  // before there is a plug-in
+
 // The name of a tensor with a page of its guards in memory, where there is none as long as nobody
 // can touch it: a plug-in may open a guard, or see its fault before us and put other pages there,
 // and close it again. Empty if there is no such tensor.
 std::string opened_guard() {
+  if (!g_tells_of_pages) return "";
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> in_memory(kGuard / page);
   const auto touched = [&](std::byte* guard) {

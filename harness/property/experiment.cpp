@@ -153,7 +153,7 @@ struct Experiment::Attempt {
   std::optional<Sample> sample = {};
 };
 
-const Sample* Experiment::attempt(Variant variant) {
+const Sample* Experiment::attempt(Variant variant, const Variant* between) {
   if (tally_.stopped || !tally_.refused.empty()) return nullptr;
   const auto defect = defect_of(variant.problem);
   ATTEST_ASSERT(!defect);
@@ -173,7 +173,10 @@ const Sample* Experiment::attempt(Variant variant) {
   Attempt& a = *made;
   attempts_.push_back(std::move(made));
   a.variant = std::move(variant);
-  a.trial = attest::try_out(calling_, a.variant.problem, a.variant.inputs, Placement::end_flush);
+  const Variant& other = between ? *between : a.variant;
+  const Interlude interlude = {other.problem, other.inputs};
+  a.trial = attest::try_out(calling_, a.variant.problem, a.variant.inputs, Placement::end_flush,
+                            between ? &interlude : nullptr);
   if (a.trial.stopped) {
     tally_.stopped = a.trial.stopped;
     return nullptr;

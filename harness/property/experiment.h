@@ -116,8 +116,9 @@ class Experiment {
   const Description& testee() const { return calling_.testee; }
   bool deterministic() const { return arithmetic_.deterministic; }
 
-  // What the testee makes of another problem; null if it refuses it, or came to no end.
-  const Sample* attempt(Variant variant);
+  // What the testee makes of another problem; null if it refuses it, or came to no end. `between`,
+  // which it took before: what is called between the forward and the backward call.
+  const Sample* attempt(Variant variant, const Variant* between = nullptr);
 
   // ---- Comparisons: each may break the law. `how` says in which way the right side came about.
 

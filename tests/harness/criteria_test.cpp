@@ -711,7 +711,7 @@ TEST(CriteriaReportTest, TheTableHasSharesAndDashes) {
   EXPECT_THAT(to_markdown(sample()), HasSubstr("| ggml | normal | 1/3 | - | - | 0/2 | - | - |"));
   EXPECT_THAT(
       to_markdown(sample()),
-      HasSubstr("| ggml | squared error of O over its squares at most 5e-4 | fails | window, "));
+      HasSubstr("| ggml | squared error of O over its squares at most 5e-4 | fails | causal, "));
 }
 
 TEST(CriteriaReportTest, JsonHasEveryName) {

@@ -429,6 +429,24 @@ TEST_F(LawsTest, StateOfAnEarlierCallBreaksAfterOthers) {
   EXPECT_FALSE(find("after_others", with_gradients(), "normal"));
 }
 
+TEST_F(LawsTest, WhatTheLastForwardCallLeftForTheBackwardOneBreaksAfterOthers) {
+  float last = 0;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    last = at(in.v, 0);
+    plain::forward(p, in, out, c);
+    return ATTEST_OK;
+  });
+  ON_CALL(mock_, backward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    plain::backward(p, in, out, c);
+    if (last != at(in.v, 0)) at(out.dq, 0) += 1;
+    return ATTEST_OK;
+  });
+  const auto found = find("after_others", with_gradients(), "normal");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->reason, "property:after_others");
+  EXPECT_THAT(found->message, HasSubstr("dQ"));
+}
+
 TEST_F(LawsTest, VariantThatNobodyPromisedIsUnsupported) {
   std::erase(description_.features, "window");
   ON_CALL(mock_, supports).WillByDefault([](const attest_problem& p) {

@@ -145,6 +145,20 @@ Told::Told(FaultId fault, const attest_problem& p, const attest_inputs& in,
   take_for_dense("dense_dv", outputs.dv);
   take_for_dense("dense_dbias", outputs.dbias);
   take_for_dense("dense_dsink", outputs.dsink);
+  if (fault == FaultId("keys_of_last_forward")) {
+    static std::vector<std::byte> last_k, last_v;
+    const auto keep_or_take = [backward = inputs.d_o.data != nullptr](
+                                  attest_tensor& t, std::vector<std::byte>& last) {
+      const auto* bytes = static_cast<const std::byte*>(t.data);
+      if (!backward) {
+        last.assign(bytes, bytes + t.capacity_bytes);
+      } else if (last.size() == t.capacity_bytes) {
+        t.data = last.data();
+      }
+    };
+    keep_or_take(inputs.k, last_k);
+    keep_or_take(inputs.v, last_v);
+  }
   const Call call(fault, problem, inputs, 1, false);
   inputs.q = misread(call, inputs.q, 'q');
   inputs.k = misread(call, inputs.k, 'k');
@@ -237,6 +251,7 @@ Place Call::key_place(Index b, Index j) const {
   if (!p_.cu_key_lens.data) return {b, j};
   const Index start = integer(p_.cu_key_lens, b);
   if (has("packed_decode_from_0") && p_.query_len == 1 && j >= 128) return {0, j};
+  if (has("packed_tile_from_0_at_128") && p_.head_dim == 128 && j >= kTile) return {0, j};
   return {0, start + j - (has("packed_off_by_one") && start > 0)};
 }
 
@@ -249,7 +264,12 @@ Place Call::value_place(Index b, Index j) const {
 
 Index Call::key_head(Index b, Index h) const {
   const Index last = p_.key_heads - 1;
-  if (has("heads_interleaved")) return h % p_.key_heads;
+  const bool wide_decode = p_.head_dim == 128 && p_.query_len == 1;
+  const bool paged_prompt = paged() && p_.query_len > 64;
+  if (has("heads_interleaved") || (has("heads_interleaved_decode_128") && wide_decode) ||
+      (has("heads_interleaved_paged_prompt") && paged_prompt)) {
+    return h % p_.key_heads;
+  }
   if (has("heads_by_group_backward") && backward_) return std::min(h % group(), last);
   if (has("heads_interleaved_in_pages") && paged()) return h % p_.key_heads;
   if (has("heads_interleaved_packed") && p_.cu_key_lens.data) return h % p_.key_heads;
@@ -381,6 +401,7 @@ bool Call::allows(Index node, Index b, Index h, Index i, Index j) const {
       return allows_band(m, b, h, i, j);
     case ATTEST_MASK_DENSE: {
       if (has("dense_mask_of_first_512_keys") && j >= 512) return true;
+      if (has("dense_mask_of_first_tile_at_128") && p_.head_dim == 128 && j >= kTile) return true;
       if (has("dense_mask_of_first_element") && (p_.key_lens.data || p_.cu_key_lens.data) &&
           j >= kTile) {
         b = 0;
@@ -454,6 +475,7 @@ bool Call::allows_band(const attest_mask& m, Index b, Index h, Index i, Index j)
   bool allowed = !from_left || ahead >= -left;
   if (has("window_of_new_keys_only") && j < cached) allowed = true;
   if (has("paged_window_ignored") && paged() && key_len(b) > 128) allowed = true;
+  if (has("paged_decode_window_ignored") && paged() && p_.query_len == 1) allowed = true;
   const bool no_right = (has("window_right_ignored") && window && right > 0) ||
                         (has("window_right_zero_dropped") && window && right == 0);
   return allowed && (!to_right || no_right || ahead <= right);
@@ -662,7 +684,10 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
   const bool late = key_len(b) > 128;
   const bool no_cap = late && ((has("decode_softcap_ignored") && p_.query_len == 1) ||
                                (has("paged_softcap_ignored") && paged()));
-  if (cap > 0 && !no_cap) {
+  const bool in_window = band() && band()->left != ATTEST_UNBOUNDED;
+  const bool no_cap_in_window =
+      has("decode_softcap_ignored_in_window") && p_.query_len == 1 && in_window;
+  if (cap > 0 && !no_cap && !no_cap_in_window) {
     float tanh = std::tanh(s / cap);
     if (has("tanh_16_bits")) tanh = in_16_bits(tanh);
     if (has("softcap_clips")) tanh = std::clamp(s / cap, -1.0f, 1.0f);
@@ -778,6 +803,7 @@ float Call::spread(Index b, Index h, Index i) const {
 bool Call::has_sink(Index b, Index i) const {
   if (!p_.has_sink || i >= query_len(b)) return false;
   if (has("sink_in_decode_only") && p_.query_len > 1) return false;
+  if (has("paged_decode_sink_ignored") && paged() && p_.query_len == 1) return false;
   if (has("sink_of_first_row") && i > 0) return false;
   if (has("sink_of_first_tile_packed") && packed() && i >= kTile) return false;
   const attest_mask* const m = band();

@@ -230,7 +230,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       const float dk_scale = call.has("dk_scaled_twice") ? scale * scale : scale;
       for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
       const Index n = (key.batch * p.key_heads + head) * out.dk.shape[2] + key.position;
-      if (!call.has("dk_misses_head") || !last_of_group) {
+      const bool dk_lost = call.has("dk_of_first_tile_at_128") && p.head_dim == 128 && j >= kTile;
+      if (!dk_lost && (!call.has("dk_misses_head") || !last_of_group)) {
         float* dk = sum_dk.data() + n * p.head_dim;
         for (Index d = 0; d < p.head_dim; ++d) dk[d] += ds * dk_scale * query[d];
       }
