@@ -120,6 +120,7 @@ std::string name_of(const bounds::Style& style) {
 }
 
 Plugin::Plugin(const std::string& family, const std::vector<bounds::Style>& styles) {
+  // What one call gives back, the next one takes.
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TOP_PAD, 4 << 20);
