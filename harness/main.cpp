@@ -450,7 +450,6 @@ int side_by_side(Options options) {
   constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(options);
-  make_out_folder(options.out);
   if (options.plugins.empty()) options.plugins = installation.test_plugins;
   const fs::path mutants = options.plugins / "mutants.so";
   criteria::Comparison comparison = {
@@ -488,6 +487,7 @@ int side_by_side(Options options) {
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
+  make_out_folder(options.out);
   stop_on_signals();
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());

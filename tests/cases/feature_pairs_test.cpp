@@ -12,6 +12,8 @@
 //   both, in f32
 //   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
 //   scores, in both
+//   every feature in the calls of a server: one query or many over more than one tile of keys, in
+//   each storage of them, with D = 64 and D = 128
 //
 // A forward-only problem is no lesser copy of a backward one: it is what a testee without a
 // backward pass is asked.
@@ -210,6 +212,18 @@ std::set<std::string> forms_of(const Problem& p) {
   return forms;
 }
 
+// A server's calls: a token has one query over all keys before it, a prompt has more.
+constexpr const char* kCalls[] = {"one query", "more queries"};
+constexpr Index kHeadDims[] = {64, 128};
+std::string channels(Index d) { return fmt::format("D = {}", d); }
+std::set<std::string> calls_of(const Problem& p) {
+  constexpr Index kTile = 128;
+  for (Index b = 0; b < p.batch; ++b) {
+    if (p.lengths(b).key > kTile) return {kCalls[p.query_len > 1]};
+  }
+  return {};
+}
+
 // What is tried, each thing as the words of which it consists, the pass last.
 using Combination = std::vector<std::string>;
 
@@ -262,6 +276,10 @@ std::set<Combination> tried() {
         all.insert({three[0], three[1], three[2], pass});
       }
     }
+    for (const std::string& call : calls_of(p)) {
+      for (const std::string& a : of_three)
+        all.insert({a, call, storage, channels(p.head_dim), pass});
+    }
     if (p.mask.kind == Mask::Kind::full) all.insert({"full", storage, pass});
     for (const std::string& form : forms_of(p)) all.insert({form, storage, pass});
   }
@@ -280,6 +298,7 @@ std::string impossible(const Combination& combination) {
       {{"paged", "dlse"}, "paged keys have no backward pass (PAGE-1), which alone has dLSE"},
       {{"dlse", "forward"}, "dLSE is given to a backward pass only (GRAD-5)"},
       {{"lengths", "packed"}, "in a packed problem the lengths are the layout itself (LAYOUT-5)"},
+      {{"lengths", "packed and paged"}, "as where it is packed (LAYOUT-5)"},
       {{"dropout", "dropout-generated"}, "a keep-mask is given or drawn (DROP-1, DROP-3)"},
   };
   const auto has = [&](const std::string& word) {
@@ -382,6 +401,26 @@ TEST(FeaturePairsTest, EveryBandIsTriedOverEverySequenceWithEveryFeatureOfScores
     for (const char* pass : kPasses) wanted.push_back({three[0], three[1], three[2], pass});
   }
   expect_tried("a causal mask or a window, lengths, and a feature of scores, in each pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryCallOfAServerOrImpossible) {
+  std::vector<std::string> names = features();
+  // The first two are storages of their own; in an empty problem nothing else is tried.
+  std::erase_if(names, [](const std::string& feature) {
+    return feature == "packed" || feature == "paged" || feature == "zero-sizes";
+  });
+  names.insert(names.end(), {"Dv > D", "Dv < D"});
+  std::vector<Combination> wanted;
+  for (const std::string& feature : names) {
+    for (const char* call : kCalls) {
+      for (const char* storage : kStorages) {
+        for (const Index d : kHeadDims) {
+          wanted.push_back({feature, call, storage, channels(d), "forward"});
+        }
+      }
+    }
+  }
+  expect_tried("features, in the calls of a server", wanted);
 }
 
 }  // namespace

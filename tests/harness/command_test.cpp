@@ -234,6 +234,9 @@ TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
   EXPECT_THAT(attest_command("report /nonexistent").text,
               HasSubstr("there is no /nonexistent/results.jsonl"));
   EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
+  fs::remove_all(folder_ / "out");
+  EXPECT_EQ(attest_command("criteria --inputs theirs --cases 'mask/**'" + out()).exit_code, 2);
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
