@@ -402,6 +402,10 @@ bool Call::allows(Index node, Index b, Index h, Index i, Index j) const {
     case ATTEST_MASK_DENSE: {
       if (has("dense_mask_of_first_512_keys") && j >= 512) return true;
       if (has("dense_mask_of_first_tile_at_128") && p_.head_dim == 128 && j >= kTile) return true;
+      if (has("wide_paged_decode_mask_ignored") && p_.head_dim == 128 && p_.query_len == 1 &&
+          paged()) {
+        return true;
+      }
       if (has("dense_mask_of_first_element") && (p_.key_lens.data || p_.cu_key_lens.data) &&
           j >= kTile) {
         b = 0;
@@ -423,6 +427,10 @@ bool Call::allows(Index node, Index b, Index h, Index i, Index j) const {
       return (entry<std::uint8_t>(m.table, {b, h, i, j}) != 0) != has("dense_inverted");
     }
     case ATTEST_MASK_PREFIX:
+      if (has("wide_packed_decode_prefix_ignored") && p_.head_dim >= 64 && p_.query_len == 1 &&
+          packed()) {
+        return true;
+      }
       return j < entry<Index>(m.table, {b, 0, 0, 0}) + has("prefix_inclusive");
     case ATTEST_MASK_SEGMENTS:
       return allows_segments(m, b, i, j);
@@ -571,6 +579,7 @@ bool Call::keeps(Index b, Index h, Index i, Index j) const {
   if (has("keep_of_other_head")) h = (h + 1) % p_.query_heads;
   if (has("other_keep_backward") && backward_) j = p_.key_len - 1 - j;
   if (has("decode_dropout_ignored") && p_.query_len == 1 && key_len(b) > 128) return true;
+  if (has("wide_paged_dropout_ignored") && p_.head_dim == 128 && paged()) return true;
   if (has("keep_of_first_element_packed") && packed() && j >= kTile) b = 0;
   if (has("keep_rows_of_first_element_packed") && packed() && i >= kTile) b = 0;
   if (has("keep_of_next_key_under_bias") && p_.has_bias && node_of(ATTEST_MASK_BAND)) {

@@ -900,6 +900,13 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "PAGE-1 MASK-3 MASK-4"},
     {"decode_segments_ignored", textbook, "splitkv", "no segments for one query over many keys",
      "MASK-11"},
+    {"wide_packed_decode_prefix_ignored", textbook, "varlen",
+     "no prefix for one query of each packed sequence, in heads of 64 channels or more",
+     "MASK-10 LAYOUT-5"},
+    {"wide_paged_decode_mask_ignored", textbook, "paged",
+     "no dense mask for one query over keys in pages, in heads of 128 channels", "MASK-7 PAGE-1"},
+    {"wide_paged_dropout_ignored", textbook, "paged",
+     "no dropout over keys in pages, in heads of 128 channels", "DROP-1 DROP-3 PAGE-1"},
 
     // ---- Precision -----------------------------------------------------------------------------
     {"backward_without_maximum", textbook, "overflow",
