@@ -186,7 +186,7 @@ double work_of(const Problem& p) {
 TEST(CaseFilesTest, TiersAreAsCheapAsTheyPromise) {
   std::map<Tier, double> work;
   for (const Case& c : all_cases()) work[c.tier] += work_of(c.problem);
-  fmt::print("multiply-adds: smoke {:.2g}, standard {:.2g}, full {:.2g}\n", work[Tier::smoke],
+  fmt::print("multiply-adds: smoke {:.2g}, standard {:.4g}, full {:.2g}\n", work[Tier::smoke],
              work[Tier::standard], work[Tier::full]);
   EXPECT_LE(work[Tier::smoke], 1e8);
   EXPECT_LE(work[Tier::standard], 1e10);

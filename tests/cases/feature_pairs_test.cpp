@@ -12,8 +12,8 @@
 //   both, in f32
 //   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
 //   scores, in both
-//   every feature in the calls of a server: one query or many over more than one tile of keys, in
-//   each storage of them, with D = 64 and D = 128
+//   every feature in the calls of a server and of a training: one query or more over more than one
+//   tile of keys, in each storage of them, with D = 64 and D = 128
 //
 // A forward-only problem is no lesser copy of a backward one: it is what a testee without a
 // backward pass is asked.
@@ -212,7 +212,8 @@ std::set<std::string> forms_of(const Problem& p) {
   return forms;
 }
 
-// A server's calls: a token has one query over all keys before it, a prompt has more.
+// A server's calls: a token has one query over all keys before it, a prompt has more, and so has
+// a training.
 constexpr const char* kCalls[] = {"one query", "more queries"};
 constexpr Index kHeadDims[] = {64, 128};
 std::string channels(Index d) { return fmt::format("D = {}", d); }
@@ -403,15 +404,20 @@ TEST(FeaturePairsTest, EveryBandIsTriedOverEverySequenceWithEveryFeatureOfScores
   expect_tried("a causal mask or a window, lengths, and a feature of scores, in each pass", wanted);
 }
 
-TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryCallOfAServerOrImpossible) {
+// But for those that are storages of their own, and for empty problems, in which nothing else is
+// tried.
+std::vector<std::string> features_of_calls() {
   std::vector<std::string> names = features();
-  // The first two are storages of their own; in an empty problem nothing else is tried.
   std::erase_if(names, [](const std::string& feature) {
     return feature == "packed" || feature == "paged" || feature == "zero-sizes";
   });
   names.insert(names.end(), {"Dv > D", "Dv < D"});
+  return names;
+}
+
+TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryCallOfAServerOrImpossible) {
   std::vector<Combination> wanted;
-  for (const std::string& feature : names) {
+  for (const std::string& feature : features_of_calls()) {
     for (const char* call : kCalls) {
       for (const char* storage : kStorages) {
         for (const Index d : kHeadDims) {
@@ -421,6 +427,18 @@ TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryCallOfAServerOrImpossible) {
     }
   }
   expect_tried("features, in the calls of a server", wanted);
+}
+
+TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryCallOfATrainingOrImpossible) {
+  std::vector<Combination> wanted;
+  for (const std::string& feature : features_of_calls()) {
+    for (const char* storage : {"dense", "packed"}) {
+      for (const Index d : kHeadDims) {
+        wanted.push_back({feature, "more queries", storage, channels(d), "backward"});
+      }
+    }
+  }
+  expect_tried("features, in the calls of a training", wanted);
 }
 
 }  // namespace
