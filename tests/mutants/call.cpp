@@ -703,6 +703,7 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
     s = has("softcap_not_multiplied_back") ? tanh : cap * tanh;
     result.cap_slope = 1 - tanh * tanh;
     if (has("cap_slope_missing") || (has("cap_slope_missing_packed") && packed()) ||
+        (has("cap_slope_missing_packed_wide") && packed() && p_.head_dim >= 64) ||
         (has("cap_slope_missing_under_dropout") && p_.dropout && !unmasked())) {
       result.cap_slope = 1;
     }

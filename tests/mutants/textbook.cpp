@@ -219,6 +219,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       float z = row.z[at(j)];
       if (call.has("dropout_not_scaled_backward") && z != 0) z = 1;
       if (call.has("dropout_left_out_of_ds")) z = 1;
+      if (call.has("dropout_left_out_of_wide_packed_ds") && call.packed() && p.head_dim >= 64)
+        z = 1;
       float ds = row.p[at(j)] * (dp * z - delta);
       if (call.has("dropped_p_in_ds")) ds = row.p[at(j)] * row.z[at(j)] * (dp - delta);
       if (p.has_bias) {
