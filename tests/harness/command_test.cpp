@@ -359,6 +359,14 @@ TEST_F(CommandTest, ProgramInAFolderThatNoOtherUserMayReadRunsAsTheSameUserInNam
   }
 }
 
+TEST_F(CommandTest, SystemThatCallsEveryPageResidentFailsNobodyForIt) {
+  const Result result =
+      shell(std::string("LD_PRELOAD=") + RESIDENT + " " + ATTEST +
+            " run --testee fa2 --profile none --tier smoke --cases 'mask/**'" + out());
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, Not(HasSubstr("preload")));
+}
+
 TEST_F(CommandTest, NothingThatATesteeSaysReachesATerminalAsAnEscape) {
   const Result listed = attest_command("list --tier smoke --cases 'mask/**/dtype=f32/**'");
   const auto begin = listed.text.find("mask/");
