@@ -12,6 +12,7 @@
 //   both, in f32
 //   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
 //   scores, in both
+//   the features that most libraries have, in all that those choose a kernel by
 //   every feature in the calls of a server and of a training: one query or more over more than one
 //   tile of keys, in each storage of them, with D = 64 and D = 128
 //
@@ -212,6 +213,53 @@ std::set<std::string> forms_of(const Problem& p) {
   return forms;
 }
 
+// What libraries choose a kernel by, or a path in one: the widths that they compile, partitions of
+// keys, loops over more than a warp of elements or heads, tiles of grouped rows, large pages.
+struct Instance {
+  const char* name;
+  bool backward;  // tried in that pass too
+  bool (*holds)(const Problem&);
+};
+bool has_keys(const Problem& p, Index more_than) {
+  for (Index b = 0; b < p.batch; ++b) {
+    if (p.lengths(b).key > more_than) return true;
+  }
+  return false;
+}
+constexpr Instance kInstances[] = {
+    {"D = 80", false, [](const Problem& p) { return p.head_dim == 80; }},
+    {"D = 96", true, [](const Problem& p) { return p.head_dim == 96; }},
+    {"D = 256", true, [](const Problem& p) { return p.head_dim == 256; }},
+    {"D = 192, Dv = 128", true,
+     [](const Problem& p) { return p.head_dim == 192 && p.value_dim == 128; }},
+    {"D = 576, Dv = 512", false,
+     [](const Problem& p) { return p.head_dim == 576 && p.value_dim == 512; }},
+    {"one query over more than 1024 keys", false,
+     [](const Problem& p) { return p.query_len == 1 && has_keys(p, 1024); }},
+    {"more queries over more than 1024 keys", true,
+     [](const Problem& p) { return p.query_len > 1 && !p.packed && has_keys(p, 1024); }},
+    {"more than 1024 packed keys", true,
+     [](const Problem& p) { return p.packed && has_keys(p, 1024); }},
+    {"more than 512 queries", true, [](const Problem& p) { return p.query_len > 512; }},
+    {"more than 512 queries and keys", false,
+     [](const Problem& p) { return p.query_len > 512 && has_keys(p, 512); }},
+    {"more than 32 padded sequences", true,
+     [](const Problem& p) { return p.batch > 32 && !p.packed && !p.key_lens.empty(); }},
+    {"more than 32 packed sequences", true,
+     [](const Problem& p) { return p.batch > 32 && p.packed; }},
+    {"more than 32 heads", true, [](const Problem& p) { return p.query_heads > 32; }},
+    {"8 query heads on a key head, 2 to 16 queries", true,
+     [](const Problem& p) {
+       return p.key_heads > 0 && p.query_heads / p.key_heads >= 8 && p.query_len > 1 &&
+              p.query_len <= 16;
+     }},
+    {"pages of 64 or more", false, [](const Problem& p) { return p.paging.page_size >= 64; }}};
+// The features that most libraries have.
+constexpr const char* kCommon[] = {"causal",     "window",  "gqa",
+                                   "softcap",    "sink",    "bias",
+                                   "alibi",      "dropout", "dropout-generated",
+                                   "dense-mask", "segments"};
+
 // A server's calls: a token has one query over all keys before it, a prompt has more, and so has
 // a training.
 constexpr const char* kCalls[] = {"one query", "more queries"};
@@ -276,6 +324,10 @@ std::set<Combination> tried() {
       if (std::all_of(three.begin(), three.end(), has)) {
         all.insert({three[0], three[1], three[2], pass});
       }
+    }
+    for (const Instance& instance : kInstances) {
+      if (!instance.holds(p)) continue;
+      for (const std::string& a : present) all.insert({a, instance.name, pass});
     }
     for (const std::string& call : calls_of(p)) {
       for (const std::string& a : of_three)
@@ -402,6 +454,17 @@ TEST(FeaturePairsTest, EveryBandIsTriedOverEverySequenceWithEveryFeatureOfScores
     for (const char* pass : kPasses) wanted.push_back({three[0], three[1], three[2], pass});
   }
   expect_tried("a causal mask or a window, lengths, and a feature of scores, in each pass", wanted);
+}
+
+TEST(FeaturePairsTest, EveryCommonFeatureIsTriedInWhateverLibrariesDispatchOn) {
+  std::vector<Combination> wanted;
+  for (const char* feature : kCommon) {
+    for (const Instance& instance : kInstances) {
+      wanted.push_back({feature, instance.name, "forward"});
+      if (instance.backward) wanted.push_back({feature, instance.name, "backward"});
+    }
+  }
+  expect_tried("common features, in what libraries dispatch on", wanted);
 }
 
 // But for those that are storages of their own, and for empty problems, in which nothing else is

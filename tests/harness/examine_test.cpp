@@ -228,6 +228,15 @@ TEST_F(ExamineTest, RefusalOfTheUndeclaredIsUnsupportedWithItsReason) {
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::unsupported);
   EXPECT_EQ(v.message, "no causal masks here");
+  EXPECT_FALSE(v.clauses.empty());
+}
+
+TEST_F(ExamineTest, WhatIsRefusedForItsLengthAloneIsDemandedByNoProfile) {
+  test_case_.problem.key_len = kLong + 1;
+  EXPECT_CALL(mock_, supports).WillOnce(Return("at most 16384 keys"));
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_TRUE(v.clauses.empty());
 }
 
 TEST_F(ExamineTest, RefusalOfTheDeclaredIsWrong) {

@@ -980,6 +980,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "sums in another order on more threads, though declared invariant", "DET-3"},
     {"threads_lose_dk", textbook, "race",
      "several threads: half of dK of the first key of the last tile lost", "DET-3 GRAD-2"},
+    {"fourth_worker_lost", textbook, "race", "the last row of O lost from four threads on",
+     "DET-3"},
     {"threads_lose_output_under_features", textbook, "race",
      "several threads: O halved in packed sequences, in pages, under a bias and dropout",
      "DET-3 LAYOUT-5 PAGE-1 SCORE-3 DROP-1"},

@@ -176,6 +176,9 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
         i + 1 + call.diagonal(*call.band(), b) < 0) {
       return;
     }
+    if (call.has("fourth_worker_lost") && call.threads() > 3 && i == p.query_len - 1) {
+      std::fill(sums.begin(), sums.end(), 0.0f);
+    }
     call.store_o(out, b, h, i, sums.data());
     call.store_lse(out, b, h, i, row.lse, row.any_seen);
   });
