@@ -1033,7 +1033,7 @@ inline constexpr std::array kInexpressible = std::to_array<Inexpressible>({
     {"B107", "deepseek-ai/FlashMLA#11, jax-ml/jax#30023",
      "a length of -1 is ill formed, and never asked (MASK-5)"},
     {"A135", "pytorch/pytorch#148476",
-     "the plug-in contract asks for all gradients together, never for that of the bias alone"},
+     "the harness asks for all gradients together, never for that of the bias alone"},
     {"B116", "pytorch/pytorch#188302", "the same as A135"},
     {"A085", "Dao-AILab/flash-attention#2388",
      "no layout of the parts' LSE is given: parts are the kernel's own affair"},
