@@ -8,7 +8,7 @@
 //   every feature in every format
 //   every feature at the sizes of real models, in both: beyond one tile of queries and of keys with
 //   D >= 64, and D >= 128
-//   every feature with what kernels have entries or instances of their own for (`traits_of`), in
+//   every feature with what kernels have entries or instances of their own for (`kTraits`), in
 //   both, in f32
 //   a causal mask or a window, over lengths, packed, paged or grouped, with every feature of
 //   scores, in both
@@ -96,37 +96,42 @@ std::set<std::string> sizes_of(const Problem& p) {
   return sizes;
 }
 
-// What no feature is declared by, but a kernel has an entry or an instance of its own for, which
-// may leave out a feature.
-constexpr const char* kTraits[] = {"a scale not 1/sqrt(D)",
-                                   "one query over more than 128 keys",
-                                   "D >= 192",
-                                   "D not a multiple of 8",
-                                   "one key head for all",
-                                   "a group of no power of 2"};
-std::set<std::string> traits_of(const Problem& p) {
-  constexpr Index kSplit = 128, kWide = 192, kVector = 8;
-  const auto is_split = [&p] {
-    for (Index b = 0; b < p.batch; ++b) {
-      const Lengths lengths = p.lengths(b);
-      if (lengths.query == 1 && lengths.key > kSplit) return true;
-    }
-    return false;
-  };
-  const auto group = static_cast<std::uint64_t>(p.query_heads / std::max<Index>(p.key_heads, 1));
-  const bool holds[] = {
-      p.head_dim > 0 && std::abs(p.scale * std::sqrt(static_cast<double>(p.head_dim)) - 1) > 0.01,
-      is_split(),
-      p.head_dim >= kWide,
-      p.head_dim % kVector != 0,
-      p.key_heads == 1 && group > 1,
-      group > 0 && !std::has_single_bit(group)};
-  std::set<std::string> traits;
-  for (std::size_t i = 0; i < std::size(kTraits); ++i) {
-    if (holds[i]) traits.insert(kTraits[i]);
-  }
-  return traits;
+// What no feature is declared by, but a kernel may have an entry or an instance of its own for,
+// which may leave out a feature.
+struct Instance {
+  const char* name;
+  bool backward;  // tried in that pass too
+  bool (*holds)(const Problem&);
+};
+std::uint64_t group_of(const Problem& p) {
+  return static_cast<std::uint64_t>(p.query_heads / std::max<Index>(p.key_heads, 1));
 }
+bool has_keys(const Problem& p, Index more_than) {
+  for (Index b = 0; b < p.batch; ++b) {
+    if (p.lengths(b).key > more_than) return true;
+  }
+  return false;
+}
+constexpr Instance kTraits[] = {
+    {"a scale not 1/sqrt(D)", true,
+     [](const Problem& p) {
+       return p.head_dim > 0 &&
+              std::abs(p.scale * std::sqrt(static_cast<double>(p.head_dim)) - 1) > 0.01;
+     }},
+    {"one query over more than 128 keys", true,
+     [](const Problem& p) {
+       for (Index b = 0; b < p.batch; ++b) {
+         const Lengths lengths = p.lengths(b);
+         if (lengths.query == 1 && lengths.key > 128) return true;
+       }
+       return false;
+     }},
+    {"D >= 192", true, [](const Problem& p) { return p.head_dim >= 192; }},
+    {"D not a multiple of 8", true, [](const Problem& p) { return p.head_dim % 8 != 0; }},
+    {"one key head for all", true,
+     [](const Problem& p) { return p.key_heads == 1 && group_of(p) > 1; }},
+    {"a group of no power of 2", true,
+     [](const Problem& p) { return group_of(p) > 0 && !std::has_single_bit(group_of(p)); }}};
 
 // Three features of which a kernel may have any two, a word of each list. One way to be "value-dim"
 // is not the other.
@@ -215,17 +220,6 @@ std::set<std::string> forms_of(const Problem& p) {
 
 // What libraries choose a kernel by, or a path in one: the widths that they compile, partitions of
 // keys, loops over more than a warp of elements or heads, tiles of grouped rows, large pages.
-struct Instance {
-  const char* name;
-  bool backward;  // tried in that pass too
-  bool (*holds)(const Problem&);
-};
-bool has_keys(const Problem& p, Index more_than) {
-  for (Index b = 0; b < p.batch; ++b) {
-    if (p.lengths(b).key > more_than) return true;
-  }
-  return false;
-}
 constexpr Instance kInstances[] = {
     {"D = 80", false, [](const Problem& p) { return p.head_dim == 80; }},
     {"D = 96", true, [](const Problem& p) { return p.head_dim == 96; }},
@@ -249,10 +243,7 @@ constexpr Instance kInstances[] = {
      [](const Problem& p) { return p.batch > 32 && p.packed; }},
     {"more than 32 heads", true, [](const Problem& p) { return p.query_heads > 32; }},
     {"8 query heads on a key head, 2 to 16 queries", true,
-     [](const Problem& p) {
-       return p.key_heads > 0 && p.query_heads / p.key_heads >= 8 && p.query_len > 1 &&
-              p.query_len <= 16;
-     }},
+     [](const Problem& p) { return group_of(p) >= 8 && p.query_len > 1 && p.query_len <= 16; }},
     {"pages of 64 or more", false, [](const Problem& p) { return p.paging.page_size >= 64; }}};
 // The features that most libraries have.
 constexpr const char* kCommon[] = {"causal",     "window",  "gqa",
@@ -267,10 +258,8 @@ constexpr Index kHeadDims[] = {64, 128};
 std::string channels(Index d) { return fmt::format("D = {}", d); }
 std::set<std::string> calls_of(const Problem& p) {
   constexpr Index kTile = 128;
-  for (Index b = 0; b < p.batch; ++b) {
-    if (p.lengths(b).key > kTile) return {kCalls[p.query_len > 1]};
-  }
-  return {};
+  if (!has_keys(p, kTile)) return {};
+  return {kCalls[p.query_len > 1]};
 }
 
 // What is tried, each thing as the words of which it consists, the pass last.
@@ -309,8 +298,8 @@ std::set<Combination> tried() {
       for (const std::string& size : sizes_of(p)) {
         if (counts(a)) all.insert({a, size, pass});
       }
-      if (p.dtype == DType::f32 && counts(a)) {
-        for (const std::string& trait : traits_of(p)) all.insert({a, trait, pass});
+      for (const Instance& trait : kTraits) {
+        if (p.dtype == DType::f32 && counts(a) && trait.holds(p)) all.insert({a, trait.name, pass});
       }
     }
     if (empty) continue;
@@ -441,8 +430,8 @@ TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
 TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryInstanceOrImpossible) {
   std::vector<Combination> wanted;
   for (const std::string& feature : features()) {
-    for (const char* trait : kTraits) {
-      for (const char* pass : kPasses) wanted.push_back({feature, trait, pass});
+    for (const Instance& trait : kTraits) {
+      for (const char* pass : kPasses) wanted.push_back({feature, trait.name, pass});
     }
   }
   expect_tried("features, in instances of their own, in each pass", wanted);
