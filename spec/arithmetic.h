@@ -53,6 +53,16 @@ struct Arithmetic {
   Index kv_splits = 0;           // 1: one pass over the keys; n: at most n, merged by LSE; 0: any
   bool rescales_output = true;   // O renormalised in every block, as FlashAttention-1 does
   Index key_block = 0;           // keys in one step of an online softmax; 0: unknown
+  // What is declared or not done: nobody is allowed these by saying nothing.
+  bool exp_zero_inexact = false;  // exp(0) is off by as much as exp is anywhere
+  bool sums_rounded_p = false;    // the row sum is that of the rounded P
+  bool truncates_p = false;       // P is cut to its format; `p` says how much that is
+  double max_lag = 0;             // log2 of how far a running maximum may lie below the true one
+  bool integer_max = false;       // the running maximum is rounded to an integer, in log2
+  bool any_block_order = false;   // key blocks come in any order, not up or down alone
+  Index gradient_block = 0;       // query rows after which dK and dV are stored in the dtype; 0: all
+  bool rounds_head_gradients = false;  // dK and dV of each query head, before the group's sum
+  bool rounds_dbias_terms = false;     // each dS to the dtype, before they are summed to dBias
   bool flushes_inputs = false;   // subnormal inputs are taken as 0
   bool flushes_outputs = false;  // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
