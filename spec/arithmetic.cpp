@@ -20,7 +20,17 @@ double ulp(DType dtype) { return 2 * unit_roundoff(wide(dtype)); }
 // tanh.approx.f32: a relative error of 2^-11. f64 has only libraries, within 4 ulp.
 double tanh_ulp_cap(DType dtype) { return dtype == DType::f64 ? 4 : 4096; }
 
-constexpr double kExpUlpCap = 2.25;  // ex2.approx: 2 ulp, and the rounded argument's quarter
+constexpr double kExpUlpDefault = 2.25;  // ex2.approx: 2 ulp, and the rounded argument's quarter
+
+// Polynomials made for 16-bit results: FlashAttention-4's exp2 of degree 3 comes to 736 units,
+// PyTorch's on the CPU to 419. Where results have more digits nobody computes so.
+double exp_ulp_cap(DType dtype) { return dtype == wide(dtype) ? kExpUlpDefault : 1024; }
+
+// FlashAttention-4 keeps a maximum until the scores exceed it by 8 in log2.
+constexpr double kMaxLagCap = 8;
+
+// PyTorch's flash kernel on the CPU adds dK and dV in the dtype after 32 queries, or more.
+constexpr Index kGradientBlockCap = 32;
 
 Narrowing narrowing(DType dtype) { return {unit_roundoff(dtype), half_smallest_subnormal(dtype)}; }
 
@@ -58,6 +68,12 @@ Choice parse_choice(ObjectReader& reader, const std::string& key, const std::str
                                                     first, last, json_text(*value)));
 }
 
+// Whether a declaration says the second of two things: the one that nobody has by saying nothing.
+bool declares(ObjectReader& reader, const std::string& key, const std::string& usual,
+              const std::string& other) {
+  return parse_choice(reader, key, usual, other) == Choice::last;
+}
+
 // A format at least as wide as the dtype; what is as wide as the accumulator is no narrowing.
 Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dtype,
                           const Narrowing& undeclared) {
@@ -70,6 +86,54 @@ Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dt
                                  key, text, name(dtype), name(dtype), name(wide(dtype))));
   }
   return *format == dtype && dtype != wide(dtype) ? narrowing(dtype) : Narrowing{};
+}
+
+// What goes beyond the default column, each with what must be declared beside it.
+void parse_beyond_default(ObjectReader& reader, Arithmetic& result) {
+  const auto needs = [&](const std::string& key, bool met, const std::string& what) {
+    if (!met)
+      throw InputError(reader.pointer(key), fmt::format("\"{}\" as declared needs {}", key, what));
+  };
+  const std::string a_key_block = "\"key_block\", of at least 1: the roundings count its blocks";
+  const std::string a_narrow_p =
+      fmt::format("\"p\" declared as a format narrower than {}", name(wide(result.dtype)));
+  const bool narrow_p = reader.find("p") && result.p != Narrowing{};
+  needs("exp_ulp", result.exp_error <= kExpUlpDefault * ulp(result.dtype) || result.key_block > 0,
+        a_key_block);
+  if (declares(reader, "exp_zero", "exact", "inexact")) {
+    needs("exp_zero", result.key_block > 0, a_key_block);
+    result.exp_zero_inexact = true;
+  }
+  if (declares(reader, "row_sum", "p", "rounded_p")) {
+    needs("row_sum", narrow_p, a_narrow_p);
+    needs("row_sum", result.p_normalised == Choice::last,
+          "\"p_normalised\" declared as \"last\": a P that is normalised first has no other sum");
+    result.sums_rounded_p = true;
+  }
+  if (declares(reader, "p_rounding", "nearest", "truncated")) {
+    needs("p_rounding", narrow_p, a_narrow_p);
+    result.truncates_p = true;
+    result.p.roundoff *= 2;
+    result.p.underflow *= 2;
+  }
+  result.max_lag = reader.get_or("max_lag", 0.0);
+  if (!(result.max_lag >= 0 && result.max_lag <= kMaxLagCap)) {
+    throw InputError(reader.pointer("max_lag"),
+                     fmt::format("max_lag is within 0 and {}, not {}", kMaxLagCap, result.max_lag));
+  }
+  result.integer_max = declares(reader, "max_rounding", "exact", "integer");
+  if (declares(reader, "block_order", "monotone", "any")) {
+    needs("block_order", result.key_block > 0, a_key_block);
+    result.any_block_order = true;
+  }
+  result.gradient_block = reader.get_or<Index>("gradient_block", 0);
+  if (result.gradient_block != 0 && result.gradient_block < kGradientBlockCap) {
+    throw InputError(reader.pointer("gradient_block"),
+                     fmt::format("gradient_block is 0 or at least {}, not {}", kGradientBlockCap,
+                                 result.gradient_block));
+  }
+  result.rounds_head_gradients = declares(reader, "grouped_gradients", "wide", "rounded");
+  result.rounds_dbias_terms = declares(reader, "dbias_terms", "wide", "rounded");
 }
 
 }  // namespace
@@ -87,7 +151,7 @@ Arithmetic loosest(DType dtype) {
       .dq = product,
       .dk = product,
       .softmax_roundoff = 2 * unit_roundoff(wide(dtype)),
-      .exp_error = kExpUlpCap * ulp(dtype),
+      .exp_error = kExpUlpDefault * ulp(dtype),
       .tanh_error = tanh_ulp_cap(dtype) * ulp(dtype),
       .p = rounded,
       .ds = rounded,
@@ -140,7 +204,7 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
     }
     error = ulps * ulp(dtype);
   };
-  read_ulps("exp_ulp", kExpUlpCap, result.exp_error);
+  read_ulps("exp_ulp", exp_ulp_cap(dtype), result.exp_error);
   read_ulps("tanh_ulp", tanh_ulp_cap(dtype), result.tanh_error);
   result.p = parse_narrowing(reader, "p", dtype, result.p);
   result.ds = parse_narrowing(reader, "ds", dtype, result.ds);
@@ -160,11 +224,33 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
   if (parse_choice(reader, "output_rounding", "nearest", "faithful") == Choice::first) {
     result.output_rounding = Rounding::nearest;
   }
+  parse_beyond_default(reader, result);
   result.deterministic = reader.get_or("deterministic", false);
   result.thread_invariant = reader.get_or("thread_invariant", false);
   result.batch_invariant = reader.get_or("batch_invariant", false);
   reader.finish();
   return result;
+}
+
+std::vector<std::string> beyond_default(const Arithmetic& a) {
+  const Arithmetic usual = loosest(a.dtype);
+  std::vector<std::string> words;
+  const auto say = [&](bool beyond, std::string text) {
+    if (beyond) words.push_back(std::move(text));
+  };
+  say(a.exp_error > usual.exp_error, fmt::format("exp of {:g} units", a.exp_error / ulp(a.dtype)));
+  say(a.exp_zero_inexact, "exp(0) that is not 1");
+  say(a.sums_rounded_p, "a row sum over rounded P");
+  say(a.truncates_p, fmt::format("P truncated to {}", name(a.dtype)));
+  say(a.max_lag > usual.max_lag, fmt::format("a maximum that lags by {:g} in log2", a.max_lag));
+  say(a.integer_max, "a maximum rounded to an integer");
+  say(a.any_block_order, "key blocks in any order");
+  say(a.gradient_block != 0,
+      fmt::format("dK and dV added in {} after {} query rows", name(a.dtype), a.gradient_block));
+  say(a.rounds_head_gradients,
+      fmt::format("dK and dV of each query head rounded to {}", name(a.dtype)));
+  say(a.rounds_dbias_terms, fmt::format("terms of dBias rounded to {}", name(a.dtype)));
+  return words;
 }
 
 }  // namespace attest

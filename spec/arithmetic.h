@@ -8,12 +8,14 @@
 //     "softmax": "f32",  "exp_ulp": 2,  "p": "f16",  "p_normalised": "last",  ...
 //   }
 //
-// What it leaves out is taken at the loosest that the dtype's caps allow; what it declares beyond
-// the caps is refused: nobody declares his way to a pass.
+// There are two columns. What it leaves out is taken at the *default*, the loosest that nobody has
+// to declare. What it declares may go further, up to the *cap*, and is then named beside every
+// profile that it meets; beyond the cap it is refused: nobody declares his way to a pass.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "spec/dtype.h"
 
@@ -50,9 +52,9 @@ struct Arithmetic {
   Narrowing ds = {};                     // rounding of dS before its products
   Choice ds_scaled = Choice::either;  // the scale is applied before dS is rounded (first) or after
   Choice ds_from_p = Choice::either;  // dS formed from P (first) or from the rounded P (last)
-  Index kv_splits = 0;           // 1: one pass over the keys; n: at most n, merged by LSE; 0: any
-  bool rescales_output = true;   // O renormalised in every block, as FlashAttention-1 does
-  Index key_block = 0;           // keys in one step of an online softmax; 0: unknown
+  Index kv_splits = 0;          // 1: one pass over the keys; n: at most n, merged by LSE; 0: any
+  bool rescales_output = true;  // O renormalised in every block, as FlashAttention-1 does
+  Index key_block = 0;          // keys in one step of an online softmax; 0: unknown
   // What is declared or not done: nobody is allowed these by saying nothing.
   bool exp_zero_inexact = false;  // exp(0) is off by as much as exp is anywhere
   bool sums_rounded_p = false;    // the row sum is that of the rounded P
@@ -60,11 +62,11 @@ struct Arithmetic {
   double max_lag = 0;             // log2 of how far a running maximum may lie below the true one
   bool integer_max = false;       // the running maximum is rounded to an integer, in log2
   bool any_block_order = false;   // key blocks come in any order, not up or down alone
-  Index gradient_block = 0;       // query rows after which dK and dV are stored in the dtype; 0: all
+  Index gradient_block = 0;  // query rows after which dK and dV are stored in the dtype; 0: all
   bool rounds_head_gradients = false;  // dK and dV of each query head, before the group's sum
   bool rounds_dbias_terms = false;     // each dS to the dtype, before they are summed to dBias
-  bool flushes_inputs = false;   // subnormal inputs are taken as 0
-  bool flushes_outputs = false;  // subnormal results become 0
+  bool flushes_inputs = false;         // subnormal inputs are taken as 0
+  bool flushes_outputs = false;        // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
   bool deterministic = false;     // the same call gives the same bits (DET-1)
   bool thread_invariant = false;  // the same bits for any number of threads (DET-3)
@@ -72,11 +74,14 @@ struct Arithmetic {
   friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
 };
 
-// The loosest arithmetic that may be declared for `dtype`: the table of caps of NUMERICS.md.
+// The loosest arithmetic that `dtype` has by saying nothing: the column "default" of NUMERICS.md.
 Arithmetic loosest(DType dtype);
 
+// What of an arithmetic lies beyond the default column, in words: "exp of 736 units".
+std::vector<std::string> beyond_default(const Arithmetic& arithmetic);
+
 // Reads a declaration for `dtype`. Throws InputError, with a pointer below `pointer`, for unknown
-// keys, malformed values, and whatever exceeds the caps.
+// keys, malformed values, whatever exceeds the caps, and what lacks a key that it needs beside it.
 Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
                             const std::string& pointer);
 
