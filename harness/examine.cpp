@@ -274,6 +274,14 @@ class Examiner {
             judged.nonfinite ? "nonfinite" : "bound",
             fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound", tensor.name,
                         fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio));
+      } else if (!judged.advised && !worst) {
+        worst = Finding{.outcome = Outcome::warn,
+                        .reason = "bound",
+                        .message = fmt::format("{}[{}] = {}, exact {}: {:.3g} times the bound, at "
+                                               "scores beyond SOFTMAX-2",
+                                               tensor.name, fmt::join(e.worst, ","), e.actual,
+                                               e.exact, e.max_ratio),
+                        .clause = "SOFTMAX-3"};
       } else if (!judged.conclusive && !worst) {
         worst = Finding{
             .outcome = Outcome::inconclusive,

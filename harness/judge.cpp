@@ -31,14 +31,21 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   long double squares = 0, sum = 0;
   std::size_t finite = 0, worst = 0;
   double worst_ratio = -1;
+  bool worst_is_beyond = false;
+  const bool some_beyond = !expected.recommended.empty();
   for (std::size_t i = 0; i < bits.size(); ++i) {
-    if (std::isnan(expected.value[i])) continue;
+    if (std::isnan(expected.value[i])) {
+      ++evidence.unspecified;
+      continue;
+    }
     ++evidence.compared;
     const double actual = decode(dtype, bits[i]);
     const long double exact =
         expected.value[i] +
         (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
-    const double bound = expected.bound[i];
+    // Where nothing is required, what is recommended.
+    const bool beyond = some_beyond && std::isfinite(expected.recommended[i]);
+    const double bound = beyond ? expected.recommended[i] : expected.bound[i];
     const long double error = actual - exact;
     if (std::isfinite(error)) {
       squares += error * error;
@@ -55,6 +62,8 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
     if (vacuous) {
       verdict.conclusive = false;
+    } else if (!within && beyond) {
+      verdict.advised = false;
     } else if (!within) {
       verdict.passed = false;
       verdict.nonfinite |= !std::isfinite(actual);
@@ -64,8 +73,12 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
                          : within                           ? static_cast<double>(away / bound)
                          : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
                                                             : kInfinity;
-    if (ratio > worst_ratio) {
+    // What breaks a requirement is worse than any other.
+    const bool first_broken = !within && !vacuous && !beyond && worst_is_beyond;
+    const bool hides_broken = beyond && !verdict.passed;
+    if (first_broken || (ratio > worst_ratio && !hides_broken)) {
       worst_ratio = ratio;
+      worst_is_beyond = beyond;
       worst = i;
     }
   }
@@ -78,7 +91,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   evidence.max_ratio = worst_ratio;
   evidence.actual = decode(dtype, bits[worst]);
   evidence.exact = expected.value[worst];
-  evidence.bound = expected.bound[worst];
+  evidence.bound = worst_is_beyond ? expected.recommended[worst] : expected.bound[worst];
   if (finite > 0) {
     evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
     evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));

@@ -2,8 +2,8 @@
 //
 // An element passes iff the distance from the exact value to the rounding cell of the returned
 // value is at most the bound. The test is `distance <= bound`, so NaN never passes. An element
-// whose exact value is NaN is unspecified (FINITE-1, FINITE-2): whatever stands there is passed
-// over.
+// whose exact value is NaN is unspecified (FINITE-1, FINITE-2, NUM-1): whatever stands there is
+// passed over, and counted.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct TensorVerdict {
   // No element has a bound that admits anything, and not all of them are unspecified.
   bool conclusive = true;
   bool nonfinite = false;  // a NaN or Inf stands where none may
+  bool advised = true;     // every element is within what is recommended (SOFTMAX-3)
 };
 
 // `bits` are the returned elements, in dense order, of `dtype`.

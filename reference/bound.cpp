@@ -17,8 +17,12 @@ Arithmetic systematic_part(Arithmetic a) {
     each->operand_roundoff = 0;
     if (!each->truncates) each->accumulator_roundoff = 0;
   }
-  // What may be flushed always goes the same way.
-  if (!a.flushes_inputs && !a.flushes_outputs) a.p = a.ds = {};
+  // What may be flushed always goes the same way, as does what is cut off.
+  if (!a.flushes_inputs && !a.flushes_outputs) {
+    if (!a.truncates_p) a.p = {};
+    a.ds = {};
+    a.rounds_dbias_terms = false;
+  }
   return a;
 }
 
@@ -35,10 +39,21 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
       random_sums(roundings == Roundings::systematic &&
                   arithmetic.softmax_roundoff <= unit_roundoff(problem.lse_dtype())) {
   const Real larger_tau = std::max(Real(1), tau), smaller_tau = std::min(Real(1), tau);
+  const Real log_2 = std::log(Real(2));
+  lag = (Real(arithmetic.max_lag) + (arithmetic.integer_max ? 1 : 0)) * log_2;
+  least_weight = arithmetic.integer_max ? Real(0.5) : Real(1);
+  scale_share = 0;
+  if (tau > 0 && tau < z) {
+    const Real spacing = z * Real(2 * unit_roundoff(problem.lse_dtype()));
+    const bool flushes_scale = declared.flushes_inputs || declared.flushes_outputs;
+    scale_share = flushes_scale ? Real(1) : std::min(Real(1), 4 * spacing / tau);
+  }
+  // Two thirds: constants of base 2 may be in the terms.
+  sum_overflow = Real(largest_finite(problem.lse_dtype())) / Real(1.5);
   // Two more roundings: q, or q and k, may be scaled before the product.
   score_share =
       share(declared.qk, sum_roundings<Real>(declared.qk, problem.head_dim, problem.head_dim)) +
-      2 * u_s;
+      2 * u_s + scale_share;
   dp_share =
       share(declared.dp, sum_roundings<Real>(declared.dp, problem.value_dim, problem.value_dim));
   score_absolute = z * larger_tau * Real(problem.head_dim);
@@ -110,6 +125,17 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
     dbias = ds.times(std::max(Real(1), tau));
     dbias.overflow = std::min(ds.overflow, ds.overflow * tau);
   }
+  const Narrow<Real> format = {output_roundoff, output_underflow};
+  if (declared.rounds_dbias_terms) {  // a second time, where dS is rounded already
+    dbias.roundoff += format.roundoff * (1 + dbias.roundoff);
+    dbias.underflow += format.underflow;
+    dbias.flushed_below += flushed;
+    dbias.overflow = std::min(dbias.overflow, output_overflow);
+  }
+  if (declared.gradient_block > 0 || declared.rounds_head_gradients) {
+    stored = format;
+    stored.overflow = output_overflow;
+  }
 }
 
 template <class Real>
@@ -164,7 +190,9 @@ Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& er
 template <class Real>
 void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Arithmetic& declared = model.declared;
-  Real roundings = sum_roundings<Real>(declared.pv, row.keys, row.span) + Real(row.rescales + 8);
+  // Steps of a matrix unit lie side by side, unless blocks come in any order.
+  const Index span = declared.any_block_order ? 4 * row.keys : row.span;
+  Real roundings = sum_roundings<Real>(declared.pv, row.keys, span) + Real(row.rescales + 8);
   if (row.has_sink) roundings += 8;             // a term and a block more
   if (model.keep_roundoff > 0) roundings += 2;  // the product with what is kept, of P or of V
   if (declared.rescales_output) {
@@ -175,17 +203,33 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Real u = model.u_at_least_s(declared.pv);
   row.g = Model<Real>::share(declared.pv, roundings, u);
   row.g_sum = gamma(roundings, u);
+  if (row.exact) {  // but for the reference's own, and for merging parts that are
+    row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
+    if (declared.kv_splits > 1) {
+      row.g = row.g_sum += gamma(Real(std::min(declared.kv_splits, row.keys) + 12), u);
+    }
+  }
   if (row.overflows || std::abs(row.m) >= model.score_overflow) {  // it admits anything
     row.g = row.g_sum = std::numeric_limits<Real>::infinity();
   }
-  const Real terms = Real(row.keys + (row.has_sink ? 1 : 0)), entropy = std::log(terms + 1);
+  const Real terms = Real(row.keys + (row.has_sink ? 1 : 0));
+  const Real entropy = std::log(terms + 1) + model.lag;
   row.split = row.g_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
   row.merged = 0;
   if (declared.kv_splits != 1 && terms > 1) {
     row.merged = expm1_above(row.g_sum + 2 * model.e_x +
                              model.u_s * (5 * std::abs(row.lse) + 9 * entropy + 4));
   }
-  row.p = declared.p_normalised == Choice::last ? model.p.times(1 / row.sum) : model.p;
+  // The largest weight is e^0, or what else exp(0) and the running maximum make of it.
+  row.least_weight = model.least_weight;
+  if (declared.exp_zero_inexact) row.least_weight *= std::exp(-model.e_x * Real(1 + row.rescales));
+  row.p = model.p;
+  if (declared.p_normalised == Choice::last) {
+    row.p = model.p.times(1 / (row.sum * row.least_weight));
+  } else if (declared.p_normalised == Choice::either && row.least_weight < 1) {
+    row.p = model.p.times(1 / row.least_weight);
+  }
+  if (row.exact) row.p = {};
 }
 
 #define ATTEST_BOUND_FOR(Real)                                                                   \

@@ -96,6 +96,11 @@ struct Model {
   Real e_tanh;                // the tanh of a softcap
   Real addend_share;          // of |bias| and |ALiBi| in the error of s_j
   Real tiny_f32;              // slopes below it count as 0
+  Real lag;                   // how far the running maximum may lie below the true one, or above
+  Real least_weight;          // of the largest key: 1, unless the maximum may lie above it
+  Real scale_share;           // of a scale that is subnormal in the softmax's format
+  Real sum_overflow;          // from here on sums of products may be infinite
+  Narrow<Real> stored;        // dK and dV, where they are added up in memory, in their own format
   Real keep_scale = 1;        // 1 / (1 - p) of dropout
   Real keep_roundoff = 0;     // of multiplying by it
   Real slack = Real(kSlack);  // of what may be multiplied by it
@@ -124,8 +129,15 @@ struct Model {
   // Whether every value of P is 1 before its sum is divided out, if all scores are exactly 0, and
   // stays so: then sums of small integers are exact.
   bool adds_exactly() const {
-    return declared.kv_splits == 1 && !declared.rescales_output &&
-           declared.pv.operand_roundoff == 0 && (declared.p_normalised == Choice::last);
+    return declared.kv_splits >= 1 && !declared.rescales_output &&
+           declared.pv.operand_roundoff == 0 && declared.p_normalised == Choice::last &&
+           !declared.exp_zero_inexact;
+  }
+
+  // Whether P of a key that is alone in its row is so near to 1, which every format holds, that
+  // rounding it moves it no further than to 1.
+  bool alone_is_one() const {
+    return keep_roundoff == 0 && !declared.truncates_p && !declared.integer_max;
   }
 };
 
@@ -134,6 +146,8 @@ template <class Real>
 struct Row {
   Index keys = 0;
   Index span = 0;
+  Index key_len = 0;   // of its batch element
+  bool exact = false;  // P is 1 for every key, V small integers: nothing rounds before the end
   bool has_sink = false;
   Real sink = 0;       // its logit
   Real sink_rise = 0;  // how far it lies above the maximum that it may be added to
@@ -148,6 +162,7 @@ struct Row {
   Real split = 0;          // of kappa: what does not depend on the key
   Real merged = 0;         // how far the weights of merged parts are from adding up to 1
   Real den = 0;
+  Real least_weight = 1;  // of the largest key, before P is divided by its sum
   Narrow<Real> p = {};
 };
 
@@ -174,10 +189,11 @@ bool may_overflow(const Model<Real>& model, Real products, Real added = 0) {
 }
 
 // R without a sink, the number of rescales that a key may live through: one for each later key or
-// declared block.
+// declared block; where exp(0) is not 1, for every block there is, whether the maximum rises or not.
 template <class Real>
 Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
   const Index block = model.declared.key_block;
+  if (model.declared.exp_zero_inexact && block > 0) return (row.key_len + block - 1) / block;
   return block > 0 ? std::min(row.keys - 1, (row.span + block - 1) / block) : row.keys - 1;
 }
 
@@ -186,6 +202,11 @@ Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
 // contiguous runs of the keys, upwards or downwards. A key can raise it only if its score plus its
 // error exceeds the scores less their errors of all the keys of the run before it.
 inline constexpr Index kFewRescales = 32;
+template <class Real>
+bool counts_rescales(const Model<Real>& model) {
+  const Arithmetic& declared = model.declared;
+  return declared.kv_splits == 1 && !declared.any_block_order && !declared.exp_zero_inexact;
+}
 template <class Real>
 Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error);
 
@@ -196,21 +217,40 @@ void complete_row(const Model<Real>& model, Row<Real>& row);
 // kappa_j: the error of the logarithm of a weight, as far as numerator and denominator share it.
 template <class Real>
 Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real score_error) {
-  const Real size = std::max(std::abs(score), std::abs(row.m));
-  Real sum = score_error + model.u_s * (2 * size + 5 * (row.m - score)) +
-             model.e_x * Real(1 + row.rescales);
+  const Real size = std::max(std::abs(score), std::abs(row.m)) + model.lag;
+  const Real distance = row.m - score + 2 * model.lag;
+  Real sum =
+      score_error + model.u_s * (2 * size + 5 * distance) + model.e_x * Real(1 + row.rescales);
   if (model.declared.kv_splits != 1) {
     sum += row.split + 6 * model.u_s * size;
-    if (row.has_sink) sum += 3 * model.u_s * (row.m - score);
+    if (row.has_sink) sum += 3 * model.u_s * distance;
   }
   return sum * Real(kSlack);
+}
+
+// U: what an exponential and its rescales lose at most where they underflow.
+template <class Real>
+Real underflow_of(const Model<Real>& model, const Row<Real>& row) {
+  return model.z * Real(row.rescales + 4) / row.least_weight;
+}
+
+// kappa of a row of weights that are exactly 1, but for the merge of its parts.
+template <class Real>
+Real exact_kappa(const Model<Real>& model, const Row<Real>& row) {
+  return 4 * model.u_ref + (model.declared.kv_splits > 1 ? row.split * Real(kSlack) : Real(0));
+}
+
+// The largest score up to which SOFTMAX-2 binds: 2^24, and 2^53 for f64.
+template <class Real>
+Real softmax_2_limit(DType dtype) {
+  return 1 / Real(unit_roundoff(dtype == DType::f64 ? DType::f64 : DType::f32));
 }
 
 // kappa of the sink. It may be merged by LSE even where the keys are covered in one pass.
 template <class Real>
 Real kappa_of_sink(const Model<Real>& model, const Row<Real>& row) {
-  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.sink_rise;
-  const Real distance = std::max(row.m - row.sink, row.sink_rise);
+  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.sink_rise + model.lag;
+  const Real distance = std::max(row.m - row.sink, row.sink_rise) + 2 * model.lag;
   const Real sum = model.u_s * (14 * size + 8 * distance) + row.split +
                    model.e_x * Real(1 + row.rescales) + model.z;
   return sum * Real(kSlack);
@@ -219,8 +259,18 @@ Real kappa_of_sink(const Model<Real>& model, const Row<Real>& row) {
 // kappa'_j of the backward, where P = exp(s - L) or exp(s - m) / l.
 template <class Real>
 Real kappa_backward(const Model<Real>& model, Real lse, Real score, Real score_error) {
-  const Real size = std::max(std::abs(score), std::abs(lse));
-  return (score_error + model.u_s * (6 * size + 5 * (lse - score)) + 2 * model.e_x) * Real(kSlack);
+  const Real size = std::max(std::abs(score), std::abs(lse)) + model.lag;
+  const Real distance = lse - score + 2 * model.lag;
+  return (score_error + model.u_s * (6 * size + 5 * distance) + 2 * model.e_x) * Real(kSlack);
+}
+
+// How often dK and dV are stored before all query rows of the group are added, and rounded to their
+// format thereby; 0 unless that is declared.
+template <class Real>
+Real times_stored(const Problem& problem, const Model<Real>& model, Index b) {
+  const Index block = model.declared.gradient_block;
+  if (block == 0) return 0;
+  return Real(problem.group_size() * ((problem.lengths(b).query + block - 1) / block + 1));
 }
 
 // What the sums of dV and dK over the query rows of a whole group come to.
@@ -228,7 +278,9 @@ template <class Real>
 Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
                  Index b) {
   const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
-  return model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+  const Real sum = model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+  const Real stored = gamma(times_stored(problem, model, b), model.stored.roundoff);
+  return sum + stored + sum * stored;
 }
 
 extern template struct Model<double>;

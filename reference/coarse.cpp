@@ -76,6 +76,7 @@ struct Extent {
 };
 
 struct KeyHead {
+  Index keys;
   Extent k, v;
   bool small_integers = true;  // as in working.cpp
 };
@@ -114,7 +115,8 @@ Extent extent_of(const Values& values, Index h, Index count, const PlaceOf& plac
 KeyHead key_head(const Problem& p, const Inputs& in, const Model<double>& model, Index b, Index h) {
   const Index keys = p.lengths(b).key;
   const auto place = [&](Index j) { return p.key_place(b, j); };
-  KeyHead head = {.k = extent_of(in.k, h, keys, place, model.tiny_score),
+  KeyHead head = {.keys = keys,
+                  .k = extent_of(in.k, h, keys, place, model.tiny_score),
                   .v = extent_of(in.v, h, keys, place, model.tiny)};
   std::vector<double> sum(at(p.value_dim));
   for (Index j = 0; j < keys && head.small_integers; ++j) {
@@ -153,7 +155,6 @@ struct RowBounds : Row<double> {
   double size = 0;         // of scores: |s_j|, a_j and |m| are at most this
   double score_error = 0;  // epsilon_j
   double largest_p = 1;    // of a single key
-  bool exact = false;      // as in working.cpp
   double common = 0;       // sum p_j expm1(kappa_j)
   double reach = kInfinity;
   double underflow = 0;
@@ -181,6 +182,7 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   RowBounds row;
   row.sight = sight;
   row.keys = row.span = sight.keys.size();
+  row.key_len = head.keys;
   const double products = largest_product(q, head.k) * kUp;
   row.size = model.tau * products * kUp;
   row.overflows = may_overflow(model, products);
@@ -201,26 +203,29 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   row.rescales = most_rescales(model, row);
   row.exact = row.size == 0 && model.adds_exactly() && head.small_integers;
   complete_row(model, row);
-  if (row.exact) {
-    row.g = row.g_sum = gamma(most_keys + 8, model.u_ref);
-    row.p = {};
-  }
   // The score that is farthest below the maximum.
   const double largest =
-      row.exact ? 4 * model.u_ref : kappa(model, row, -row.size, row.score_error);
-  row.underflow = model.z * static_cast<double>(row.rescales + 4);
+      row.exact ? exact_kappa(model, row) : kappa(model, row, -row.size, row.score_error);
+  row.underflow = underflow_of(model, row);
   row.common = expm1_above(largest);
+  const double rounded =
+      model.p.roundoff +
+      most_keys * std::max(model.p.underflow, model.p.flushed_below) / row.least_weight;
+  const bool sums_rounded = model.declared.sums_rounded_p;
+  // What P loses where it is rounded, of all keys, is then part of the row sum as well.
+  if (sums_rounded) row.common += narrowed(row.p, 1 + row.common, most_keys);
   row.den = row.common + row.g_sum * (1 + row.common) + row.underflow * most_keys;
-  const double unshared = row.g_sum + row.underflow * most_keys * 0x1p60;
+  const double unshared =
+      row.g_sum + row.underflow * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
   const double lost = std::min(row.den < 1 ? -std::log1p(-row.den) : kInfinity,
                                unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
-  if (model.declared.kv_splits == 1 && unshared < 0.5) {
-    const double rounded =
-        model.p.roundoff + most_keys * std::max(model.p.underflow, model.p.flushed_below);
+  if (model.declared.kv_splits == 1 && unshared < 0.5 &&
+      row.size <= softmax_2_limit<double>(model.declared.dtype)) {
     row.reach = (row.g + rounded * (1 + row.g) + 2 * unshared) / (1 - unshared);
   }
   row.lse_bound =
-      (lost + model.u_s * (8 * std::log(most_keys) + 5 * row.size + std::abs(row.lse) + 2)) *
+      (lost + model.u_s * (8 * (std::log(most_keys) + model.lag) + 5 * (row.size + model.lag) +
+                           std::abs(row.lse) + 2)) *
           kSlack * kUp +
       model.flushed_lse;
   return row;
@@ -240,6 +245,7 @@ double bound_of_o(const Model<double>& model, const RowBounds& row, const Extent
     return (common * v.spread[at(c)] / 2 + far + flushed_v + rest) / (1 - den);
   };
   double bound = row.den < 1 ? by_share(row.common, row.den) : kInfinity;
+  if (all * std::exp(model.lag) >= model.sum_overflow) return kInfinity;
   if (row.den > 0.25) {
     // B takes the hull where its own den exceeds 1/4, and the sum of shares where it does not.
     const double hull = v.spread[at(c)] + row.reach * v.size[at(c)] + flushed_v + rest;
@@ -326,13 +332,18 @@ RowGradients bound_gradients(const Problem& p, const Model<double>& model, const
   const double x_roundoff = model.u_s * (p.d_lse ? 4 : 3);
   out.x_error = out.dp_error + x_roundoff * (dp + mean_dp + std::abs(d_lse));
   const RowGradients::Weights one = out.of(row.largest_p, 1);
-  out.overflows = !(one.ds + one.ds_error < model.ds.overflow);
+  const double larger_tau = std::max(1.0, model.tau);
+  out.overflows = !(one.ds + one.ds_error < model.ds.overflow) ||
+                  !(std::max(dp, larger_tau * out.x) < model.sum_overflow) ||
+                  !(by_channel < model.sum_overflow);
   return out;
 }
 
 // A sum over `elements` elements, whose values add up to at most `size` and errors to `bound`, once
-// it is rounded.
-double finished(const Model<double>& model, double size, double bound, double elements) {
+// it is rounded. Infinite where it may overflow, before it is multiplied by `scale` or after.
+double finished(const Model<double>& model, double size, double bound, double elements,
+                double overflow, double scale = 1) {
+  if ((size + bound) / std::min(1.0, scale) >= overflow) return kInfinity;
   return (bound + 3 * model.u_s * (size + bound)) * model.slack * kUp + elements * model.flushed;
 }
 
@@ -404,10 +415,21 @@ void add_row(const Channels& x, double tiny, const Weight& single, const Weight&
 
 // The bounds of dK, dV of all keys of a head, once all its rows are added.
 void put_keys(const Problem& p, const Model<double>& model, Index b, Index h, const Shape& shape,
-              double underflow, KeyGradients& from, Expected& each, std::vector<double>& sums) {
+              double underflow, double scale, KeyGradients& from, Expected& each,
+              std::vector<double>& sums) {
   const Lengths lengths = p.lengths(b);
   const Index channels = shape[kChannel];
+  const auto group = static_cast<double>(p.group_size());
   underflow *= static_cast<double>(p.group_size() * lengths.query + 8);
+  underflow += times_stored(p, model, b) * model.stored.underflow * std::max(1.0, scale);
+  const double overflow = std::min(model.sum_overflow, model.stored.overflow);
+  // Where each head's part is rounded, once more.
+  const bool by_head = model.declared.rounds_head_gradients && p.group_size() > 1;
+  const auto of_heads = [&](double size, double bound, double elements) {
+    if (!by_head) return bound;
+    return bound + model.stored.roundoff * (1 + 8 * model.u_s) * (size + bound) +
+           group * elements * model.stored.underflow;
+  };
   from.bound.run();
   from.size.run();
   const bool known = has_reaches(p);
@@ -417,14 +439,17 @@ void put_keys(const Problem& p, const Model<double>& model, Index b, Index h, co
     const Place place = p.key_place(b, j);
     const Index first = dense_index(shape, place.batch, h, place.position, 0);
     for (Index c = 0; c < channels; ++c) {
-      each.bound[at(first + c)] =
-          put(finished(model, from.size.over(rows, c), from.bound.over(rows, c) + underflow, 1));
+      const double size = from.size.over(rows, c);
+      const double bound = of_heads(size, from.bound.over(rows, c) + underflow, 1);
+      each.bound[at(first + c)] = put(finished(model, size, bound, 1, overflow, scale));
     }
   }
   const auto keys = static_cast<double>(lengths.key);
   for (Index c = 0; c < channels; ++c) {
-    sums[at((b * p.key_heads + h) * channels + c)] = put(finished(
-        model, from.size_of_sum[at(c)], from.bound_of_sum[at(c)] + keys * underflow, keys));
+    const double size = from.size_of_sum[at(c)];
+    const double bound = of_heads(size, from.bound_of_sum[at(c)] + keys * underflow, keys);
+    sums[at((b * p.key_heads + h) * channels + c)] =
+        put(finished(model, size, bound, keys, overflow, scale));
   }
 }
 
@@ -490,7 +515,7 @@ CoarseBackward coarse_backward(const Problem& p, const Inputs& in, const Arithme
 
     const double dq_share =
         model.share(declared.dq, sum_roundings<double>(declared.dq, row.keys, row.span) + 8) +
-        3 * model.u_s;
+        3 * model.u_s + model.scale_share;
     const double common = gamma(n + 8, model.u_ref) * of_row.d_error * tau;
     const double by_d = of_row.d_error * tau * (1 + dq_share) + common;
     const Index first = dense_index(p.q_shape(), place.batch, h, place.position, 0);
@@ -506,10 +531,12 @@ CoarseBackward coarse_backward(const Problem& p, const Inputs& in, const Arithme
       }
       const double small = head.k.small[at(c)];
       if (small > 0) bound += small * tau * (all.ds + all.ds_error + all.rounding);
-      result.each.dq.bound[at(first + c)] = put(finished(model, tau * of_row.x * size, bound, 1));
+      result.each.dq.bound[at(first + c)] =
+          put(finished(model, tau * of_row.x * size, bound, 1, model.sum_overflow, tau));
     }
 
-    const double dk_share = group_share(p, model, declared.dk, b) + 3 * model.u_s;
+    const double dk_share =
+        group_share(p, model, declared.dk, b) + 3 * model.u_s + model.scale_share;
     const double dv_share = group_share(p, model, declared.dv, b);
     const auto of_keys = [&](const RowGradients::Weights& w, double keys) {
       const double total = w.ds_error + w.rounding;
@@ -528,9 +555,10 @@ CoarseBackward coarse_backward(const Problem& p, const Inputs& in, const Arithme
   for (Index b = 0; b < p.batch; ++b) {
     for (Index h = 0; h < p.key_heads; ++h) {
       const std::size_t head = at(b * p.key_heads + h);
-      put_keys(p, model, b, h, p.k_shape(), 2 * underflow, dk[head], result.each.dk,
+      put_keys(p, model, b, h, p.k_shape(), 2 * underflow, tau, dk[head], result.each.dk,
                result.sums.dk);
-      put_keys(p, model, b, h, p.v_shape(), 2 * model.z, dv[head], result.each.dv, result.sums.dv);
+      put_keys(p, model, b, h, p.v_shape(), 2 * model.z, 1, dv[head], result.each.dv,
+               result.sums.dv);
     }
   }
   return result;

@@ -78,6 +78,7 @@ class Noise {
     }
     working::Row<double>& row = r.row;
     row.keys = Index(n);
+    row.key_len = p_.lengths(b).key;
     row.span = r.keys.back().j - r.keys.front().j + 1;
     row.has_sink = p_.sink;
     row.sink = p_.sink ? in_.sink.data[at(h)] : 0;
@@ -94,7 +95,11 @@ class Noise {
     r.sums = row.roundings * square(std::max(a_.pv.truncates ? 0 : a_.pv.accumulator_roundoff,
                                              a_.softmax_roundoff));
     r.lse_noise = r.sums;
-    for (const Key& key : r.keys) r.lse_noise += square(key.p * key.slope * key.noise);
+    const bool sums_rounded = a_.sums_rounded_p;
+    for (const Key& key : r.keys) {
+      r.lse_noise += square(key.p * key.slope * key.noise);
+      if (sums_rounded) r.lse_noise += square(row.p.error(key.p, key.p));
+    }
     r.lse_noise = std::sqrt(r.lse_noise);
 
     for (const Key& key : r.keys) {
@@ -116,7 +121,10 @@ class Noise {
       const double narrowing = row.p.error(key.p, key.p);
       for (std::size_t c = 0; c < channels; ++c) {
         const double v = key.z * r.v[t][c];
-        variance[c] += square(key.p * (v - r.o[c]) * key.slope * key.noise) + square(narrowing * v);
+        const bool shared = sums_rounded && p_.dropout.mode == Dropout::Mode::none;
+        variance[c] += square(key.p * (v - r.o[c]) * key.slope * key.noise) +
+                       square(narrowing * (shared ? v - r.o[c] : v)) +
+                       (sums_rounded && !shared ? square(narrowing * (v - r.o[c])) : 0);
       }
     }
     for (std::size_t c = 0; c < channels; ++c) {
@@ -264,11 +272,15 @@ struct Total {
     size[element] += std::abs(term);
     squares[element] += term * term;
   }
-  std::vector<double> deviation(const Product& product, double roundings) const {
+  // Besides, the sum is rounded to `stored` so many times.
+  std::vector<double> deviation(const Product& product, double roundings,
+                                const working::Narrow<double>& stored = {},
+                                double times = 0) const {
     std::vector<double> result;
     for (std::size_t e = 0; e < variance.size(); ++e) {
+      const double in_memory = times * square(stored.roundoff * size[e] + stored.underflow);
       result.push_back(
-          std::sqrt(variance[e] + noise_of_sum(product, roundings, size[e], squares[e])));
+          std::sqrt(variance[e] + noise_of_sum(product, roundings, size[e], squares[e]) + in_memory));
     }
     return result;
   }
@@ -382,9 +394,16 @@ BackwardSpread spread_backward(const Problem& problem, const Inputs& inputs,
   of_sums.accumulator_roundoff =
       std::max(of_sums.truncates ? 0 : of_sums.accumulator_roundoff, arithmetic.softmax_roundoff);
   of_sums.truncates = false;
+  const Model<double> model(problem, arithmetic);
+  double times = arithmetic.rounds_head_gradients && group > 1 ? double(group) : 0;
+  for (Index b = 0; b < problem.batch; ++b) {
+    times = std::max(times, working::times_stored(problem, model, b));
+  }
   return {.dq = {std::move(drift.dq.bound), std::move(dq)},
-          .dk = {std::move(drift.dk.bound), dk.deviation(arithmetic.dk, group_rows)},
-          .dv = {std::move(drift.dv.bound), dv.deviation(arithmetic.dv, group_rows)},
+          .dk = {std::move(drift.dk.bound),
+                 dk.deviation(arithmetic.dk, group_rows, model.stored, times)},
+          .dv = {std::move(drift.dv.bound),
+                 dv.deviation(arithmetic.dv, group_rows, model.stored, times)},
           .dbias = {std::move(drift.dbias.bound), dbias.deviation(of_sums, readers + 8)},
           .dsink = {std::move(drift.dsink.bound), dsink.deviation(of_sums, double(rows + 8))}};
 }

@@ -100,8 +100,21 @@ struct KeyHead {
   Operand<Strips<Real>> k, v;
   Panels<Real> k_panels, k_small_panels, v_panels, v_small_panels;  // of V for a backward pass
   std::vector<Real> k_sum;                                          // sum_c |k_jc|
-  bool small_integers = true;  // so that all sums of columns of V are exact in f32
+  Real k_reach = 0, v_reach = 0;  // the largest sum_j |k_jc|, sum_j |v_jc| of any channel
+  bool small_integers = true;     // so that all sums of columns of V are exact in f32
 };
+
+// The largest sum over the rows of any channel.
+template <class Real>
+Real largest_column_sum(const Strips<Real>& sizes, Index columns) {
+  Real largest = 0;
+  for (Index c = 0; !sizes.empty() && c < columns; ++c) {
+    Real sum = 0;
+    for (Index j = 0; j < sizes.count; ++j) sum += sizes.at(j, c);
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
 
 template <class Real>
 KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const Model<Real>& model,
@@ -122,6 +135,8 @@ KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const 
     for (Index c = 0; c < problem.head_dim; ++c) sum += head.k.size.at(j, c);
     head.k_sum.push_back(sum);
   }
+  if (problem.backward) head.k_reach = largest_column_sum(head.k.size, problem.head_dim);
+  head.v_reach = largest_column_sum(head.v.size, problem.value_dim);
   for (Index c = 0; c < problem.value_dim; ++c) {
     Real sum = 0;
     for (Index j = 0; j < keys.end && head.small_integers; ++j) {
@@ -154,8 +169,10 @@ struct Seen {
 // What is known of a row besides: the reference's LSE and its bound, and what sums need.
 template <class Real>
 struct RowState : Row<Real> {
-  bool lost = false;
-  bool exact = false;   // P is 1 for every key, V small integers: nothing rounds before the end
+  bool lost = false;      // unspecified: O, LSE, and all gradients that the row is part of
+  bool ds_lost = false;   // the same of dQ: something may overflow on the way
+  Real ds_reach = 0;      // no sum of dS k is larger on its way
+  bool beyond = false;    // its scores are too large for SOFTMAX-2
   Real q_sum = 0;       // sum_c |q_c|
   Real common_sum = 0;  // sum_j p_j expm1(kappa_j)
   Real away = 0;        // of it, the sink's and the dropped keys', which have no value
@@ -183,13 +200,22 @@ void softmax(RowState<Real>& row) {
 }
 
 // A row that sees nothing but its sink: LSE is the sink, converted to another base and back, and
-// the logarithm of what should be exp(0), twice if it is merged.
+// the logarithm of what should be exp(0), twice if it is merged, and with every block if exp(0) is not
+// 1.
 template <class Real>
 void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
   row.m = row.lse = row.sink;
   row.sum = row.sink_p = 1;
-  row.lse_bound = (model.u_s * (8 * std::abs(row.sink) + 4) + 2 * model.e_x) * Real(kSlack) +
+  const Real factors = Real(2 + (model.declared.exp_zero_inexact ? most_rescales(model, row) : 0));
+  row.lse_bound = (model.u_s * (8 * std::abs(row.sink) + 4) + factors * model.e_x) * Real(kSlack) +
                   model.flushed_lse + model.z;
+}
+
+// Whether a sum whose magnitudes add up to `reach` may overflow. Of an infinite one nothing is
+// known, and its bound is infinite too.
+template <class Real>
+bool may_overflow(Real reach, Real overflow) {
+  return reach >= overflow && reach < Real(kInfinity);
 }
 
 // den, B_L, and the weights of |v - O| and |v| in B_O.
@@ -197,7 +223,7 @@ template <class Real>
 void bound_row(const Model<Real>& model, RowState<Real>& row) {
   Seen<Real>& seen = row.seen;
   row.rescales = most_rescales(model, row);
-  if (model.declared.kv_splits == 1 && row.rescales > kFewRescales) {
+  if (counts_rescales(model) && row.rescales > kFewRescales) {
     row.rescales = std::min(row.rescales, count_rescales(seen.s, seen.s_error));
   }
   if (row.has_sink) {
@@ -208,18 +234,14 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   }
   const Index terms = row.keys + (row.has_sink ? 1 : 0);
   complete_row(model, row);
-  if (row.exact) {
-    row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
-    row.p = {};
-  }
   const bool alone = terms == 1;
   const std::size_t n = seen.s.size();
-  const Real underflow = model.z * Real(row.rescales + 4);
+  const Real underflow = underflow_of(model, row);
   // In between, common holds kappa, and uncommon e^kappa.
   Real largest = 0;
   for (std::size_t t = 0; t < n; ++t) {
     const Real exponent =
-        row.exact ? 4 * model.u_ref : kappa(model, row, seen.s[t], seen.s_error[t]);
+        row.exact ? exact_kappa(model, row) : kappa(model, row, seen.s[t], seen.s_error[t]);
     seen.common[t] = exponent;
     largest = std::max(largest, exponent);
   }
@@ -248,30 +270,45 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
     row.common_sum = row.away;
   }
   for (const Real each : seen.common) row.common_sum += each;
-  row.den = row.common_sum + row.g_sum * (1 + row.common_sum) + underflow * Real(terms);
-  const Real weakest = 1 / ((1 + row.den) * Real(kSlack));
+  const auto den = [&] {
+    return row.common_sum + row.g_sum * (1 + row.common_sum) + underflow * Real(terms);
+  };
+  row.den = den();
+  const bool sums_rounded = model.declared.sums_rounded_p;
+  // Of sums over the rounded P nothing is known before they are rounded.
+  const Real weakest = sums_rounded ? Real(0) : 1 / ((1 + row.den) * Real(kSlack));
   for (std::size_t t = 0; t < n; ++t) {
     const Real p = seen.p[t], growth = seen.uncommon[t];
     const Real least = std::max(Real(0), p * (2 - growth)) * weakest;
-    const Real most = p + seen.common[t];
-    Real rounding = row.p.error(least, most);
-    if (alone && model.keep_roundoff == 0) rounding = std::min(rounding, seen.common[t]);
-    seen.uncommon[t] = most * row.g + rounding * (1 + row.g) + underflow;
+    Real rounding = row.p.error(least, p + seen.common[t]);
+    if (alone && model.alone_is_one()) rounding = std::min(rounding, seen.common[t]);
+    Real own = rounding;  // what the row sum does not share
+    if (sums_rounded) {
+      seen.common[t] += rounding;
+      row.common_sum += rounding;
+      // Dropout is in between: P may be rounded once more, or the sum's apart from it.
+      own = model.keep_roundoff > 0 ? 2 * rounding : Real(0);
+    }
+    seen.uncommon[t] = (p + seen.common[t]) * row.g + own * (1 + row.g) + underflow;
   }
+  if (sums_rounded) row.den = den();
   // Where the errors of the scores are large, two facts remain: LSE moves by no more than the
   // largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
-  const Real unshared = row.g_sum + underflow * Real(terms) * Real(0x1p60);
+  const Real narrowed =
+      model.p.roundoff + Real(row.keys) *
+                             std::max(model.p.underflow, model.p.flushed_below) / row.least_weight;
+  const Real unshared = row.g_sum + underflow * Real(terms) * Real(0x1p60) +
+                        (sums_rounded ? narrowed : Real(0));
   const Real lost = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
                              unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
   row.reach = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
   if (row.den > Real(0.25) && (model.declared.kv_splits == 1 || alone) && unshared < Real(0.5)) {
-    const Real narrowed =
-        model.p.roundoff + Real(row.keys) * std::max(model.p.underflow, model.p.flushed_below);
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
+    row.beyond = std::abs(row.m) > softmax_2_limit<Real>(model.declared.dtype);
   }
-  row.lse_bound = (lost + model.u_s * (8 * (row.lse - row.m) + 13 * row.sink_rise +
-                                       5 * std::abs(row.m) + std::abs(row.lse) + 2)) *
+  row.lse_bound = (lost + model.u_s * (8 * (row.lse - row.m + model.lag) + 13 * row.sink_rise +
+                                       5 * (std::abs(row.m) + model.lag) + std::abs(row.lse) + 2)) *
                       Real(kSlack) +
                   model.flushed_lse;
 }
@@ -282,7 +319,7 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
 template <class Real>
 struct Sum {
   Real value = 0, size = 0, bound = 0;  // size: the sum of the magnitudes of what is added up
-  bool seen = false, lost = false;
+  bool seen = false, lost = false, beyond = false;
 
   void add(const Sum& other) {
     value += other.value;
@@ -290,6 +327,7 @@ struct Sum {
     bound += other.bound;
     seen |= other.seen;
     lost |= other.lost;
+    beyond |= other.beyond;
   }
 };
 
@@ -301,6 +339,7 @@ struct Block {
   Rows<Real> dot, size, small_dot, small_size;
   Rows<Real> p, near, far;  // weights of the values, by row and key
   Rows<Real> o, o_bound, extra;
+  Rows<Real> o_reach, dq_reach;  // sums of magnitudes, where any may overflow; else empty
   Rows<Real> centre;  // what the values are kept around: O as it would be without 1 / (1 - p)
   std::array<RowState<Real>, kRows> rows;
 
@@ -360,6 +399,8 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
       for (const Index j : keys) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
     }
     row.keys = Index(row.seen.key.size());
+    row.key_len = key_len;
+    row.ds_lost = row.beyond = false;
     row.has_sink = problem.sink;
     row.sink = problem.sink ? Real(context.inputs.sink.data[at(block.h)]) : Real(0);
     row.sink_rise = 0;
@@ -516,6 +557,28 @@ std::vector<Real> hull_bound(const RowState<Real>& row, const Strips<Real>& v, c
   return bounds;
 }
 
+// Whether a sum of P v may overflow: before it is normalised, in any order, every weight may have
+// been as large as one of the largest score.
+template <class Real>
+void reach_of_o(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
+  const Model<Real>& model = context.model;
+  const Real most = std::exp(model.lag) * model.keep_scale;
+  block.o_reach = {};
+  if (head.v_reach * most < model.sum_overflow) return;
+  Rows<Real> weights(block.count, block.p.width);
+  clear(block.o_reach, block.count, context.problem.value_dim);
+  for (Index r = 0; r < block.count; ++r) {
+    for (const Index j : block.rows[at(r)].seen.key) weights.row(r)[j] = most;
+  }
+  weighted_sums(weights, head.v.size, block.keys, block.o_reach);
+  for (Index r = 0; r < block.count; ++r) {
+    for (Index c = 0; c < context.problem.value_dim; ++c) {
+      // D is made of O.
+      block.rows[at(r)].ds_lost |= may_overflow(block.o_reach.row(r)[c], model.sum_overflow);
+    }
+  }
+}
+
 // O, LSE and their bounds, for all rows of the block.
 template <class Real>
 void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
@@ -537,8 +600,14 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
     if (row.keys == 0 && row.has_sink) see_only_sink(model, row);
+    // What may overflow is unspecified, as what sees a NaN is.
+    row.lost |= row.keys > 0 && row.overflows;
     if (row.lost || row.keys == 0) continue;
     softmax(row);
+    if (std::abs(row.m) >= model.score_overflow) {
+      row.lost = true;
+      continue;
+    }
     bound_row(model, row);
     if (context.drops()) {
       drop(context, block, r, row.seen);
@@ -551,6 +620,7 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
     scatter_kept(row.seen, row.seen.uncommon, block.far.row(r));
   }
   weighted_sums(block.p, head.v.value, block.keys, block.o);
+  reach_of_o(context, head, block);
   if (context.drops()) {  // |v / (1 - p) - O| = |v - (1 - p) O| / (1 - p)
     block.centre = block.o;
     for (Real& each : block.centre.data) each /= model.keep_scale;
@@ -565,7 +635,7 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
     const RowState<Real>& row = block.rows[at(r)];
     if (row.keys == 0) continue;
     const Real underflow =
-        model.z * Real(row.rescales + 4) * Real(2 * row.keys + 8) * model.keep_scale;
+        underflow_of(model, row) * Real(2 * row.keys + 8) * model.keep_scale;
     const std::vector<Real> hull = hull_bound(row, head.v.value, block.o.row(r));
     for (Index c = 0; c < problem.value_dim; ++c) {
       const Real size = std::abs(block.o.row(r)[c]);
@@ -587,15 +657,27 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
 template <class Real>
 struct KeyGradients {
   Strips<Real> dk, dk_bound, dv, dv_bound;
+  // Sums of magnitudes, each before it is scaled or after, whichever is more; empty unless asked
+  // for. `reach` is at least the largest of all of them.
+  Strips<Real> dk_reach, dv_reach;
+  Real reach = 0;
   std::vector<std::uint8_t> seen, lost;  // by any row; by a lost row
+  std::vector<std::uint8_t> dk_lost;     // by a row whose dS is
+  std::vector<std::uint8_t> beyond;      // by a row whose scores are beyond SOFTMAX-2
 
-  KeyGradients(const Problem& problem, Index key_len)
+  KeyGradients(const Problem& problem, Index key_len, bool with_reach)
       : dk(key_len, problem.head_dim),
         dk_bound(key_len, problem.head_dim),
         dv(key_len, problem.value_dim),
         dv_bound(key_len, problem.value_dim),
         seen(at(key_len)),
-        lost(at(key_len)) {}
+        lost(at(key_len)),
+        dk_lost(at(key_len)),
+        beyond(at(key_len)) {
+    if (!with_reach) return;
+    dk_reach = Strips<Real>(key_len, problem.head_dim);
+    dv_reach = Strips<Real>(key_len, problem.value_dim);
+  }
 
   void add(const KeyGradients& other) {
     const auto plus = [](auto& to, const auto& from) {
@@ -605,9 +687,14 @@ struct KeyGradients {
     plus(dk_bound.data, other.dk_bound.data);
     plus(dv.data, other.dv.data);
     plus(dv_bound.data, other.dv_bound.data);
+    plus(dk_reach.data, other.dk_reach.data);
+    plus(dv_reach.data, other.dv_reach.data);
+    reach += other.reach;
     for (std::size_t j = 0; j < seen.size(); ++j) {
       seen[j] |= other.seen[j];
       lost[j] |= other.lost[j];
+      dk_lost[j] |= other.dk_lost[j];
+      beyond[j] |= other.beyond[j];
     }
   }
 };
@@ -659,16 +746,21 @@ Real output_rounding(const Model<Real>& model, Real o, Real bound) {
 
 // E_D where D = sum_c dO_c O_c, from the O that the forward returned.
 template <class Real>
-Real error_of_d_by_channel(const Context<Real>& context, const Block<Real>& block, Index r) {
+Real error_of_d_by_channel(const Context<Real>& context, Block<Real>& block, Index r) {
   const Model<Real>& model = context.model;
   const Index channels = context.problem.value_dim;
   const Real u = model.u_at_least_s(model.declared.dp);
   const Real g = gamma(Real(channels + 2), u);
-  Real sum = 0;
+  Real sum = 0, reach = 0;
   for (Index c = 0; c < channels; ++c) {
     const Real size = std::abs(block.o.row(r)[c]), d_o = block.d_o.size.row(r)[c];
     const Real bound = block.o_bound.row(r)[c];
-    if (!(size + bound < model.output_overflow)) return kInfinity;
+    if (!(bound < kInfinity)) return kInfinity;
+    reach += d_o * (size + bound);
+    // O as it was returned may be infinite, or the sum of what it is multiplied with.
+    block.rows[at(r)].ds_lost |=
+        may_overflow(size + bound, model.output_overflow) ||
+        may_overflow(reach, model.sum_overflow);
     const Real error = bound + output_rounding(model, block.o.row(r)[c], bound);
     sum += d_o * ((1 + g) * error + g * size) + model.z;
     if (size - error < model.tiny) sum += d_o * std::min(size + error, model.tiny);
@@ -725,12 +817,17 @@ Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Rea
           .seen = true};
 }
 
+template <class Real>
+Real largest_of(const Rows<Real>& rows, Index r) {
+  return *std::max_element(rows.row(r), rows.row(r) + rows.width);
+}
+
 // dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block
 // and those of its keys that lie in `wanted`. All of dS are scaled: they are derivatives with
 // respect to q.k.
 template <class Real>
-Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d_lse,
-               const std::vector<Range>& wanted) {
+Real weigh_row(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block, Index r,
+               Real d_lse, const std::vector<Range>& wanted, KeyGradients<Real>& to) {
   const Model<Real>& model = context.model;
   const Arithmetic& declared = model.declared;
   RowState<Real>& row = block.rows[at(r)];
@@ -754,7 +851,7 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
     seen.uncommon[t] = model.p.error(std::max(Real(0), p - shift), p + shift);
   }
   // Rounding what is close to 1 moves it no further than to 1.
-  if (alone && model.keep_roundoff == 0) {
+  if (alone && model.keep_roundoff == 0 && !declared.truncates_p) {
     seen.uncommon[0] = std::min(seen.uncommon[0], seen.common[0]);
   }
   const auto add_flushed = [&](const Rows<Real>& size) {
@@ -770,6 +867,7 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
   const Real d_error =
       std::max(error_of_d_by_channel(context, block, r), error_of_d_by_key(model, row)) +
       (context.problem.d_lse ? model.z : Real(0));
+  const bool d_lost = row.ds_lost;
   const Real scale = Real(context.problem.scale), tau = model.tau;
   const Real underflow = model.z * (1 + tau);
   const Real x_roundoff =
@@ -777,9 +875,11 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
   const Real row_size = std::abs(d) + std::abs(d_lse);
   const Real dq_share =
       model.share(declared.dq, sum_roundings<Real>(declared.dq, row.keys, row.span) + 8) +
-      3 * model.u_s + model.keep_roundoff;
+      3 * model.u_s + model.keep_roundoff + model.scale_share;
   const Real dk_share = block.dk_share, dv_share = block.dv_share;
   const bool capped = !seen.slope.empty(), drops = !seen.kept.empty();
+  const Real larger_tau = std::max(Real(1), tau);
+  Real most_ds = 0, most_p = 0;
   const auto weigh_key = [&](std::size_t t) {
     const Index j = seen.key[t];
     const Real p = seen.p[t], shift = seen.common[t], most = p + shift, narrowed = seen.uncommon[t];
@@ -806,6 +906,16 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
     }
     const Real rounding = model.ds.error(std::max(Real(0), ds - ds_error), ds + ds_error);
     const Real total = ds_error + rounding;
+    // Sums on the way to dS, or what it is rounded to, may overflow.
+    const Real dp_reach = model.keep_scale * block.dp_size.row(r)[j] + row_size;
+    const Real ds_reach = ds + ds_error;
+    if (may_overflow(dp_reach, model.sum_overflow) || may_overflow(ds_reach, model.ds.overflow) ||
+        may_overflow(ds_reach * larger_tau, model.sum_overflow)) {
+      row.ds_lost = true;
+      to.dk_lost[at(j)] = 1;
+    } else if (total < kInfinity) {
+      most_ds = std::max(most_ds, ds + total);
+    }
 
     block.ds.row(r)[j] = capped ? scale * p * x * seen.slope[t] : scale * p * x;
     block.ds_size.row(r)[j] = tau * (ds + total);
@@ -815,6 +925,7 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
     const Real p_error = shift + narrowed + model.z;
     const Real kept = drops ? seen.kept[t] : Real(1);
     block.dv_size.row(r)[j] = kept * (p + p_error);
+    most_p = std::max(most_p, kept * (p + p_error));
     block.dv_weight.row(r)[j] = kept * (p_error * (1 + dv_share) + p * dv_share);
     if (capped || drops) block.p_slope.row(r)[j] = capped ? p * seen.slope[t] : p;
   };
@@ -830,10 +941,28 @@ Real weigh_row(const Context<Real>& context, Block<Real>& block, Index r, Real d
   for (std::size_t t = 0; t < seen.key.size(); ++t) {
     block.dq_weight.row(r)[seen.key[t]] += common_error * seen.p[t];
   }
+  // At most what any sum of dS q, dS k or P dO comes to on its way.
+  most_ds *= larger_tau;
+  to.reach += std::max(most_ds * largest_of(block.q.size, r), most_p * largest_of(block.d_o.size, r));
+  row.ds_reach = most_ds * head.k_reach;
+  if (d_lost) {
+    row.ds_lost = true;
+    for (const Index j : seen.key) to.dk_lost[at(j)] = 1;
+  }
   if (row.has_sink) {
-    block.dsink.add(sink_gradient(model, row, d, d_error, d_lse));
+    Sum<Real> dsink = sink_gradient(model, row, d, d_error, d_lse);
+    dsink.lost = d_lost;
+    dsink.beyond = row.beyond;
+    block.dsink.add(dsink);
   }
   return tau * d_error * (1 + dq_share);
+}
+
+// A sum of scaled magnitudes before it is scaled, or after, whichever is more.
+template <class Real>
+Real before_scale(const Model<Real>& model, Real sum) {
+  if (model.tau >= 1) return sum;
+  return model.tau > 0 ? sum / model.tau : std::numeric_limits<Real>::max();
 }
 
 // What the block's rows give to dK and dV of those of `wanted` that they see.
@@ -849,6 +978,10 @@ void add_key_gradients(const Block<Real>& block, Range wanted, KeyGradients<Real
   if (!block.q.small.empty()) add_outer_products(block.ds_size, block.q.small, keys, to.dk_bound);
   if (!block.d_o.small.empty()) {
     add_outer_products(block.dv_size, block.d_o.small, keys, to.dv_bound);
+  }
+  if (!to.dk_reach.empty()) {
+    add_outer_products(block.ds_size, block.q.size, keys, to.dk_reach);
+    add_outer_products(block.dv_size, block.d_o.size, keys, to.dv_reach);
   }
 }
 
@@ -885,7 +1018,8 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
   flushed_dp(!head.v.small.empty(), block.d_o.value, head.v_small_panels, block.small_dp_v);
   flushed_dp(!block.d_o.small.empty(), block.d_o.small, head.v_panels, block.small_dp_o);
   block.dk_share =
-      group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s + model.keep_roundoff;
+      group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s +
+      model.keep_roundoff + model.scale_share;
   block.dv_share = group_share(problem, model, model.declared.dv, block.b);
   if (problem.bias_shape) block.dbias_share = bias_share(problem, model);
   block.dsink = {};
@@ -907,9 +1041,11 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
     for (const Index j : row.seen.key) {
       to.seen[at(j)] = 1;
       to.lost[at(j)] |= row.lost;
+      to.beyond[at(j)] |= row.beyond;
     }
     if (row.lost || row.keys == 0) continue;
-    d_weight[at(r)] = weigh_row(context, block, r, d_lse, with_dq || with_dbias ? whole : keys);
+    d_weight[at(r)] =
+        weigh_row(context, head, block, r, d_lse, with_dq || with_dbias ? whole : keys, to);
   }
 
   for (const Range& wanted : keys) add_key_gradients(block, wanted, to);
@@ -919,6 +1055,14 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
   weighted_sums(block.dq_weight, head.k.size, block.keys, block.dq_bound);
   if (!head.k.small.empty()) {
     weighted_sums(block.ds_size, head.k.small, block.keys, block.small_dq);
+  }
+  block.dq_reach = {};
+  if (std::any_of(block.rows.begin(), block.rows.begin() + block.count, [&](const auto& row) {
+        return row.keys > 0 && !row.lost && row.ds_reach >= model.sum_overflow;
+      })) {
+    clear(block.dq_reach, block.count, problem.head_dim);
+    weighted_sums(block.ds_size, head.k.size, block.keys, block.dq_reach);
+    for (Real& each : block.dq_reach.data) each = before_scale(model, each);
   }
   for (Index r = 0; r < block.count; ++r) {
     const Real underflow =
@@ -938,15 +1082,33 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
 template <class Real>
 void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradients<Real>& sums) {
   const Real rows = Real(problem.group_size() * problem.lengths(b).query + 8);
+  const Real stored = times_stored(problem, model, b) * model.stored.underflow * model.keep_scale;
   const auto complete = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
     for (std::size_t e = 0; e < bound.data.size(); ++e) {
-      const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow * rows;
+      const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow;
       bound.data[e] = (sum + (3 * model.u_s + model.keep_roundoff) * (size + sum)) * model.slack +
                       model.flushed;
     }
   };
-  complete(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau) * model.keep_scale);
-  complete(sums.dv, sums.dv_bound, 2 * model.z * model.keep_scale);
+  const Real larger_tau = std::max(Real(1), model.tau);
+  complete(sums.dk, sums.dk_bound,
+           2 * model.z * (1 + model.tau) * model.keep_scale * rows + stored * larger_tau);
+  complete(sums.dv, sums.dv_bound, 2 * model.z * model.keep_scale * rows + stored);
+}
+
+// Where each query head's dK and dV are rounded to their format before the group's sum, one head's.
+template <class Real>
+void round_head(const Problem& problem, const Model<Real>& model, Index b, KeyGradients<Real>& sums) {
+  const Real rows = Real(problem.lengths(b).query + 8);
+  const auto round = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
+    for (std::size_t e = 0; e < bound.data.size(); ++e) {
+      const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow * rows;
+      const Real error = sum + (3 * model.u_s + model.keep_roundoff) * (size + sum);
+      bound.data[e] += output_rounding(model, value.data[e], error);
+    }
+  };
+  round(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau) * model.keep_scale);
+  round(sums.dv, sums.dv_bound, 2 * model.z * model.keep_scale);
 }
 
 // The same for an element of dBias or dSink.
@@ -981,30 +1143,63 @@ int worthwhile_threads(const Problem& problem, int threads) {
 
 Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
-void prepare(Expected& expected, const Problem& problem, const Shape& shape, double value) {
+// Whether a score may be so large that SOFTMAX-2 no longer binds.
+bool may_go_beyond(const Problem& problem, const Inputs& inputs) {
+  const auto largest = [](const Values& values) {
+    double most = 0;
+    for (const double x : values.data) {
+      if (std::isfinite(x)) most = std::max(most, std::abs(x));
+    }
+    return most;
+  };
+  const double distance = double(problem.query_len + problem.key_len);
+  const double most = std::abs(problem.scale) * double(problem.head_dim) * largest(inputs.q) *
+                          largest(inputs.k) +
+                      largest(inputs.bias) + distance * largest(inputs.slopes) +
+                      largest(inputs.sink);
+  return !(most < softmax_2_limit<double>(problem.dtype));
+}
+
+void prepare(Expected& expected, const Problem& problem, const Shape& shape, double value,
+             bool beyond) {
   const auto count = at(element_count(shape));
   expected.value.assign(count, value);
   expected.bound.assign(count, 0);
+  if (beyond) expected.recommended.assign(count, kInfinity);
   if (problem.dtype == DType::f64) expected.rest.assign(count, 0);
 }
 
+// Unspecified elements are NaN. `beyond`: the bound is that of SOFTMAX-3, which is recommended.
 template <class Real>
-void put(Expected& expected, Index element, bool lost, Real value, Real bound) {
+void put(Expected& expected, Index element, bool lost, Real value, Real bound,
+         bool beyond = false) {
   const std::size_t e = at(element);
   expected.value[e] = lost ? kNaN : static_cast<double>(value);
   // A bound that is no number comes of infinity times 0, and admits anything too.
-  expected.bound[e] = !lost && bound < kInfinity ? static_cast<double>(bound) : kInfinity;
+  const double limit = !lost && bound < kInfinity ? static_cast<double>(bound) : kInfinity;
+  expected.bound[e] = beyond ? kInfinity : limit;
+  if (beyond) expected.recommended[e] = limit;
   if (!expected.rest.empty() && std::isfinite(expected.value[e])) {
     expected.rest[e] = static_cast<double>(value - Real(expected.value[e]));
   }
 }
 
+// What a row of a tensor is besides its numbers.
+template <class Real>
+struct Standing {
+  bool lost = false, beyond = false;
+  Real overflow = 0;  // from there on, `reach` makes an element unspecified
+};
+
 template <class Real, class Form>
-void put_row(Expected& expected, const Shape& shape, Place place, Index h, bool lost,
-             const Form& value, const Form& bound, Index row) {
+void put_row(Expected& expected, const Shape& shape, Place place, Index h,
+             const Standing<Real>& standing, const Form& value, const Form& bound,
+             const Form& reach, Index row) {
   const Index first = dense_index(shape, place.batch, h, place.position, 0);
   for (Index c = 0; c < shape[kChannel]; ++c) {
-    put<Real>(expected, first + c, lost, value.at(row, c), bound.at(row, c));
+    const bool lost =
+        standing.lost || (!reach.empty() && may_overflow(reach.at(row, c), standing.overflow));
+    put<Real>(expected, first + c, lost, value.at(row, c), bound.at(row, c), standing.beyond);
   }
 }
 
@@ -1042,8 +1237,9 @@ template <class Real>
 ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic,
                         int threads, const Excerpt* excerpt, Roundings roundings) {
   ForwardExpected result;
-  prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0);
-  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity);
+  const bool beyond = may_go_beyond(problem, inputs);
+  prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
+  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, false);
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -1076,8 +1272,9 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
         put_zeros(result.o, problem.o_shape(), place, block.h);
         continue;
       }
-      put_row<Real>(result.o, problem.o_shape(), place, block.h, row.lost, block.o, block.o_bound,
-                    r);
+      put_row<Real>(result.o, problem.o_shape(), place, block.h,
+                    {row.lost, row.beyond, model.sum_overflow}, block.o, block.o_bound,
+                    block.o_reach, r);
     }
   });
   return result;
@@ -1109,9 +1306,11 @@ struct ScoreGradients {
         bias[at(head)]
             .sum(block.begin + r, j)
             .add({.value = block.dbias.row(r)[j],
+                  .size = std::abs(block.dbias.row(r)[j]),
                   .bound = block.dbias_bound.row(r)[j],
                   .seen = true,
-                  .lost = row.lost});
+                  .lost = row.lost || row.ds_lost,
+                  .beyond = row.beyond});
       }
     }
   }
@@ -1130,9 +1329,10 @@ struct ScoreGradients {
       }
     }
     for (std::size_t e = 0; e < total.size(); ++e) {
-      if (!total[e].seen) continue;
-      put(expected, Index(e), total[e].lost, total[e].value,
-          finish(model, total[e], model.flushed));
+      Sum<Real>& sum = total[e];
+      if (!sum.seen) continue;
+      sum.lost |= may_overflow(sum.size + sum.bound, model.sum_overflow);
+      put(expected, Index(e), sum.lost, sum.value, finish(model, sum, model.flushed), sum.beyond);
     }
   }
 
@@ -1148,9 +1348,10 @@ struct ScoreGradients {
     for (std::size_t h = 0; h < total.size(); ++h) {
       Sum<Real>& sum = total[h];
       if (!sum.seen) continue;
+      sum.lost |= may_overflow(sum.size + sum.bound, model.sum_overflow);
       sum.bound = sum.bound * (1 + share) + sum.size * share;
       const Real flushed = model.flushed > 0 ? Real(smallest_normal(DType::f32)) : Real(0);
-      put(expected, Index(h), sum.lost, sum.value, finish(model, sum, flushed));
+      put(expected, Index(h), sum.lost, sum.value, finish(model, sum, flushed), sum.beyond);
     }
   }
 };
@@ -1158,14 +1359,15 @@ struct ScoreGradients {
 template <class Real>
 BackwardExpected backward(const Problem& problem, const Inputs& inputs,
                           const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
-                          Roundings roundings) {
+                          Roundings roundings, bool with_reach) {
   BackwardExpected result;
   const double unless_put = excerpt ? kNaN : 0;
-  prepare(result.dq, problem, problem.q_shape(), unless_put);
-  prepare(result.dk, problem, problem.k_shape(), unless_put);
-  prepare(result.dv, problem, problem.v_shape(), unless_put);
-  if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0);
-  if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0);
+  const bool beyond = may_go_beyond(problem, inputs);
+  prepare(result.dq, problem, problem.q_shape(), unless_put, beyond);
+  prepare(result.dk, problem, problem.k_shape(), unless_put, beyond);
+  prepare(result.dv, problem, problem.v_shape(), unless_put, beyond);
+  if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0, beyond);
+  if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0, beyond);
   const Index heads = problem.batch * problem.key_heads;
   if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0) return result;
 
@@ -1177,7 +1379,11 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   // many as the problem asks for, whatever the number of threads, so that no bit depends on it.
   const Index blocks_of_head = ceil_div(problem.query_len, kRows);
   const Index blocks_of_group = problem.group_size() * blocks_of_head;
-  const Index parts = std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
+  // Where heads are rounded one by one, each is a part.
+  const bool by_head = model.declared.rounds_head_gradients && problem.group_size() > 1;
+  const Index parts =
+      by_head ? problem.group_size()
+              : std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
   std::vector<std::unique_ptr<KeyGradients<Real>>> sums(at(heads * parts));
   ScoreGradients<Real> of_scores(problem, blocks_of_head);
   const std::vector<Index> query_groups =
@@ -1195,7 +1401,7 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
     Block<Real>& block = blocks[at(worker)];
     block.b = head / problem.key_heads;
     const Lengths lengths = problem.lengths(block.b);
-    sums[at(task)] = std::make_unique<KeyGradients<Real>>(problem, lengths.key);
+    sums[at(task)] = std::make_unique<KeyGradients<Real>>(problem, lengths.key, with_reach);
     for (Index n = part * blocks_of_group / parts; n < (part + 1) * blocks_of_group / parts; ++n) {
       block.h = head % problem.key_heads * problem.group_size() + n / blocks_of_head;
       block.begin = n % blocks_of_head * kRows;
@@ -1212,16 +1418,27 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
           put_zeros(result.dq, problem.q_shape(), place, block.h);
           continue;
         }
-        put_row<Real>(result.dq, problem.q_shape(), place, block.h, row.lost, block.dq,
-                      block.dq_bound, r);
+        put_row<Real>(result.dq, problem.q_shape(), place, block.h,
+                      {row.lost || row.ds_lost, row.beyond, model.sum_overflow}, block.dq,
+                      block.dq_bound, block.dq_reach, r);
       }
     }
+    if (by_head) round_head(problem, model, block.b, *sums[at(task)]);
   });
+  const Real overflow = std::min(model.sum_overflow, model.stored.overflow);
+  for (Index head = 0; head < heads && !with_reach; ++head) {
+    Real reach = 0;
+    for (Index part = 0; part < parts; ++part) reach += sums[at(head * parts + part)]->reach;
+    if (reach >= overflow) {  // seldom: once more, and with the sums of magnitudes
+      return backward<Real>(problem, inputs, arithmetic, threads, excerpt, roundings, true);
+    }
+  }
   for_each_task(heads, threads, [&](Index head, int) {
     const Index b = head / problem.key_heads, h = head % problem.key_heads;
     KeyGradients<Real>& sum = *sums[at(head * parts)];
     for (Index part = 1; part < parts; ++part) sum.add(*sums[at(head * parts + part)]);
     finish(problem, model, b, sum);
+    for (Real& each : sum.dk_reach.data) each = before_scale(model, each);
     for (const Range& wanted : keys) {
       for (Index j = wanted.begin; j < std::min(wanted.end, problem.lengths(b).key); ++j) {
         const Place place = problem.key_place(b, j);
@@ -1230,10 +1447,12 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
           put_zeros(result.dv, problem.v_shape(), place, h);
           continue;
         }
-        put_row<Real>(result.dk, problem.k_shape(), place, h, sum.lost[at(j)], sum.dk, sum.dk_bound,
-                      j);
-        put_row<Real>(result.dv, problem.v_shape(), place, h, sum.lost[at(j)], sum.dv, sum.dv_bound,
-                      j);
+        const bool lost = sum.lost[at(j)], far = sum.beyond[at(j)];
+        put_row<Real>(result.dk, problem.k_shape(), place, h,
+                      {lost || sum.dk_lost[at(j)], far, overflow}, sum.dk, sum.dk_bound,
+                      sum.dk_reach, j);
+        put_row<Real>(result.dv, problem.v_shape(), place, h, {lost, far, overflow}, sum.dv,
+                      sum.dv_bound, sum.dv_reach, j);
       }
     }
   });
@@ -1258,7 +1477,7 @@ BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
                                  Roundings roundings) {
   const auto compute =
       problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
-  return compute(problem, inputs, arithmetic, threads, excerpt, roundings);
+  return compute(problem, inputs, arithmetic, threads, excerpt, roundings, false);
 }
 
 }  // namespace attest

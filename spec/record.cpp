@@ -40,7 +40,8 @@ json to_json(const TensorEvidence& e) {
   json j = {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
             {"actual", number_to_json(e.actual)},       {"exact", number_to_json(e.exact)},
             {"bound", number_to_json(e.bound)},         {"rms", number_to_json(e.rms)},
-            {"mean", number_to_json(e.mean)},           {"compared", e.compared}};
+            {"mean", number_to_json(e.mean)},           {"compared", e.compared},
+            {"unspecified", e.unspecified}};
   if (e.noise) j["noise"] = to_json(*e.noise);
   return j;
 }
@@ -57,6 +58,7 @@ TensorEvidence evidence_from(const json& j) {
           // Records of earlier versions lack it.
           .mean = j.contains("mean") ? number_from_json(j.at("mean")) : 0,
           .compared = j.at("compared").get<Index>(),
+          .unspecified = j.value("unspecified", Index(0)),
           .noise = noise};
 }
 

@@ -52,6 +52,7 @@ struct TensorEvidence {
   double rms = 0;      // of actual - exact over all finite elements
   double mean = 0;     // of the same, with its sign
   Index compared = 0;  // elements
+  Index unspecified = 0;  // elements that may be anything, and were left out
   std::optional<NoiseEvidence> noise = {};
 };
 

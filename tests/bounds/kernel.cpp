@@ -164,8 +164,15 @@ class Kernel {
   }
   // As a P or dS that is kept in the problem's format.
   T narrow(T x) const {
-    if (!style_.narrows) return x;
-    const T result = static_cast<T>(round_to(p_.dtype, static_cast<double>(x)));
+    return style_.narrows ? flushed_result(static_cast<T>(round_to(p_.dtype, double(x)))) : x;
+  }
+  T narrow_p(T x) const {
+    if (!style_.truncates_p || !style_.narrows) return narrow(x);
+    double result = round_to(p_.dtype, double(x));
+    if (result > double(x)) result = decode(p_.dtype, encode(p_.dtype, result) - 1);
+    return flushed_result(static_cast<T>(result));
+  }
+  T flushed_result(T result) const {
     const bool flushes = style_.flushes_inputs || style_.flushes_outputs;
     return flushes && p_.dtype != p_.lse_dtype() ? flushed(result) : result;
   }
@@ -214,7 +221,7 @@ class Kernel {
   }
   // In units of unit_; 1 at 0, as every exponential function has it.
   T power(T x) const {
-    if (x == 0) return 1;
+    if (x == 0 && !style_.exp_zero_inexact) return 1;
     const double exact = style_.base_2 ? std::exp2(double(x)) : std::exp(double(x));
     return with_error(exact, style_.exp_error, exp_error_, x);
   }
@@ -390,11 +397,18 @@ class Kernel {
     }
     const Index step = style_.block == 0 ? std::max<Index>(end, 1) : style_.block;
     Vector w, narrowed;
-    for (Index first = begin; first < end;) {
-      const Index last = std::min(end, (first / step + 1) * step);
+    for (const Index block : blocks(begin / step, (end + step - 1) / step)) {
+      const Index first = std::max(begin, block * step), last = std::min(end, (block + 1) * step);
+      if (first >= last) continue;
       const T highest = *std::max_element(row.s + first, row.s + last);
-      if (highest > -kInfinity) add_block(row, first, last, highest, w, narrowed, state);
-      first = last;
+      if (highest > -kInfinity) {
+        add_block(row, first, last, highest, w, narrowed, state);
+      } else if (style_.exp_zero_inexact && state.m > -kInfinity) {  // rescaled all the same
+        state.l *= power(0);
+        if (!style_.renormalises) {
+          for (T& o : state.o) o *= power(0);
+        }
+      }
     }
     if (style_.sink != Style::Sink::first && sink > -kInfinity) {
       const T m = std::max(state.m, sink);
@@ -410,17 +424,42 @@ class Kernel {
     return state;
   }
 
+  std::vector<Index> blocks(Index begin, Index end) const {
+    std::vector<Index> order;
+    if (!style_.any_order) {
+      for (Index block = begin; block < end; ++block) order.push_back(block);
+      return order;
+    }
+    for (Index block = begin; block < end; block += 2) order.push_back(block);
+    for (Index block = end - 1; block >= begin; --block) {
+      if ((block - begin) % 2 == 1) order.push_back(block);
+    }
+    return order;
+  }
+
+  T maximum(T highest) const {
+    if (fused_ || !style_.base_2) return highest;
+    using Whole = Style::Whole;
+    return style_.whole_maximum == Whole::up     ? std::ceil(highest)
+           : style_.whole_maximum == Whole::down ? std::floor(highest)
+                                                 : highest;
+  }
+
   void add_block(const RowView& row, Index first, Index last, T highest, Vector& w,
                  Vector& narrowed, Partial& state) const {
     const Index n = last - first;
     // A maximum that lags behind is as good, as long as no weight overflows.
     const T lag = static_cast<T>(style_.lag) * (fused_ ? 1 / to_natural_ : unit_);
-    const T m =
-        highest > state.m + lag || state.m == -kInfinity ? std::max(state.m, highest) : state.m;
+    const T m = highest > state.m + lag || state.m == -kInfinity
+                    ? std::max(state.m, maximum(highest))
+                    : state.m;
     const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
     w.assign(at(n), T(0));
     for (Index t = 0; t < n; ++t) {
       if (row.s[first + t] > -kInfinity) w[at(t)] = weight(row.s[first + t], m);
+    }
+    if (style_.sums_narrow_p) {
+      for (T& each : w) each = narrow_p(each);
     }
     T added = sum(w.data(), n);
     if (style_.fault == Style::Fault::sum_in_bf16) {
@@ -432,7 +471,7 @@ class Kernel {
       T p = style_.normalises_p ? w[at(t)] / l : w[at(t)];
       if (row.kept && !row.kept[first + t]) p = 0;
       if (row.kept && style_.drops_first) p *= kept_share_;
-      narrowed[at(t)] = narrow(p);
+      narrowed[at(t)] = narrow_p(p);
     }
     round_operands(narrowed.data(), n, kPv);
     w.resize(at(std::max(n, p_.value_dim)));
@@ -608,18 +647,45 @@ class Kernel {
         const bool seen = sees(group, r, j);
         for (Index c = 0; c < p_.head_dim; ++c) met.row(r)[c] = seen ? q.row(r)[c] : T(0);
       }
-      dots(style_.order, dst.row(j), met.data.data(), p_.head_dim, rows, p_.head_dim, sums.data());
+      sum_over_rows(group, dst.row(j), met, scales_sum ? scale_ : T(1), sums);
       for (Index c = 0; c < p_.head_dim; ++c) {
-        T value = sums[at(c)];
-        if (scales_sum) value *= scale_;
-        dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] = value;
+        dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] =
+            sums[at(c)];
       }
-      dots(style_.order, pt.row(j), d_o_dv.data.data(), p_.value_dim, rows, p_.value_dim,
-           sums.data());
+      sum_over_rows(group, pt.row(j), d_o_dv,
+                    dropped && !style_.drops_first ? kept_share_ : T(1), sums);
       for (Index c = 0; c < p_.value_dim; ++c) {
-        T value = sums[at(c)];
-        if (dropped && !style_.drops_first) value *= kept_share_;
-        dv_[at(dense_index(p_.v_shape(), place.batch, group.key_head, place.position, c))] = value;
+        dv_[at(dense_index(p_.v_shape(), place.batch, group.key_head, place.position, c))] =
+            sums[at(c)];
+      }
+    }
+  }
+
+  // The sum of the rows times their weights, times a factor: as a whole; or in parts, each stored in
+  // the problem's format, as is what they add up to if it is stored again with every part.
+  void sum_over_rows(const Group<T>& group, const T* weights, const Matrix<T>& rows, T factor,
+                     Vector& sums) const {
+    const auto part = [&](Index first, Index count, Vector& to) {
+      dots(style_.order, weights + first, rows.row(first), rows.columns, count, rows.columns,
+           to.data());
+      for (Index c = 0; factor != 1 && c < rows.columns; ++c) to[at(c)] *= factor;
+    };
+    const bool again = style_.gradient_block > 0;
+    if (!again && (!style_.rounds_head_gradients || p_.group_size() == 1)) {
+      part(0, group.rows, sums);
+      return;
+    }
+    const Index step = again ? style_.gradient_block : group.queries;
+    Vector one(sums.size());
+    std::fill(sums.begin(), sums.end(), T(0));
+    const auto stored = [&](T x) { return static_cast<T>(output(x, p_.dtype)); };
+    for (Index head = 0; head < p_.group_size(); ++head) {
+      for (Index i = 0; i < group.queries; i += step) {
+        part(head * group.queries + i, std::min(step, group.queries - i), one);
+        for (Index c = 0; c < rows.columns; ++c) {
+          T& sum = sums[at(c)];
+          sum = again ? stored(sum + one[at(c)]) : sum + stored(one[at(c)]);
+        }
       }
     }
   }
@@ -650,17 +716,19 @@ class Kernel {
     for (Index j = 0; j < keys; ++j) {
       if (s[j] == -kInfinity) continue;
       position.key = j;
-      const T narrow_p = narrow(weight[at(j)]);
+      const T rounded_p = narrow_p(weight[at(j)]);
       T p = weight[at(j)];
       if (kept && !kept[j]) p = 0;
       if (kept && style_.drops_first) p *= kept_share_;
-      p_row[j] = narrow(p);
+      p_row[j] = narrow_p(p);
       T x = style_.folds_d_lse ? dp[at(j)] - (d - d_lse) : dp[at(j)] - d;
       if (!style_.folds_d_lse && p_.d_lse) x += d_lse;
-      T ds = (style_.ds_from_narrow_p ? narrow_p : weight[at(j)]) * x;
+      T ds = (style_.ds_from_narrow_p ? rounded_p : weight[at(j)]) * x;
       if (p_.bias_shape) {
         bias_terms_[at(broadcast(*p_.bias_shape, position))].push_back(
-            style_.narrows_d_bias ? narrow(ds) : ds);
+            style_.rounds_d_bias_terms ? static_cast<T>(output(ds, p_.dtype))
+            : style_.narrows_d_bias    ? narrow(ds)
+                                       : ds);
       }
       if (cap_ > 0 && style_.fault != Style::Fault::no_cap_slope) {
         const T t = group.tanh.row(r)[j];
@@ -701,10 +769,13 @@ Arithmetic declared(const Style& style, DType dtype) {
                                                                       : u,
                    .truncates = truncates(style.order)};
   };
-  const bool narrows = style.narrows && dtype != wide;
+  const bool narrow_format = dtype != wide, narrows = style.narrows && narrow_format;
   const Narrowing narrowing = narrows ? Narrowing{.roundoff = unit_roundoff(dtype),
                                                   .underflow = half_smallest_subnormal(dtype)}
                                       : Narrowing{};
+  const double cut = narrows && style.truncates_p ? 2 : 1;
+  const bool whole = style.base_2 && style.whole_maximum != Style::Whole::no &&
+                     style.scale != Style::Scale::exponent;
   return {
       .dtype = dtype,
       .qk = product(kQk),
@@ -714,9 +785,11 @@ Arithmetic declared(const Style& style, DType dtype) {
       .dq = product(kDq),
       .dk = product(kDk),
       .softmax_roundoff = u,
-      .exp_error = style.exp_ulps * 2 * u,
+      .exp_error = (narrow_format && style.narrow_exp_ulps > 0 ? style.narrow_exp_ulps
+                                                               : style.exp_ulps) *
+                   2 * u,
       .tanh_error = style.coarse_tanh ? loosest(dtype).tanh_error : 2 * u,
-      .p = narrowing,
+      .p = {cut * narrowing.roundoff, cut * narrowing.underflow},
       .p_normalised = style.normalises_p ? Choice::first : Choice::last,
       .ds = narrowing,
       .ds_scaled = style.scale_ds == Style::ScaleDs::before ? Choice::first : Choice::last,
@@ -724,6 +797,15 @@ Arithmetic declared(const Style& style, DType dtype) {
       .kv_splits = style.splits,
       .rescales_output = style.renormalises,
       .key_block = style.block == 0 ? Index(1) << 30 : style.block,  // all of them at once
+      .exp_zero_inexact = style.exp_zero_inexact,
+      .sums_rounded_p = narrows && style.sums_narrow_p,
+      .truncates_p = cut == 2,
+      .max_lag = style.lag * std::numbers::log2e,
+      .integer_max = whole,
+      .any_block_order = style.any_order,
+      .gradient_block = style.gradient_block,
+      .rounds_head_gradients = style.rounds_head_gradients,
+      .rounds_dbias_terms = style.rounds_d_bias_terms,
       .flushes_inputs = style.flushes_inputs,
       .flushes_outputs = style.flushes_outputs,
       .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,

@@ -163,8 +163,8 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
                         !own.flushes_outputs &&
                         (problem.softcap == 0 || !contender.style.coarse_tanh);
   for (const bool loosely : {false, true}) {
-    // Operands that are rounded are beyond the caps.
-    if (loosely && contender.style.operand_digits > 0) continue;
+    // Operands that are rounded are beyond the caps; other things are so unless they are declared.
+    if (loosely && (contender.style.operand_digits > 0 || !beyond_default(own).empty())) continue;
     const Arithmetic arithmetic = loosely ? loosest(problem.dtype) : own;
     const auto tensors = tensors_of(problem, out, expectations.under(arithmetic));
     for (std::size_t t = 0; t < tensors.size(); ++t) {

@@ -146,6 +146,69 @@ std::vector<Style> correct_styles() {
        .flushes_outputs = true,
        .scale_ds = ScaleDs::before},
       {.name = "output truncated", .order = Order::lanes, .block = 16, .truncates_output = true},
+      // What is declared or not done.
+      {.name = "sums over rounded P",
+       .order = Order::fused,
+       .block = 64,
+       .sums_narrow_p = true,
+       .base_2 = true},
+      {.name = "exp of 736 units in 16 bits",
+       .order = Order::fused,
+       .block = 64,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::scattered,
+       .narrow_exp_ulps = 736},
+      {.name = "exp of 419 units low, exp(0) too",
+       .order = Order::lanes,
+       .block = 16,
+       .exp_ulps = 2,
+       .exp_error = Error::low,
+       .narrow_exp_ulps = 419,
+       .exp_zero_inexact = true},
+      {.name = "P truncated", .order = Order::lanes, .block = 16, .truncates_p = true},
+      {.name = "maximum rounded up",
+       .order = Order::fused,
+       .block = 16,
+       .whole_maximum = Style::Whole::up,
+       .base_2 = true},
+      {.name = "maximum rounded down, lagging, 2 splits",
+       .order = Order::pairwise,
+       .block = 16,
+       .lag = 5,
+       .whole_maximum = Style::Whole::down,
+       .splits = 2,
+       .base_2 = true,
+       .sink = Sink::last},
+      {.name = "blocks in any order", .order = Order::truncated_8, .block = 1, .any_order = true},
+      {.name = "gradients stored every 3 queries",
+       .order = Order::fused,
+       .block = 16,
+       .gradient_block = 3},
+      {.name = "gradients of each head rounded",
+       .order = Order::lanes,
+       .block = 64,
+       .base_2 = true,
+       .rounds_head_gradients = true},
+      {.name = "terms of dBias rounded",
+       .order = Order::pairwise,
+       .narrows = false,
+       .rounds_d_bias_terms = true},
+      {.name = "all of it",
+       .order = Order::fused,
+       .block = 4,
+       .lag = 5,
+       .whole_maximum = Style::Whole::up,
+       .any_order = true,
+       .sums_narrow_p = true,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::high,
+       .narrow_exp_ulps = 1000,
+       .exp_zero_inexact = true,
+       .truncates_p = true,
+       .rounds_d_bias_terms = true,
+       .gradient_block = 2},
   };
 }
 
@@ -215,6 +278,20 @@ Style mixed_style(Random& random) {
   style.folds_d_lse = coin();
   style.narrows_d_bias = style.scale_ds != Style::ScaleDs::before && coin();
   style.outer_order = random.pick(kOuterOrders);
+  if (random.chance(0.7)) return style;
+  // What is declared or not done.
+  const auto seldom = [&] { return random.chance(0.25); };
+  style.any_order = style.block > 0 && seldom();
+  style.sums_narrow_p = style.narrows && !style.normalises_p && seldom();
+  style.truncates_p = seldom();
+  if (style.base_2 && seldom()) {
+    style.whole_maximum = coin() ? Style::Whole::up : Style::Whole::down;
+  }
+  if (style.block > 0 && seldom()) style.narrow_exp_ulps = 1000;
+  style.exp_zero_inexact = style.block > 0 && seldom();
+  if (seldom()) style.gradient_block = random.pick(std::array<Index, 4>{1, 2, 5, 32});
+  style.rounds_head_gradients = style.gradient_block == 0 && seldom();
+  style.rounds_d_bias_terms = seldom();
   return style;
 }
 
@@ -243,6 +320,16 @@ std::string describe(const Style& style) {
   add(style.splits > 1 && style.merges_by_lse, "merges by LSE");
   add(style.base_2, "base 2");
   text += fmt::format(", exp {} ulp{}", style.exp_ulps, pick(kErrors, style.exp_error));
+  add(style.narrow_exp_ulps > 0, "1000 or fewer in 16 bits");
+  add(style.exp_zero_inexact, "exp(0) inexact");
+  add(style.whole_maximum == Style::Whole::up, "maximum rounded up");
+  add(style.whole_maximum == Style::Whole::down, "maximum rounded down");
+  add(style.any_order, "blocks in any order");
+  add(style.sums_narrow_p, "sums over narrow P");
+  add(style.truncates_p, "P truncated");
+  add(style.gradient_block > 0, "gradients stored");
+  add(style.rounds_head_gradients, "gradients of heads rounded");
+  add(style.rounds_d_bias_terms, "terms of dBias rounded");
   add(!style.narrows, "P and dS not narrowed");
   add(style.normalises_p, "P normalised");
   text += fmt::format("{}{}", pick(kScales, style.scale), pick(kSinks, style.sink));

@@ -79,6 +79,11 @@ class Slow {
     z = smallest_normal(p.lse_dtype());
     u_s = Real(a.softmax_roundoff) + kReference;
     e_x = Real(a.exp_error) + 4 * kReference;
+    lag = (Real(a.max_lag) + (a.integer_max ? 1 : 0)) * std::log(2.0L);
+    if (tau > 0 && tau < z) {
+      const Real spacing = z * 2 * Real(unit_roundoff(p.lse_dtype()));
+      scale_share = a.flushes_inputs || a.flushes_outputs ? 1 : std::min(1.0L, 4 * spacing / tau);
+    }
     const Real normal = smallest_normal(p.dtype);
     const Real smaller_tau = std::min(Real(1), tau);
     bool rounds = false;
@@ -176,7 +181,8 @@ class Slow {
       const Real larger = std::max(Real(1), tau);
       r.s.push_back(Real(p.scale) * dot);
       r.s_error.push_back(
-          (share(a.qk, roundings(a.qk, p.head_dim, p.head_dim), u(a.qk)) + 2 * u_s) * tau * size +
+          (share(a.qk, roundings(a.qk, p.head_dim, p.head_dim), u(a.qk)) + 2 * u_s + scale_share) *
+              tau * size +
           tau * flushed + z * larger * Real(p.head_dim) +
           z * 2 * Real(unit_roundoff(p.lse_dtype())) * larger * operands);
       shape(r, head, i, j);
@@ -187,7 +193,11 @@ class Slow {
       if (!p.sink) return r;
       r.lse = sink;
       r.sink_p = 1;
-      r.b_lse = (u_s * (8 * std::abs(sink) + 4) + 2 * e_x) * kSlack + z + (flush > 0 ? z : 0);
+      const Real blocks = a.exp_zero_inexact && a.key_block > 0
+                              ? std::ceil(Real(p.lengths(0).key) / Real(a.key_block))
+                              : 0;
+      r.b_lse =
+          (u_s * (8 * std::abs(sink) + 4) + (2 + blocks) * e_x) * kSlack + z + (flush > 0 ? z : 0);
       return r;
     }
     const Index terms = n + (p.sink ? 1 : 0);
@@ -207,9 +217,13 @@ class Slow {
 
     r.R = Real(n - 1);
     if (a.key_block > 0) r.R = std::min(r.R, std::ceil(Real(span) / Real(a.key_block)));
-    if (a.kv_splits == 1 && r.R > 32) r.R = std::min(r.R, Real(rescales(r.s, r.s_error)));
+    if (a.key_block > 0 && a.exp_zero_inexact) {
+      r.R = std::ceil(Real(p.lengths(0).key) / Real(a.key_block));
+    }
+    const bool counts = a.kv_splits == 1 && !a.exp_zero_inexact && !a.any_block_order;
+    if (counts && r.R > 32) r.R = std::min(r.R, Real(rescales(r.s, r.s_error)));
     if (p.sink) r.R += 1;
-    r.h = roundings(a.pv, n, span) + r.R + 8;
+    r.h = roundings(a.pv, n, a.any_block_order ? 4 * n : span) + r.R + 8;
     if (p.sink) r.h += 8;
     if (kept_error > 0) r.h += 2;
     if (a.rescales_output) {
@@ -217,16 +231,23 @@ class Slow {
     }
     const Real widest = std::max(u(a.pv), u_s);
     const Real g = share(a.pv, r.h, widest), g_sum = gamma_of(r.h, widest);
-    const Real kept = a.p_normalised == Choice::last ? 1 / r.l : 1;
+    // The largest weight at least.
+    Real least = a.integer_max ? 0.5L : 1;
+    if (a.exp_zero_inexact) least *= std::exp(-e_x * (1 + r.R));
+    const Real kept = a.p_normalised == Choice::last     ? 1 / (r.l * least)
+                      : a.p_normalised == Choice::either ? 1 / least
+                                                         : 1;
+    const Real entropy = std::log(Real(terms + 1)) + lag, U = (r.R + 4) * z / least;
 
     std::vector<Real> common, e_p;
     Real largest = 0;
     for (std::size_t t = 0; t < r.s.size(); ++t) {
-      const Real size = std::max(std::abs(r.s[t]), std::abs(r.m));
-      Real kappa = r.s_error[t] + 2 * u_s * size + 5 * u_s * (r.m - r.s[t]) + e_x * (1 + r.R);
+      const Real size = std::max(std::abs(r.s[t]), std::abs(r.m)) + lag;
+      const Real distance = r.m - r.s[t] + 2 * lag;
+      Real kappa = r.s_error[t] + 2 * u_s * size + 5 * u_s * distance + e_x * (1 + r.R);
       if (a.kv_splits != 1) {
-        kappa += g_sum + 6 * u_s * (size + std::log(Real(terms + 1))) + 2 * e_x + 4 * u_s;
-        if (p.sink) kappa += 3 * u_s * (r.m - r.s[t]);
+        kappa += g_sum + 6 * u_s * (size + entropy) + 2 * e_x + 4 * u_s;
+        if (p.sink) kappa += 3 * u_s * distance;
       }
       largest = std::max(largest, kappa * kSlack);
       common.push_back(growth(kappa * kSlack));
@@ -235,25 +256,44 @@ class Slow {
     Real merged = 0;
     if (a.kv_splits != 1 && terms > 1) {
       merged =
-          growth(g_sum + 2 * e_x + u_s * (5 * std::abs(r.lse) + 9 * std::log(Real(terms + 1)) + 4));
+          growth(g_sum + 2 * e_x + u_s * (5 * std::abs(r.lse) + 9 * entropy + 4));
     }
     Real of_sink = 0;
     if (p.sink) {
-      const Real size = std::max(std::abs(sink), std::abs(r.m)) + rise;
+      const Real size = std::max(std::abs(sink), std::abs(r.m)) + rise + lag;
       const Real kappa =
-          (14 * u_s * size + 8 * u_s * std::max(r.m - sink, rise) + g_sum +
-           6 * u_s * std::log(Real(terms + 1)) + 2 * e_x + 4 * u_s + e_x * (1 + r.R) + z) *
+          (14 * u_s * size + 8 * u_s * (std::max(r.m - sink, rise) + 2 * lag) + g_sum +
+           6 * u_s * entropy + 2 * e_x + 4 * u_s + e_x * (1 + r.R) + z) *
           kSlack;
       largest = std::max(largest, kappa);
       of_sink = r.sink_p * growth(kappa);
     }
-    const Real drift = sum(n, [&](Index t) { return r.p[at(t)] * common[at(t)]; }) + of_sink;
-    r.den = drift + (1 + drift) * g_sum + Real(terms) * (r.R + 4) * z;
+    const auto moved = [&] {
+      return sum(n, [&](Index t) { return r.p[at(t)] * common[at(t)]; }) + of_sink;
+    };
+    Real drift = moved();
+    const auto den = [&] { return drift + (1 + drift) * g_sum + Real(terms) * U; };
+    r.den = den();
     for (std::size_t t = 0; t < r.s.size(); ++t) {
-      const Real low = r.p[t] * std::max(Real(0), 1 - common[t]) / (1 + r.den) / kSlack;
+      const Real low = a.sums_rounded_p ? 0
+                                        : r.p[t] * std::max(Real(0), 1 - common[t]) /
+                                              (1 + r.den) / kSlack;
       e_p.push_back(rounding_error(a.p, flushes, kept, low, r.p[t] * (1 + common[t])));
-      if (is_one(terms)) e_p.back() = std::min(e_p.back(), r.p[t] * common[t]);
+      if (is_one(terms) && !a.integer_max) e_p.back() = std::min(e_p.back(), r.p[t] * common[t]);
     }
+    if (a.sums_rounded_p) {  // the rounding of P is common to both sums
+      for (std::size_t t = 0; t < r.s.size(); ++t) {
+        if (r.p[t] > 0) common[t] += e_p[t] / r.p[t];
+        e_p[t] *= kept_error > 0 ? 2 : 0;  // dropout is between them
+      }
+      drift = moved();
+      r.den = den();
+    }
+    const Real lost_of_p = flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff
+                                                       : a.p.underflow;
+    const Real narrowed = a.p.roundoff + Real(n) * lost_of_p / least;
+    const Real unshared =
+        g_sum + Real(terms) * U * 0x1p60 + (a.sums_rounded_p ? narrowed : 0);
     for (Index c = 0; c < p.value_dim; ++c) {
       const auto v = [&](Index t) { return r.kept[at(t)] * Real(in.v.at(0, kh, r.key[at(t)], c)); };
       const auto is_small = [&](Index t) {
@@ -264,12 +304,11 @@ class Slow {
         const Real e = 1 + common[at(t)];
         const Real flushed = is_small(t) ? r.p[at(t)] * e : 0;
         return r.p[at(t)] * common[at(t)] * std::abs(v(t) - o) +
-               (e * r.p[at(t)] * g + e_p[at(t)] * (1 + g) + (r.R + 4) * z + flushed) *
+               (e * r.p[at(t)] * g + e_p[at(t)] * (1 + g) + U + flushed) *
                    std::abs(v(t));
       });
-      b += (g * (1 + drift) + of_sink) * std::abs(o) + (r.R + 4) * z * Real(2 * n + 8) * kept_scale;
+      b += (g * (1 + drift) + of_sink) * std::abs(o) + U * Real(2 * n + 8) * kept_scale;
       b = r.den < 1 ? b / (1 - r.den) : kInfinity;
-      const Real unshared = g_sum + Real(terms) * (r.R + 4) * z * 0x1p60;
       if (r.den > 0.25 && (a.kv_splits == 1 || terms == 1) && unshared < 0.5) {
         Real reach = p.sink ? std::abs(o) : 0, widest_v = 0, small = 0;
         for (Index t = 0; t < n; ++t) {
@@ -277,21 +316,18 @@ class Slow {
           widest_v = std::max(widest_v, std::abs(v(t)));
           if (is_small(t)) small += r.p[at(t)] * (1 + common[at(t)]) * std::abs(v(t));
         }
-        const Real lost_of_p =
-            flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff : a.p.underflow;
-        const Real narrowed = a.p.roundoff + Real(n) * lost_of_p;
         b = std::min(b, reach +
                             widest_v * (g + narrowed * (1 + g) + 2 * unshared) / (1 - unshared) +
-                            small + (r.R + 4) * z * Real(2 * n + 8) * kept_scale);
+                            small + U * Real(2 * n + 8) * kept_scale);
       }
       r.o.push_back(o);
       r.b_o.push_back((b + (3 * u_s + kept_error + merged) * (std::abs(o) + b)) * slack + flush);
     }
-    const Real unshared = g_sum + Real(terms) * (r.R + 4) * z * 0x1p60;
     const Real lost = std::min(r.den < 1 ? -std::log1p(-r.den) : kInfinity,
                                unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
     r.b_lse =
-        (lost + u_s * (8 * (r.lse - r.m) + 13 * rise + 5 * std::abs(r.m) + std::abs(r.lse) + 2)) *
+        (lost + u_s * (8 * (r.lse - r.m + lag) + 13 * rise + 5 * (std::abs(r.m) + lag) +
+                       std::abs(r.lse) + 2)) *
             kSlack +
         (flush > 0 ? z : 0);
     return r;
@@ -313,9 +349,20 @@ class Slow {
     std::vector<bool> bias_read(b.dbias.size(), false);
     std::vector<bool> seen(b.dk.size() + b.dv.size() + 1, false);
     const Index group = p.group_size(), rows = group * p.query_len;
-    const Real dk_share =
-        share(a.dk, roundings(a.dk, rows, rows + 4 * group) + 8, u(a.dk)) + 3 * u_s + kept_error;
-    const Real dv_share = share(a.dv, roundings(a.dv, rows, rows + 4 * group) + 8, u(a.dv));
+    // Stored in memory, in their format, after each block of query rows of each head.
+    const Index blocks = a.gradient_block > 0 ? p.query_len / a.gradient_block +
+                                                    (p.query_len % a.gradient_block > 0) + 1
+                                              : 0;
+    const Real stored = Real(group * blocks);
+    const Real format = ulps() * Real(unit_roundoff(p.dtype));
+    const Real format_underflow = ulps() * Real(half_smallest_subnormal(p.dtype)) + flush;
+    const auto over_rows = [&](const Product& product) {
+      const Real sum = share(product, roundings(product, rows, rows + 4 * group) + 8, u(product));
+      return (1 + sum) * (1 + gamma_of(stored, format)) - 1;
+    };
+    const Real dk_share = over_rows(a.dk) + 3 * u_s + kept_error + scale_share;
+    const Real dv_share = over_rows(a.dv);
+    const bool by_head = a.rounds_head_gradients && group > 1;
     Index readers = 1;
     for (std::size_t axis = 0; p.bias_shape && axis < 4; ++axis) {
       if ((*p.bias_shape)[axis] == 1) readers *= p.keep_shape()[axis];
@@ -323,6 +370,27 @@ class Slow {
     const Real dbias_share =
         gamma_of(roundings(a.dk, readers, 4 * readers) + 8, std::max(u(a.dk), u_s));
     for (Index head = 0; head < p.query_heads; ++head) {
+      const std::vector<Real> dk_before = b.dk, dv_before = b.dv, dk_value_before = dk_value,
+                              dv_value_before = dv_value;
+      // Once all rows of a head are added, if its part is rounded by itself.
+      const auto round_head = [&](std::vector<Real>& bound, const std::vector<Real>& before,
+                                  const std::vector<Real>& value,
+                                  const std::vector<Real>& value_before, Real underflow) {
+        const Index row_size = Index(bound.size()) / p.key_heads, kh = head / group;
+        for (Index each = kh * row_size; each < (kh + 1) * row_size; ++each) {
+          const auto e = static_cast<std::size_t>(each);
+          const Real part = value[e] - value_before[e], size = std::abs(part);
+          const Real so_far =
+              bound[e] - before[e] + underflow * Real(p.query_len + 8) * kept_scale;
+          const Real error = so_far + (3 * u_s + kept_error) * (size + so_far);
+          Real rounding = format * (size + error) + format_underflow;
+          if (ulps() == 1 && flush == 0) {
+            const Real nearest = round_to(p.dtype, static_cast<double>(part));
+            rounding = std::min(rounding, std::abs(nearest - part) + error);
+          }
+          bound[e] += rounding;
+        }
+      };
       for (Index i = 0; i < p.query_len; ++i) {
         const Row r = row(head, i);
         const Index n = Index(r.key.size()), kh = head / group;
@@ -332,9 +400,10 @@ class Slow {
             r.b_lse + Real(unit_roundoff(p.lse_dtype())) * ulps() * (std::abs(r.lse) + r.b_lse);
         const auto add_to_sink = [&](Real d, Real e_d) {
           if (!p.sink) return;
-          const Real s = in.sink.at(0, head, 0, 0), size = std::max(std::abs(s), std::abs(r.lse));
-          const Real rho_z =
-              growth((z + 6 * u_s * size + 5 * u_s * (r.lse - s) + 2 * e_x) * kSlack + lse_error);
+          const Real s = in.sink.at(0, head, 0, 0);
+          const Real size = std::max(std::abs(s), std::abs(r.lse)) + lag;
+          const Real rho_z = growth(
+              (z + 6 * u_s * size + 5 * u_s * (r.lse - s + 2 * lag) + 2 * e_x) * kSlack + lse_error);
           const Real x = lambda - d;
           const Real x_error = (4 * u_s + kept_error) * (std::abs(lambda) + std::abs(d)) + e_d;
           dsink_value[std::size_t(head)] += r.sink_p * x;
@@ -362,8 +431,9 @@ class Slow {
                   }) +
               z * Real(p.value_dim);
           dp_error.push_back(r.kept[t] * product_error + kept_error * std::abs(dp.back()));
-          const Real size = std::max(std::abs(r.s[t]), std::abs(r.lse));
-          const Real kappa = r.s_error[t] + 6 * u_s * size + 5 * u_s * (r.lse - r.s[t]) + 2 * e_x;
+          const Real size = std::max(std::abs(r.s[t]), std::abs(r.lse)) + lag;
+          const Real kappa =
+              r.s_error[t] + 6 * u_s * size + 5 * u_s * (r.lse - r.s[t] + 2 * lag) + 2 * e_x;
           rho.push_back(growth(kappa * kSlack + lse_error));
           e_p.push_back(rounding_error(a.p, flushes, 1, r.p[t] * std::max(Real(0), 1 - rho[t]),
                                        r.p[t] * (1 + rho[t])));
@@ -405,7 +475,7 @@ class Slow {
         add_to_sink(d, e_d);
 
         const Real dq_share =
-            share(a.dq, roundings(a.dq, n, span) + 8, u(a.dq)) + 3 * u_s + kept_error;
+            share(a.dq, roundings(a.dq, n, span) + 8, u(a.dq)) + 3 * u_s + kept_error + scale_share;
         const Real kept =
             kept_scale * (a.ds_scaled == Choice::last    ? 1
                           : a.ds_scaled == Choice::first ? 1 / tau
@@ -433,7 +503,20 @@ class Slow {
             const auto element =
                 at(dense_index(*p.bias_shape, 0, pick(1, head), pick(2, i), pick(3, r.key[t])));
             dbias_value[element] += r.p[t] * x;
-            b.dbias[element] += (f + rounded(whole, f, kept_for_bias)) * (1 + dbias_share) +
+            Real once = rounded(whole, f, kept_for_bias);
+            if (a.rounds_dbias_terms) {  // and once more, in the bias's format
+              const Real most = whole + f, u_ds = a.ds.roundoff;
+              const Real least_ds = std::max(Real(0), whole - f);
+              const Real normal = a.ds.roundoff > 0 && flushes
+                                      ? a.ds.underflow / a.ds.roundoff * kept_for_bias
+                                      : 0;
+              const Real once_underflow =
+                  a.ds.roundoff > 0 ? Real(a.ds.underflow) * kept_for_bias : 0;
+              const Real absolute =
+                  least_ds < normal + flush ? normal + flush : once_underflow + format_underflow;
+              once = std::max((u_ds + format * (1 + u_ds)) * most, std::min(absolute, most));
+            }
+            b.dbias[element] += (f + once) * (1 + dbias_share) +
                                 whole * dbias_share + 2 * z;
             bias_read[element] = true;
           }
@@ -487,18 +570,25 @@ class Slow {
           }
         }
       }
+      if (by_head) {
+        round_head(b.dk, dk_before, dk_value, dk_value_before, 2 * z * (1 + tau));
+        round_head(b.dv, dv_before, dv_value, dv_value_before, 2 * z);
+      }
     }
     const auto finish = [&](std::vector<Real>& bound, const std::vector<Real>& value,
-                            std::size_t offset, Real underflow) {
+                            std::size_t offset, Real underflow, Real stored_underflow) {
       for (std::size_t e = 0; e < bound.size(); ++e) {
-        if (!seen[offset + e]) continue;
-        bound[e] += underflow * Real(rows + 8) * kept_scale;
+        if (!seen[offset + e]) {
+          bound[e] = 0;
+          continue;
+        }
+        bound[e] += (underflow * Real(rows + 8) + stored * stored_underflow) * kept_scale;
         bound[e] =
             (bound[e] + (3 * u_s + kept_error) * (std::abs(value[e]) + bound[e])) * slack + flush;
       }
     };
-    finish(b.dk, dk_value, 0, 2 * z * (1 + tau));
-    finish(b.dv, dv_value, b.dk.size(), 2 * z);
+    finish(b.dk, dk_value, 0, 2 * z * (1 + tau), format_underflow * std::max(Real(1), tau));
+    finish(b.dv, dv_value, b.dk.size(), 2 * z, format_underflow);
     const auto complete = [&](Real bound, Real value, Real flushed) {
       const Real whole = bound + 16 * z;
       return (whole + 3 * u_s * (std::abs(value) + whole)) * slack + flushed;
@@ -516,13 +606,13 @@ class Slow {
 
  private:
   // Whether a weight is 1, but for its errors, in whatever way it is computed.
-  bool is_one(Index terms) const { return terms == 1 && kept_error == 0; }
+  bool is_one(Index terms) const { return terms == 1 && kept_error == 0 && !a.truncates_p; }
   Real ulps() const { return a.output_rounding == Rounding::nearest ? 1 : 2; }
 
   const Problem& p;
   const Inputs& in;
   const Arithmetic& a;
-  Real tau, z, u_s, e_x, tiny, tiny_score, flush;
+  Real tau, z, u_s, e_x, lag, scale_share = 0, tiny, tiny_score, flush;
   bool flushes;
   Real kept_scale = 1, kept_error = 0, slack = kSlack;  // of dropout
 };
@@ -550,6 +640,32 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
   a.flushes_inputs = flip();
   a.flushes_outputs = flip();
   a.output_rounding = flip() ? Rounding::nearest : Rounding::faithful;
+  // What is never taken for granted.
+  const auto seldom = [&] { return random() % 5 == 0; };
+  a.exp_zero_inexact = a.key_block > 0 && seldom();
+  if (seldom()) a.exp_error = 1024 * 0x1p-23;
+  a.sums_rounded_p = a.p.roundoff > 0 && a.p_normalised == Choice::last && seldom();
+  if (a.p.roundoff > 0 && seldom()) {
+    a.truncates_p = true;
+    a.p = {2 * a.p.roundoff, 2 * a.p.underflow};
+  }
+  if (seldom()) a.max_lag = 8;
+  a.integer_max = seldom();
+  a.any_block_order = a.key_block > 0 && seldom();
+  if (seldom()) a.gradient_block = 3;
+  a.rounds_head_gradients = seldom();
+  a.rounds_dbias_terms = seldom();
+  return a;
+}
+
+// The same without what goes beyond the default column.
+Arithmetic within_default(Arithmetic a) {
+  if (a.truncates_p) a.p = {a.p.roundoff / 2, a.p.underflow / 2};
+  a.exp_error = std::min(a.exp_error, loosest(a.dtype).exp_error);
+  a.exp_zero_inexact = a.sums_rounded_p = a.truncates_p = a.integer_max = a.any_block_order = false;
+  a.rounds_head_gradients = a.rounds_dbias_terms = false;
+  a.max_lag = 0;
+  a.gradient_block = 0;
   return a;
 }
 
@@ -598,7 +714,7 @@ TEST(BoundTest, FastAndSlowFormsAgreeWhateverIsDeclared) {
         .key_len = size(90),
         .head_dim = size(9),
         .value_dim = size(9),
-        .scale = std::array{0.125, -0.5, 2.0}[random() % 3],
+        .scale = std::array{0.125, -0.5, 2.0, 0x1p-133}[random() % 4],
         .mask = repeat % 2 ? Mask::full() : Mask::window(60, 3, Anchor::bottom_right),
         .backward = true};
     add_features(problem, random);
@@ -703,6 +819,7 @@ TEST(BoundTest, TheLoosestDeclarationBoundsEveryOther) {
       product->operand_roundoff = 0;
     }
     if (arithmetic.rescales_output) arithmetic.key_block = 0;  // smaller blocks divide more often
+    arithmetic = within_default(arithmetic);
     const auto forward = expect_forward(problem, inputs, arithmetic);
     const auto backward = expect_backward(problem, inputs, arithmetic);
     const auto within = [](const Expected& small, const Expected& large) {
