@@ -1,6 +1,7 @@
 // Right kernels, in f32, that declare what not everybody may: "declares/lag" a maximum that lags,
 // beyond the default column; "declares/beyond_caps" what nobody may, in words.
 #include <array>
+#include <cstdio>
 #include <string>
 
 #include "tests/harness/plain_kernel.h"
@@ -35,8 +36,9 @@ attest_kernel table_entry(Kernel& kernel) {
               },
           .supports =
               [](const attest_kernel*, const attest_problem* p, char* reason, std::uint64_t bytes) {
-                if (p->backward != 0) std::snprintf(reason, bytes, "forward alone");
-                return std::int32_t(p->backward == 0);
+                const bool takes = p->dtype == ATTEST_F32 && p->backward == 0;
+                if (!takes) std::snprintf(reason, bytes, "f32 forward alone");
+                return std::int32_t(takes);
               },
           .workspace = [](const attest_kernel*, const attest_problem*, std::int32_t,
                           std::int32_t) { return std::uint64_t(0); },
