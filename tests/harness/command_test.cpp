@@ -191,6 +191,7 @@ TEST_F(CommandTest, FormatDeclaredBeyondTheCapsFailsOnceAndMeetsNothing) {
   EXPECT_THAT(result.text,
               AllOf(HasSubstr("FAIL(beyond_caps) NUM-2"), HasSubstr("keeps scores in f16")));
   const Record r = record();
+  EXPECT_EQ(r.header.testees[0].beyond_caps.at("f32"), "keeps scores in f16");
   EXPECT_EQ(r.verdicts.front().verdict.reason, "beyond_caps");
   EXPECT_EQ(r.footer->counts.at("FAIL"), 1);
   EXPECT_FALSE(r.footer->counts.contains("PASS"));
