@@ -3,16 +3,30 @@
 #include <algorithm>
 #include <set>
 
+#include "spec/arithmetic.h"
 #include "spec/profile.h"
 
 namespace attest {
 namespace {
 
-// How one testee stands to one profile in one dtype.
-ProfileRecord stand(const TesteeRecord& testee, const Profile& profile, const std::string& dtype,
-                    const std::vector<std::string>& claimed, bool whole,
+// What of a format's arithmetic lies beyond the default column, in words.
+std::vector<std::string> declared_beyond_default(const TesteeRecord& testee,
+                                                 const std::string& dtype) {
+  const auto format = dtype_named(dtype);
+  if (!format || !testee.arithmetic.contains(dtype)) return {};
+  return beyond_default(
+      parse_arithmetic(testee.arithmetic.at(dtype), *format, "/arithmetic/" + dtype));
+}
+
+// How one testee stands to one profile, as it was claimed or asked for, in one dtype.
+ProfileRecord stand(const TesteeRecord& testee, const std::string& profile_name,
+                    const std::string& dtype, const std::vector<std::string>& claimed, bool whole,
                     const std::vector<VerdictRecord>& verdicts) {
-  ProfileRecord record{.testee = testee.name, .profile = std::string(profile.name), .dtype = dtype};
+  const Profile& profile = *find_profile(profile_name);
+  ProfileRecord record{.testee = testee.name,
+                       .profile = profile_name,
+                       .dtype = dtype,
+                       .with = declared_beyond_default(testee, dtype)};
   const auto& features = testee.features;
   if (std::find(features.begin(), features.end(), "lse") == features.end())
     record.profile += " (O-only)";
@@ -23,7 +37,9 @@ ProfileRecord stand(const TesteeRecord& testee, const Profile& profile, const st
     record.passed += conforms(v.verdict.outcome);
   }
   record.complete = whole && record.demanded > 0;
-  record.met = record.complete && record.passed == record.demanded;
+  const bool taken = record.with.empty() || takes_declared(profile_name);
+  record.met = record.complete && record.passed == record.demanded && taken &&
+               !testee.beyond_caps.contains(dtype);
   return record;
 }
 
@@ -100,15 +116,14 @@ Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts
     }
     if (wanted.empty()) complete = false;
     for (const std::string& profile_name : wanted) {
-      const Profile* profile = find_profile(profile_name);
       bool anywhere = false;
       for (const std::string& dtype : testee.dtypes) {
-        const ProfileRecord record = stand(testee, *profile, dtype, claimed, whole, verdicts);
+        const ProfileRecord record = stand(testee, profile_name, dtype, claimed, whole, verdicts);
         // A profile may have nothing to say on a dtype, as `double` has on bf16.
         if (record.demanded == 0) continue;
         anywhere = true;
         complete = complete && record.complete;
-        met = met && record.passed == record.demanded;
+        met = met && record.met;
         footer.profiles.push_back(record);
       }
       complete = complete && anywhere;

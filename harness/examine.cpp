@@ -146,7 +146,7 @@ class Examiner {
       if (auto broken = other_draws(*first.keep)) return broken;
     }
     if (auto broken = check(first)) return broken;
-    if (prepared_.test_case().statistical) {
+    if (prepared_.test_case().statistical && !beyond_caps()) {
       if (auto found = statistical(first)) return found;
     }
     if (const auto found = laws(first)) {
@@ -161,8 +161,18 @@ class Examiner {
                          "rows that see no key hold what the testee declares; all else is "
                          "right"};
     }
+    if (!finding && beyond_caps()) {
+      return Finding{.outcome = Outcome::unsupported,
+                     .reason = "beyond_caps",
+                     .message =
+                         "the arithmetic declared lies beyond the caps, so that no number has a "
+                         "bound; what needs none is right"};
+    }
     return finding;
   }
+
+  // Whether the testee says of this format that no bound holds: then no number is compared.
+  bool beyond_caps() const { return testee_.beyond_caps.contains(prepared_.problem().dtype); }
 
   // What the case asks of those alone who promise it.
   std::optional<Finding> undeclared_promise() {
@@ -251,6 +261,7 @@ class Examiner {
   // Judges what a trial returned, and records the evidence where it is worse than what is there.
   std::optional<Finding> judge_trial(const Trial& trial, PreparedCase& prepared) {
     std::optional<Finding> worst;
+    if (beyond_caps()) return worst;
     bool left_out = false;
     for (const Returned& tensor : trial.returned) {
       const bool gradient = tensor.name[0] == 'd';
@@ -408,7 +419,8 @@ class Examiner {
   }
 
   std::optional<Finding> laws(const Trial& first) {
-    const auto& names = prepared_.test_case().laws;
+    std::vector<std::string> names = prepared_.test_case().laws;
+    if (beyond_caps()) names = property::in_bits(names, arithmetic_);
     if (names.empty()) return std::nullopt;
     std::optional<PreparedCase> own;
     if (first.keep) own = prepared_.with_keep(*first.keep);

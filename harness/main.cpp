@@ -141,9 +141,10 @@ void check_profiles(const std::vector<std::string>& names) {
   std::vector<std::string> known = {kNoProfile};
   for (const Profile& profile : profiles()) known.emplace_back(profile.name);
   for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw InputError(
-          "", fmt::format("there is no profile {}; there are {}", name, fmt::join(known, ", ")));
+    if (name != kNoProfile && !find_profile(name)) {
+      throw InputError("", fmt::format("there is no profile {}; there are {}, each but none with "
+                                       "{} behind it too",
+                                       name, fmt::join(known, ", "), kTakesDeclared));
     }
     if (name == kNoProfile && names.size() > 1)
       throw InputError("", "--profile none goes with no other profile");
@@ -264,6 +265,9 @@ class Session {
                           .dtypes = {},
                           .arithmetic = t.description.declared_arithmetic};
       for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
+      for (const auto& [dtype, words] : t.description.beyond_caps) {
+        record.beyond_caps[std::string(name(dtype))] = words;
+      }
       header_.testees.push_back(std::move(record));
     }
     folder_ = identity(options.out);
@@ -715,7 +719,8 @@ int main(int argc, char** argv) {
   add_testee_options(run_command, options);
   add_selection(run_command);
   run_command.add_option("--profile", options.profiles,
-                         "A profile to be met, or none. Default: all that a testee declares");
+                         "A profile to be met, or none; X+declared takes arithmetic that is "
+                         "declared beyond the default, too. Default: all that a testee declares");
   add_recording(run_command);
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -60,6 +61,40 @@ class InOrder {
   std::ostream& out_;
   const std::function<void(const Verdict&)>& seen_;
 };
+
+// What testees declare beyond the caps, of the formats that are tried: one verdict for each.
+std::vector<VerdictRecord> beyond_caps(const std::vector<Case>& cases,
+                                       const std::vector<Testee>& testees,
+                                       const RunOptions& options) {
+  std::vector<VerdictRecord> found;
+  for (const Testee& testee : testees) {
+    for (const auto& [dtype, words] : testee.description.beyond_caps) {
+      const auto first =
+          std::find_if(cases.begin(), cases.end(),
+                       [&, dtype = dtype](const Case& c) { return c.problem.dtype == dtype; });
+      if (first == cases.end()) continue;
+      VerdictRecord record{.case_id = fmt::format("declaration/beyond_caps/dtype={}", name(dtype)),
+                           .testee = testee.name,
+                           .dtype = std::string(name(dtype)),
+                           .because =
+                               "Nobody declares his way to a pass: what lies beyond the "
+                               "caps has no bound.",
+                           .verdict = {}};
+      record.verdict.outcome = Outcome::fail;
+      record.verdict.reason = "beyond_caps";
+      record.verdict.message =
+          fmt::format("declares what lies beyond the caps of {}: {}", name(dtype), words);
+      record.verdict.clauses = {"NUM-2"};
+      record.verdict.repro =
+          fmt::format("attest run --testee {} --cases {}", quoted(testee.spec), quoted(first->id));
+      if (!options.from.empty()) {
+        record.verdict.repro += fmt::format(" --from {}", quoted(options.from));
+      }
+      found.push_back(std::move(record));
+    }
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -126,6 +161,8 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};
   out << to_line(header) << '\n';
+  record.verdicts = beyond_caps(cases, testees, options);
+  for (const VerdictRecord& v : record.verdicts) out << to_line(v) << '\n';
   out.flush();
   InOrder in_order(cases.size(), record, out, seen);
   std::atomic<std::size_t> next = 0;

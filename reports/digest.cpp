@@ -232,6 +232,25 @@ class Digester {
     return text;
   }
 
+  // "fa2 meets forward-core only with exp of 736 units in bf16", of each standing of that kind.
+  template <class Kind>
+  std::string standings(const Kind& is_of_kind, std::string_view only) const {
+    std::vector<std::string> phrases;
+    for (const ProfileRecord& p : digest_.profiles) {
+      if (!is_of_kind(p)) continue;
+      phrases.push_back(fmt::format("{} meets {} {}with {} in {}", one_line(p.testee),
+                                    one_line(p.profile), only, one_line(list_text(p.with, "")),
+                                    one_line(p.dtype)));
+    }
+    constexpr std::size_t kNamed = 4;
+    if (phrases.size() > kNamed) {
+      const std::size_t more = phrases.size() - kNamed;
+      phrases.resize(kNamed);
+      phrases.push_back(fmt::format("and so {} more", more));
+    }
+    return list_text(phrases, "");
+  }
+
   // Of a random search.
   std::string what_was_tried(const Footer& footer) const {
     Index problems = 0;
@@ -258,14 +277,24 @@ class Digester {
       std::vector<std::string> names;
       for (const TesteeDigest& testee : digest_.testees)
         names.push_back(one_line(testee.about.name));
-      return fmt::format("Conformant: {} {} {}; {}.", list_text(names, "nothing"),
-                         names.size() == 1 ? "meets" : "meet", profiles, what_passed());
+      const std::string with =
+          standings([](const ProfileRecord& p) { return p.met && !p.with.empty(); }, "");
+      return fmt::format("Conformant: {} {} {}{}; {}.", list_text(names, "nothing"),
+                         names.size() == 1 ? "meets" : "meet", profiles,
+                         with.empty() ? "" : " (" + with + ")", what_passed());
     }
     if (digest_.state == State::complete && footer.conclusion == "passed") {
       return fmt::format("Passed: no profile was asked for, and no case failed; {}.",
                          what_passed());
     }
     if (footer.conclusion == "not conformant") {
+      const std::string only = standings(met_only_with, "only ");
+      if (failing.empty() && !only.empty()) {
+        return fmt::format(
+            "Not conformant: no case failed, but {}; a profile takes that if it is claimed, or "
+            "asked for, with \"+declared\" behind its name{}.",
+            only, footer.complete ? "" : "; and the run is incomplete");
+      }
       return fmt::format(
           "Not conformant: {}{}.",
           failing.empty() ? fmt::format("no case failed, but not {} is met", profiles) : failing,
@@ -336,12 +365,20 @@ Index failures_in(const Counts& counts) {
   return sum;
 }
 
+bool met_only_with(const ProfileRecord& profile) {
+  return !profile.met && profile.complete && profile.demanded > 0 &&
+         profile.passed == profile.demanded && !profile.with.empty();
+}
+
 std::string standing_text(const ProfileRecord& profile) {
   if (profile.demanded == 0) return "no case";
   if (!profile.complete) {
     return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
   }
-  return profile.met ? "met" : fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+  const std::string with = one_line(list_text(profile.with, ""));
+  if (profile.met) return with.empty() ? "met" : fmt::format("met, with {}", with);
+  if (met_only_with(profile)) return fmt::format("not met: only with {}", with);
+  return fmt::format("not met: {} of {}", profile.passed, profile.demanded);
 }
 
 const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,

@@ -142,9 +142,10 @@ Markup profiles(const Digest& d) {
         const bool judged = p->complete && p->demanded > 0;
         row += element(
             "td",
-            {{"class", !judged  ? "warn"
-                       : p->met ? "good"
-                                : "bad"},
+            {{"class", !judged                     ? "warn"
+                       : p->met && p->with.empty() ? "good"
+                       : p->met                    ? "warn"
+                                                   : "bad"},
              {"title", fmt::format("{} of {} demanded cases passed", p->passed, p->demanded)}},
             standing_text(*p));
       }
@@ -153,7 +154,9 @@ Markup profiles(const Digest& d) {
   }
   return quiet(
              "A profile is a named set of clauses. It is met in a format when every case that it "
-             "demands was run and passed.") +
+             "demands was run and passed; with arithmetic beyond the default only if it was "
+             "claimed, or "
+             "asked for, with +declared behind its name.") +
          table(head, rows);
 }
 
@@ -409,6 +412,14 @@ Markup all_verdicts(const Digest& d) {
   return out.empty() ? quiet("None.") : out;
 }
 
+Markup beyond_caps(const TesteeRecord& about) {
+  Markup out;
+  for (const auto& [dtype, words] : about.beyond_caps) {
+    out += fact(fmt::format("Beyond the caps in {}", dtype), words);
+  }
+  return out;
+}
+
 Markup testees(const Digest& d) {
   Markup out;
   for (const TesteeDigest& testee : d.testees) {
@@ -419,7 +430,7 @@ Markup testees(const Digest& d) {
                    element("dl", {{"class", "facts"}},
                            fact("Profiles declared", list_text(about.profiles, "none")),
                            fact("Features", list_text(about.features, "none")),
-                           fact("Formats", list_text(about.dtypes, "none"))),
+                           fact("Formats", list_text(about.dtypes, "none")), beyond_caps(about)),
                    "Arithmetic as declared", element("pre", {}, arithmetic));
   }
   return out.empty() ? quiet("None.") : out;
@@ -437,8 +448,8 @@ Markup outcome_meanings() {
               entry(Outcome::fail, "a required clause is broken"),
               entry(Outcome::unsupported,
                     "the testee refused the case, gave a reason, and had not declared that it "
-                    "supports it; or it declares a dialect for rows that see no key, and all else "
-                    "is right"),
+                    "supports it; or it declares a dialect for rows that see no key, or arithmetic "
+                    "beyond the caps, and all else is right"),
               entry(Outcome::inconclusive, "nothing that was compared could have failed"),
               entry(Outcome::crash, "the testee's process died"),
               entry(Outcome::timeout, "the testee did not answer in time"),

@@ -90,7 +90,9 @@ std::string profiles_table(const Digest& d) {
       std::vector<std::string> cells = {code(testee.about.name, true), prose(profile)};
       for (const std::string& dtype : d.dtypes) {
         const ProfileRecord* p = find_profile_record(d, testee.about.name, profile, dtype);
-        cells.push_back(!p ? "–" : p->met && p->complete ? "**met**" : standing_text(*p));
+        cells.push_back(!p                                         ? "–"
+                        : p->met && p->complete && p->with.empty() ? "**met**"
+                                                                   : prose(standing_text(*p)));
       }
       out += row(cells);
     }

@@ -1,5 +1,5 @@
 // The arithmetic that a testee declares, and the worst that it may declare (SPEC.md, NUM-2;
-// NUMERICS.md, sections "The model" and "Caps"). The allowed error is computed from it.
+// NUMERICS.md, sections 2 and 9). The allowed error is computed from it.
 //
 // A testee describes itself once for each dtype, in JSON:
 //

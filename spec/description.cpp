@@ -231,6 +231,18 @@ Description parse_description(const nlohmann::json& json) {
         declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
   }
   declared.finish();
+  if (const nlohmann::json* beyond = reader.find("beyond_caps")) {
+    ObjectReader formats(*beyond, "/beyond_caps");
+    for (const DType dtype : result.dtypes) {
+      const std::string key(name(dtype));
+      if (!formats.find(key)) continue;
+      result.beyond_caps[dtype] = formats.get<std::string>(key);
+      if (result.beyond_caps[dtype].empty()) {
+        throw InputError(formats.pointer(key), "say in words what lies beyond the caps");
+      }
+    }
+    formats.finish();
+  }
   reader.finish();
   return result;
 }

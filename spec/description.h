@@ -74,6 +74,8 @@ struct Description {
   std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
   std::map<DType, Arithmetic> arithmetic;
   nlohmann::json declared_arithmetic;  // as declared, for the record
+  // In words, what of a format's arithmetic lies beyond the caps: it has no bounds (NUM-2).
+  std::map<DType, std::string> beyond_caps = {};
 
   bool has(const std::string& feature) const;
 };

@@ -58,7 +58,10 @@ bool lists(std::span<const std::string_view> list, std::string_view id) {
 
 std::span<const Profile> profiles() { return kProfiles; }
 
+bool takes_declared(std::string_view name) { return name.ends_with(kTakesDeclared); }
+
 const Profile* find_profile(std::string_view name) {
+  if (takes_declared(name)) name.remove_suffix(kTakesDeclared.size());
   for (const Profile& profile : kProfiles) {
     if (profile.name == name) return &profile;
   }

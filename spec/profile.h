@@ -4,6 +4,9 @@
 // A testee declares the profiles it claims. A case is demanded by a declared profile if it cites a
 // clause of that profile and no clause outside all declared profiles: so a backward case under a
 // window is demanded of a testee that claims both `training-core` and `masks`, and of no other.
+//
+// By its bare name a profile is met by arithmetic of the default column alone (NUM-2); as
+// `forward-core+declared` it takes what is declared beyond that, too.
 #pragma once
 
 #include <span>
@@ -19,8 +22,15 @@ struct Profile {
   std::span<const std::string_view> clauses;
 };
 
+inline constexpr std::string_view kTakesDeclared = "+declared";
+
 std::span<const Profile> profiles();
+
+// By its name, with or without "+declared" behind it; null if there is none.
 const Profile* find_profile(std::string_view name);
+
+// Whether a profile that is claimed or asked for so takes arithmetic beyond the default column.
+bool takes_declared(std::string_view name);
 
 // Whether `profile`, one of `declared`, demands a case that cites `cited`.
 bool demands(const Profile& profile, std::span<const std::string> declared,

@@ -77,7 +77,8 @@ Header header_from(const json& j) {
                               .profiles = t.at("profiles").get<std::vector<std::string>>(),
                               .features = t.at("features").get<std::vector<std::string>>(),
                               .dtypes = t.at("dtypes").get<std::vector<std::string>>(),
-                              .arithmetic = t.at("arithmetic")});
+                              .arithmetic = t.at("arithmetic"),
+                              .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps)});
   }
   header.tier = j.at("tier").get<std::string>();
   header.seed = j.at("seed").get<std::uint64_t>();
@@ -130,7 +131,8 @@ Footer footer_from(const json& j) {
                                .met = p.at("met").get<bool>(),
                                .complete = p.at("complete").get<bool>(),
                                .demanded = p.at("demanded").get<Index>(),
-                               .passed = p.at("passed").get<Index>()});
+                               .passed = p.at("passed").get<Index>(),
+                               .with = p.value("with", std::vector<std::string>())});
   }
   footer.conclusion = j.at("conclusion").get<std::string>();
   footer.exit_code = j.at("exit_code").get<int>();
@@ -168,6 +170,7 @@ std::string to_line(const Header& header) {
                        {"features", t.features},
                        {"dtypes", t.dtypes},
                        {"arithmetic", t.arithmetic}});
+    if (!t.beyond_caps.empty()) testees.back()["beyond_caps"] = t.beyond_caps;
   }
   return json_text({{"kind", "header"},
                     {"schema", header.schema},
@@ -210,7 +213,8 @@ std::string to_line(const Footer& footer) {
                         {"met", p.met},
                         {"complete", p.complete},
                         {"demanded", p.demanded},
-                        {"passed", p.passed}});
+                        {"passed", p.passed},
+                        {"with", p.with}});
   }
   json j = {{"kind", "footer"},
             {"counts", footer.counts},

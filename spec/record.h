@@ -24,6 +24,7 @@ struct TesteeRecord {
   std::vector<std::string> features = {};
   std::vector<std::string> dtypes = {};
   nlohmann::json arithmetic = nlohmann::json::object();  // as declared
+  std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
 };
 
 struct Header {
@@ -50,12 +51,15 @@ struct VerdictRecord {
 // How a testee stands to one profile, in one dtype.
 struct ProfileRecord {
   std::string testee;
-  std::string profile;  // with " (O-only)" behind its name if the testee returns no LSE
+  std::string profile;  // as claimed or asked for; " (O-only)" behind it if no LSE is returned
   std::string dtype;
   bool met = false;
   bool complete = false;  // every case that the profile demands in this tier was run
   Index demanded = 0;     // cases
   Index passed = 0;
+  // What of the arithmetic declared lies beyond the default column, in words: a profile is met with
+  // it only where it was claimed or asked for as "+declared".
+  std::vector<std::string> with = {};
 };
 
 struct Footer {

@@ -26,8 +26,8 @@ enum class Outcome {
 };
 
 // Why a testee failed: bound, statistical, nonfinite, unwritten, guard, input_mutated,
-// nondeterministic, wrong_refusal, schedule, memory, or property:NAME. Beside these, dialect: why
-// it does not pass though nothing else is wrong (EMPTY-5).
+// nondeterministic, wrong_refusal, schedule, memory, beyond_caps, or property:NAME. Beside these,
+// of what does not pass though nothing is wrong: dialect (EMPTY-5), and beyond_caps again (NUM-2).
 using Reason = std::string;
 
 // What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.
@@ -66,7 +66,7 @@ struct SlopeEvidence {
 
 struct Verdict {
   Outcome outcome = Outcome::not_run;
-  Reason reason = {};                     // of warn, fail and a dialect; empty otherwise
+  Reason reason = {};  // of warn and fail, a dialect, a format beyond the caps; empty otherwise
   std::string message = {};               // one sentence for a person
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
   // By name: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink".

@@ -275,12 +275,19 @@ void drawn_as_given(Experiment& experiment) {
 }
 
 constexpr std::array kLawsOfIsolation = {
-    Law{.name = "hidden_keys", .unmet = unmet_by_hidden_keys, .check = hidden_keys},
-    Law{.name = "unseen_keys", .unmet = unmet_by_unseen_keys, .check = unseen_keys},
+    Law{.name = "hidden_keys",
+        .unmet = unmet_by_hidden_keys,
+        .check = hidden_keys,
+        .in_bits = true},
+    Law{.name = "unseen_keys",
+        .unmet = unmet_by_unseen_keys,
+        .check = unseen_keys,
+        .in_bits = true},
     Law{.name = "after_others",
         .unmet = unmet_by_no_law,
         .check = after_others,
-        .knows_drawing = true},
+        .knows_drawing = true,
+        .in_bits = true},
     Law{.name = "drawn_as_given",
         .unmet = unmet_by_drawn_as_given,
         .check = drawn_as_given,

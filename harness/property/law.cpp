@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "cases/laws.h"
@@ -100,6 +101,15 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs) 
   const bool draws = problem.dropout.mode == Dropout::Mode::generated;
   if (draws && !law.knows_drawing) return "the testee draws its own keep-mask";
   return law.unmet(problem, inputs);
+}
+
+std::vector<std::string> in_bits(const std::vector<std::string>& names,
+                                 const Arithmetic& arithmetic) {
+  std::vector<std::string> kept;
+  if (!arithmetic.deterministic) return kept;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(kept),
+               [](const std::string& name) { return law_named(name).in_bits; });
+  return kept;
 }
 
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,

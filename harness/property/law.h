@@ -21,6 +21,7 @@ struct Law {
   bool needs_lse = false;
   bool needs_determinism = false;  // says nothing of kernels that do not declare it
   bool knows_drawing = false;      // applies to dropout that is generated
+  bool in_bits = false;  // of a deterministic kernel it compares bits alone, and so needs no bound
 };
 
 // The families, a file each.
@@ -37,6 +38,10 @@ std::vector<const Law*> all_laws();
 
 // Why the law does not apply to a problem, be it for reasons of its own or of all laws.
 std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs);
+
+// Of these laws, those that compare bits alone: what holds whatever the arithmetic is.
+std::vector<std::string> in_bits(const std::vector<std::string>& names,
+                                 const Arithmetic& arithmetic);
 
 // What one of these laws needs and the testee does not promise: "lse" or "deterministic".
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,

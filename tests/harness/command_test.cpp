@@ -161,6 +161,45 @@ TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {
       0);
 }
 
+// What lies beyond the default column is no secret of the record: a bare name refuses it.
+TEST_F(CommandTest, ProfileTakesArithmeticBeyondTheDefaultOnlyWhereItIsAskedForSo) {
+  const std::string run = std::string("run --tier smoke --testee ") + DECLARES + ":declares/lag";
+  for (const char* bare : {"", " --profile forward-core"}) {
+    const Result refused = attest_command(run + bare + out());
+    EXPECT_EQ(refused.exit_code, 1) << refused.text;
+    EXPECT_THAT(refused.text,
+                AllOf(HasSubstr("not met: only with a maximum that lags by 5.5 in log2"),
+                      HasSubstr("declares/lag meets forward-core only with a maximum that lags by "
+                                "5.5 in log2 in f32"),
+                      HasSubstr("\"+declared\"")));
+  }
+  const Result taken = attest_command(run + " --profile forward-core+declared" + out());
+  EXPECT_EQ(taken.exit_code, 0) << taken.text;
+  EXPECT_THAT(taken.text, AllOf(HasSubstr("forward-core+declared  met, with a maximum that lags"),
+                                HasSubstr("Conformant: declares/lag meets")));
+  EXPECT_THAT(contents(folder_ / "out" / "report.json"),
+              HasSubstr("\"a maximum that lags by 5.5 in log2\""));
+  EXPECT_THAT(attest_command("run --profile none+declared" + out()).text,
+              HasSubstr("no profile none+declared"));
+}
+
+TEST_F(CommandTest, FormatDeclaredBeyondTheCapsFailsOnceAndMeetsNothing) {
+  const Result result =
+      attest_command(std::string("run --tier smoke --testee ") + DECLARES +
+                     ":declares/beyond_caps --profile forward-core+declared" + out());
+  EXPECT_EQ(result.exit_code, 1) << result.text;
+  EXPECT_THAT(result.text,
+              AllOf(HasSubstr("FAIL(beyond_caps) NUM-2"), HasSubstr("keeps scores in f16")));
+  const Record r = record();
+  EXPECT_EQ(r.header.testees[0].beyond_caps.at("f32"), "keeps scores in f16");
+  EXPECT_EQ(r.verdicts.front().verdict.reason, "beyond_caps");
+  EXPECT_EQ(r.footer->counts.at("FAIL"), 1);
+  EXPECT_FALSE(r.footer->counts.contains("PASS"));
+  for (const ProfileRecord& p : r.footer->profiles) EXPECT_FALSE(p.met) << p.profile;
+  const Result again = attest_command(r.verdicts.front().verdict.repro.substr(7) + out());
+  EXPECT_THAT(again.text, HasSubstr("FAIL(beyond_caps) NUM-2"));
+}
+
 TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
   std::vector<std::string> all;
   for (const char* shard : {"1/3", "2/3", "3/3"}) {

@@ -92,6 +92,78 @@ TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
   EXPECT_TRUE(footer.profiles[1].met);
 }
 
+class BeyondDefaultTest : public testing::Test {
+ protected:
+  BeyondDefaultTest() {
+    header_.testees[0].arithmetic = {{"bf16", {{"exp_ulp", 736}, {"key_block", 128}}}};
+  }
+  Footer footer(std::vector<VerdictRecord> verdicts = kAllPassed) const {
+    return conclude(header_, verdicts);
+  }
+  Header header_ = header();
+};
+
+TEST_F(BeyondDefaultTest, ABareNameRefusesItWhoeverGivesIt) {
+  for (const std::vector<std::string>& asked : {std::vector<std::string>{}, {"forward-core"}}) {
+    header_.profiles = asked;
+    const Footer f = footer();
+    EXPECT_EQ(f.exit_code, kNotConformant);
+    EXPECT_EQ(f.conclusion, "not conformant");
+    ASSERT_EQ(f.profiles.size(), 2u);
+    EXPECT_TRUE(f.profiles[0].met) << "f32 declares nothing";
+    EXPECT_TRUE(f.profiles[0].with.empty());
+    EXPECT_FALSE(f.profiles[1].met);
+    EXPECT_TRUE(f.profiles[1].complete);
+    EXPECT_EQ(f.profiles[1].passed, f.profiles[1].demanded);
+    EXPECT_EQ(f.profiles[1].with, std::vector<std::string>{"exp of 736 units"});
+  }
+}
+
+TEST_F(BeyondDefaultTest, WithDeclaredBehindItsNameAProfileTakesItAndSaysSo) {
+  const std::vector<std::string> taking = {"forward-core+declared"};
+  for (const bool claimed : {true, false}) {
+    header_.testees[0].profiles = claimed ? taking : std::vector<std::string>{"forward-core"};
+    header_.profiles = claimed ? std::vector<std::string>{} : taking;
+    const Footer f = footer();
+    EXPECT_EQ(f.exit_code, kConformant);
+    ASSERT_EQ(f.profiles.size(), 2u);
+    EXPECT_EQ(f.profiles[1].profile, "forward-core+declared");
+    EXPECT_TRUE(f.profiles[1].met);
+    EXPECT_EQ(f.profiles[1].with, std::vector<std::string>{"exp of 736 units"});
+  }
+  // It is asked for by its bare name, though the testee claims no such thing.
+  header_.testees[0].profiles = taking;
+  header_.profiles = {"forward-core"};
+  EXPECT_EQ(footer().exit_code, kNotConformant);
+}
+
+TEST_F(BeyondDefaultTest, ExcusesNothingElse) {
+  header_.profiles = {"forward-core+declared"};
+  EXPECT_EQ(
+      footer({verdict_record(Outcome::pass), verdict_record(Outcome::fail, "bf16")}).exit_code,
+      kNotConformant);
+  EXPECT_EQ(footer({verdict_record(Outcome::pass), verdict_record(Outcome::unsupported, "bf16")})
+                .exit_code,
+            kNotConformant);
+  header_.filters = {"mask/*"};
+  EXPECT_EQ(footer().exit_code, kIncomplete);
+}
+
+TEST_F(BeyondDefaultTest, WithoutAProfileTheCasesAloneDecide) {
+  header_.profiles = {kNoProfile};
+  EXPECT_EQ(footer().exit_code, kConformant);
+}
+
+TEST(ConcludeTest, FormatBeyondTheCapsMeetsNoProfile) {
+  Header beyond = header();
+  beyond.testees[0].profiles = {"forward-core+declared"};
+  beyond.testees[0].beyond_caps = {{"bf16", "accumulates PV in bf16"}};
+  const Footer footer = conclude(beyond, kAllPassed);
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+  EXPECT_TRUE(footer.profiles[0].met);
+  EXPECT_FALSE(footer.profiles[1].met);
+}
+
 TEST(ConcludeTest, OurOwnErrorIsNobodyElsesFailure) {
   auto verdicts = kAllPassed;
   verdicts.push_back(verdict_record(Outcome::harness_error));

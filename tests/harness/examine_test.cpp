@@ -376,6 +376,73 @@ TEST_F(PaddedTest, CaseThatIsAllPaddingJudgesNothing) {
   EXPECT_EQ(verdict().outcome, Outcome::inconclusive);
 }
 
+class BeyondCapsTest : public ExamineTest {
+ protected:
+  BeyondCapsTest() {
+    description_.beyond_caps = {{DType::f32, "adds in f16"}};
+    description_.arithmetic[DType::f32] = loosest(DType::f32);
+    description_.arithmetic[DType::f32].deterministic = true;
+  }
+  // A kernel whose results are `fault_` times what they should be, and more of what it does wrong.
+  void faulty(const std::function<void(const attest_outputs&, int call)>& more) {
+    ON_CALL(mock_, forward).WillByDefault([=, this](auto& p, auto& in, auto& out, auto& c) {
+      plain::forward(p, in, out, c);
+      for (Index i = 0; i < p.query_len; ++i) floats(out.o)[i] *= 3;
+      more(out, calls_++);
+      return ATTEST_OK;
+    });
+  }
+  int calls_ = 0;
+};
+
+TEST_F(BeyondCapsTest, NoNumberIsComparedAndNothingPasses) {
+  faulty([](auto&, int) {});
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported) << v.message;
+  EXPECT_EQ(v.reason, "beyond_caps");
+  EXPECT_TRUE(v.tensors.empty());
+  EXPECT_EQ(v.clauses, test_case_.clauses) << "demanded, and not passed";
+  test_case_.statistical = true;
+  EXPECT_EQ(verdict().outcome, Outcome::unsupported);
+  test_case_.statistical = false;
+  test_case_.check = Check::threads;
+  EXPECT_EQ(verdict().outcome, Outcome::unsupported);
+  description_.beyond_caps = {{DType::bf16, "adds in f16"}};
+  EXPECT_EQ(verdict().reason, "bound") << "of another format that is said";
+}
+
+TEST_F(BeyondCapsTest, WhatNeedsNoBoundIsJudgedAllTheSame) {
+  faulty([](auto& out, int) { static_cast<std::byte*>(out.o.data)[-1] ^= std::byte{1}; });
+  EXPECT_EQ(verdict().reason, "guard");
+  faulty([](auto& out, int call) { floats(out.o)[0] += static_cast<float>(call); });
+  EXPECT_EQ(verdict().reason, "nondeterministic");
+  ON_CALL(mock_, forward).WillByDefault(Return(ATTEST_OK));
+  EXPECT_EQ(verdict().reason, "unwritten");
+  ON_CALL(mock_, supports).WillByDefault(Return("not today"));
+  EXPECT_EQ(verdict().reason, "wrong_refusal");
+}
+
+TEST_F(BeyondCapsTest, HiddenKeysAreHiddenBitForBit) {
+  description_.features = known_features();
+  test_case_.problem = {.dtype = DType::f32, .query_len = 4, .key_len = 4, .scale = 0.5};
+  test_case_.problem.mask = Mask::causal(Anchor::bottom_right);
+  test_case_.laws = {"hidden_keys", "ones"};
+  faulty([](auto&, int) {});
+  const Verdict v = verdict();
+  EXPECT_EQ(v.reason, "beyond_caps") << v.message;
+  // A key that no row sees, or a later one, weighs in.
+  bool leaks = true;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    if (leaks) floats(out.o)[1] += 1e-6f * floats(in.v)[3];
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().reason, "property:hidden_keys");
+  // Of a kernel that is not deterministic there is nothing to say without a bound.
+  description_.arithmetic[DType::f32].deterministic = false;
+  EXPECT_EQ(verdict().reason, "beyond_caps");
+}
+
 class DialectTest : public ExamineTest {
  protected:
   DialectTest() {

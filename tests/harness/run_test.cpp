@@ -96,6 +96,32 @@ TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
   }
 }
 
+TEST(RunTest, FormatBeyondTheCapsHasOneVerdictBeforeAllOthersIfItIsTried) {
+  Testee beyond = testee("b");
+  beyond.description.beyond_caps = {{DType::f32, "adds in f16"}, {DType::bf16, "as well"}};
+  Header header;
+  header.testees = {{.name = "a"}, {.name = "b"}};
+  std::stringstream out;
+  run(
+      cases(3), {testee("a"), beyond}, header, {.jobs = 2, .from = "mine.json"},
+      [&](const Testee&) { return std::make_unique<RefusingExecutor>(false); }, out,
+      [](const Verdict&) {}, [] { return false; });
+  const Record record = read_record(out);
+  ASSERT_EQ(record.verdicts.size(), 7u);
+  const VerdictRecord& first = record.verdicts[0];
+  EXPECT_EQ(first.case_id, "declaration/beyond_caps/dtype=f32");
+  EXPECT_EQ(first.testee, "b");
+  EXPECT_EQ(first.dtype, "f32");
+  EXPECT_EQ(first.verdict.outcome, Outcome::fail);
+  EXPECT_EQ(first.verdict.reason, "beyond_caps");
+  EXPECT_EQ(first.verdict.clauses, std::vector<std::string>{"NUM-2"});
+  EXPECT_THAT(first.verdict.message, testing::HasSubstr("adds in f16"));
+  EXPECT_EQ(first.verdict.repro,
+            "attest run --testee ./b.so --cases " + cases(1)[0].id + " --from mine.json");
+  EXPECT_EQ(record.footer->counts.at("FAIL"), 1);
+  EXPECT_EQ(record.footer->exit_code, 1);
+}
+
 TEST(RunTest, ReproLineIsQuotedForAShell) {
   Testee odd = testee("x");
   odd.spec = "exec:python3 'my kernel.py'";

@@ -215,5 +215,37 @@ TEST(DigestTest, ProfilesSayHowTheyStand) {
   EXPECT_EQ(standing_text(p), "met");
 }
 
+TEST(DigestTest, ProfilesSayWithWhatArithmeticTheyAreMet) {
+  ProfileRecord p{.testee = "naive",
+                  .profile = "masks+declared",
+                  .dtype = "bf16",
+                  .met = true,
+                  .complete = true,
+                  .demanded = 13,
+                  .passed = 13,
+                  .with = {"exp of 736 units", "P truncated to bf16"}};
+  EXPECT_EQ(standing_text(p), "met, with exp of 736 units, P truncated to bf16");
+  EXPECT_FALSE(met_only_with(p));
+  p.met = false;
+  EXPECT_EQ(standing_text(p), "not met: only with exp of 736 units, P truncated to bf16");
+  EXPECT_TRUE(met_only_with(p));
+  p.passed = 12;
+  EXPECT_EQ(standing_text(p), "not met: 12 of 13");
+  EXPECT_FALSE(met_only_with(p));
+  p.complete = false;
+  EXPECT_EQ(standing_text(p), "incomplete: 12 of 13");
+}
+
+TEST(DigestTest, TheSentenceSaysWithWhatArithmeticProfilesAreMet) {
+  EXPECT_EQ(digest(declared_record(true)).sentence,
+            "Conformant: naive, fa2 meet every profile declared (fa2 meets forward-core+declared "
+            "with exp of 736 units in bf16); 319 of 330 verdicts passed, 1 passed with a warning, "
+            "10 unsupported.");
+  EXPECT_EQ(digest(declared_record(false)).sentence,
+            "Not conformant: no case failed, but fa2 meets forward-core only with exp of 736 units "
+            "in bf16; a profile takes that if it is claimed, or asked for, with \"+declared\" "
+            "behind its name.");
+}
+
 }  // namespace
 }  // namespace attest

@@ -95,6 +95,21 @@ TEST(HtmlTest, ProfilesAreTold) {
   EXPECT_THAT(page, HasSubstr(">incomplete: 12 of 40</td>"));
 }
 
+TEST(HtmlTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
+  EXPECT_THAT(to_html(declared_record(true)),
+              HasSubstr("<td class=\"warn\" title=\"40 of 40 demanded cases passed\">met, with exp "
+                        "of 736 units</td>"));
+  EXPECT_THAT(to_html(declared_record(false)),
+              HasSubstr("<td class=\"bad\" title=\"40 of 40 demanded cases passed\">not met: only "
+                        "with exp of 736 units</td>"));
+}
+
+TEST(HtmlTest, WhatLiesBeyondTheCapsStandsWithTheTestee) {
+  Record record = conformant_record();
+  record.header.testees[0].beyond_caps = {{"f16", "accumulates PV in f16"}};
+  EXPECT_THAT(to_html(record), HasSubstr("accumulates PV in f16"));
+}
+
 TEST(HtmlTest, DialectAndWarningStandWithTheirReasons) {
   Record record = conformant_record();
   Verdict& v = record.verdicts[0].verdict;

@@ -23,6 +23,17 @@ TEST(MarkdownTest, TellsConclusionCountsProfilesAndFailures) {
   EXPECT_THAT(text, HasSubstr("`attest repro 'mask/causal/bottom_right/"));
 }
 
+TEST(MarkdownTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
+  EXPECT_THAT(
+      to_summary_markdown(declared_record(true)),
+      HasSubstr("| `fa2` | forward-core+declared | **met** | **met** | met, with exp of 736 "
+                "units |"));
+  EXPECT_THAT(
+      to_summary_markdown(declared_record(false)),
+      HasSubstr("| `fa2` | forward-core | **met** | **met** | not met: only with exp of 736 "
+                "units |"));
+}
+
 TEST(MarkdownTest, SaysWhereCasesOfOthersCameFrom) {
   Record record = realistic_record();
   record.header.from = "/home/me/mine.json";

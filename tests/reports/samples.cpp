@@ -190,6 +190,25 @@ Record conformant_record() {
   return record;
 }
 
+Record declared_record(bool claimed) {
+  Record record = conformant_record();
+  TesteeRecord& fa2 = record.header.testees[1];
+  fa2.profiles[0] = claimed ? "forward-core+declared" : "forward-core";
+  fa2.arithmetic = {{"bf16", {{"exp_ulp", 736}, {"key_block", 128}}}};
+  for (ProfileRecord& p : record.footer->profiles) {
+    if (p.testee != "fa2" || p.profile != "forward-core") continue;
+    p.profile = fa2.profiles[0];
+    if (p.dtype != "bf16") continue;
+    p.with = {"exp of 736 units"};
+    p.met = claimed;
+  }
+  if (!claimed) {
+    record.footer->conclusion = "not conformant";
+    record.footer->exit_code = 1;
+  }
+  return record;
+}
+
 Record realistic_record() {
   Record record = conformant_record();
   spoil(record.verdicts);
@@ -250,6 +269,8 @@ Record hostile_record() {
   record.footer = Footer{.counts = {}, .conclusion = "not conformant", .exit_code = 1};
   record.footer->profiles = {{.testee = evil, .profile = evil, .dtype = evil},
                              {.testee = "unheard of", .profile = "masks", .dtype = "f32"}};
+  record.footer->profiles[0].with = {evil};
+  record.header.testees[0].beyond_caps = {{evil, evil}};
   count(record);
   return record;
 }
@@ -285,6 +306,8 @@ std::vector<Sample> samples() {
   stopped.footer->exit_code = 3;
   return {{"realistic", realistic_record()},
           {"conformant", conformant_record()},
+          {"declared", declared_record(true)},
+          {"refused", declared_record(false)},
           {"hostile", hostile_record()},
           {"empty", empty_record()},
           {"truncated", truncated_record()},

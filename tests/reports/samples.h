@@ -14,6 +14,10 @@ Record realistic_record();
 // A run in which everything passed.
 Record conformant_record();
 
+// The same, but fa2's bf16 has arithmetic beyond the default column: claimed so, and conformant; or
+// not, and refused.
+Record declared_record(bool claimed);
+
 // Each outcome once; every string a testee controls tries to break out of its report.
 Record hostile_record();
 

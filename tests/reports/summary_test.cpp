@@ -43,6 +43,13 @@ TEST(SummaryTest, TellsProfilesFailuresAndLastTheConclusion) {
   EXPECT_EQ(lines_of(text).back(), "Not conformant: fa2 does not pass 5 of 165 cases.");
 }
 
+TEST(SummaryTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
+  EXPECT_THAT(to_summary_text(declared_record(true)),
+              HasSubstr("fa2     forward-core+declared  met  met  met, with exp of 736 units\n"));
+  EXPECT_THAT(to_summary_text(declared_record(false)),
+              HasSubstr("fa2     forward-core   met  met  not met: only with exp of 736 units\n"));
+}
+
 TEST(SummaryTest, ShowsOnlyTheFirstFailures) {
   std::vector<VerdictRecord> verdicts(
       25, {.case_id = "mask/a", .testee = "naive", .dtype = "f32", .verdict = {}});

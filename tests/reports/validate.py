@@ -66,6 +66,7 @@ def mutations(report):
     yield "a clause without counts", mutated(
         lambda r: r["testees"][0]["clauses"]["MASK-2"].pop("counts")
     )
+    yield "a profile with no list", mutated(lambda r: r["profiles"][0].update({"with": "exp"}))
     yield "a profile without dtype", mutated(lambda r: r["profiles"][0].pop("dtype"))
 
 

@@ -148,9 +148,9 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   for (const DType dtype : kDTypes) names.emplace_back(name(dtype));
   for (int i = 0; i <= static_cast<int>(Outcome::not_run); ++i)
     names.emplace_back(name(Outcome(i)));
-  for (const char* reason :
-       {"bound", "statistical", "nonfinite", "unwritten", "guard", "input_mutated",
-        "nondeterministic", "wrong_refusal", "schedule", "memory", "property:NAME"}) {
+  for (const char* reason : {"bound", "statistical", "nonfinite", "unwritten", "guard",
+                             "input_mutated", "nondeterministic", "wrong_refusal", "schedule",
+                             "memory", "beyond_caps", "property:NAME"}) {
     names.emplace_back(reason);
   }
   const auto keys_of = [&](const nlohmann::json& object) {
@@ -174,7 +174,9 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
         "operands", "softmax", "exp_ulp", "p", "p_normalised", "ds", "ds_scaled", "ds_from",
         "kv_splits", "rescales_output", "key_block", "subnormal_inputs", "subnormal_outputs",
         "output_rounding", "deterministic", "thread_invariant", "batch_invariant", "tanh_ulp",
-        "alignment", "keep_quantum", "leaves_padding_unwritten", "empty_rows", "dialect",
+        "exp_zero", "row_sum", "p_rounding", "max_lag", "max_rounding", "block_order",
+        "gradient_block", "grouped_gradients", "dbias_terms", "alignment", "keep_quantum",
+        "leaves_padding_unwritten", "empty_rows", "dialect",
         // Worker: the problem, the mask, the tensors.
         "softcap", "packed", "page_size", "bias", "alibi", "sink", "dlse", "dropout", "mode",
         "probability", "seed", "offset", "table", "query_table", "key_table", "block_query",

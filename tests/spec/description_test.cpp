@@ -97,6 +97,31 @@ TEST(DescriptionTest, ReadsWhereATesteeDeparts) {
   EXPECT_EQ(d.keep_quantum, 1.0 / 128);
 }
 
+TEST(DescriptionTest, ReadsInWordsWhatLiesBeyondTheCaps) {
+  json text = sound_description();
+  EXPECT_TRUE(parse_description(text).beyond_caps.empty());
+  text["beyond_caps"] = {{"bf16", "accumulates PV in bf16"}};
+  const Description d = parse_description(text);
+  ASSERT_EQ(d.beyond_caps.size(), 1u);
+  EXPECT_EQ(d.beyond_caps.at(DType::bf16), "accumulates PV in bf16");
+  text["beyond_caps"] = {{"bf16", ""}};
+  EXPECT_THAT(description_error(text), HasSubstr("/beyond_caps/bf16: say in words"));
+  text["beyond_caps"] = {{"bf16", true}};
+  EXPECT_THAT(description_error(text), HasSubstr("/beyond_caps/bf16: "));
+  text["beyond_caps"] = {{"f16", "a format that is not declared"}};
+  EXPECT_THAT(description_error(text), HasSubstr("/beyond_caps/f16: unknown key"));
+  text["beyond_caps"] = "all";
+  EXPECT_THAT(description_error(text), HasSubstr("expected an object"));
+}
+
+TEST(DescriptionTest, ProfilesMayBeClaimedWithWhatIsDeclared) {
+  json text = sound_description();
+  text["profiles"] = {"forward-core+declared", "masks"};
+  EXPECT_THAT(parse_description(text).profiles, ElementsAre("forward-core+declared", "masks"));
+  text["profiles"] = {"forward-core+anything"};
+  EXPECT_THAT(description_error(text), HasSubstr("no profile \"forward-core+anything\""));
+}
+
 TEST(DescriptionTest, NamesWhatAProblemNeedsBeyondTheDeclaration) {
   const auto missing = [](const Problem& problem) {
     return undeclared(problem, parse_description({{"name", "k"},

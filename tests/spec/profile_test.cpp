@@ -53,6 +53,16 @@ TEST(ProfileTest, NamesAreUnique) {
   EXPECT_EQ(find_profile("backward-core"), nullptr);
 }
 
+TEST(ProfileTest, IsTheSameWhereItTakesWhatIsDeclared) {
+  EXPECT_EQ(find_profile("masks+declared"), find_profile("masks"));
+  EXPECT_TRUE(takes_declared("masks+declared"));
+  EXPECT_FALSE(takes_declared("masks"));
+  for (const char* no_profile : {"+declared", "masks+declared+declared", "masks +declared"}) {
+    EXPECT_EQ(find_profile(no_profile), nullptr) << no_profile;
+  }
+  EXPECT_TRUE(demanded("masks", {"forward-core", "masks+declared"}, {"MASK-2", "MASK-4"}));
+}
+
 TEST(ProfileTest, DemandsACaseThatStaysWithinWhatIsDeclared) {
   EXPECT_TRUE(demanded("forward-core", {"forward-core"}, {"MASK-2", "LSE-1"}));
   EXPECT_FALSE(demanded("forward-core", {"forward-core"}, {"MASK-2", "MASK-4"}))

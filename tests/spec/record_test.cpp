@@ -26,7 +26,8 @@ Header header() {
                        .profiles = {"forward-core"},
                        .features = {"lse"},
                        .dtypes = {"f32"},
-                       .arithmetic = {{"f32", {{"exp_ulp", 1}}}}}},
+                       .arithmetic = {{"f32", {{"exp_ulp", 1}}}},
+                       .beyond_caps = {{"f32", "anything"}}}},
           .tier = "smoke",
           .seed = std::numeric_limits<std::uint64_t>::max(),
           .shard = "2/3",
@@ -78,7 +79,8 @@ Footer footer() {
                         .met = false,
                         .complete = true,
                         .demanded = 4,
-                        .passed = 3}},
+                        .passed = 3,
+                        .with = {"exp of 736 units"}}},
           .conclusion = "not conformant",
           .exit_code = 1,
           .wall_s = 2.5};
@@ -135,6 +137,8 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(evidence.worst, (std::vector<Index>{0, 1, 2, 3}));
   EXPECT_TRUE(std::signbit(read_back.tensors.at("LSE").actual));
   EXPECT_EQ(record.footer->profiles[0].demanded, 4);
+  EXPECT_EQ(record.footer->profiles[0].with, std::vector<std::string>{"exp of 736 units"});
+  EXPECT_EQ(record.header.testees[0].beyond_caps.at("f32"), "anything");
   EXPECT_EQ(record.footer->exit_code, 1);
 }
 
