@@ -35,7 +35,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   const bool some_beyond = !expected.recommended.empty();
   for (std::size_t i = 0; i < bits.size(); ++i) {
     if (std::isnan(expected.value[i])) {
-      ++evidence.unspecified;
+      evidence.unspecified += std::isinf(expected.bound[i]);  // else it was not looked at
       continue;
     }
     ++evidence.compared;

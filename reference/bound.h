@@ -189,7 +189,8 @@ bool may_overflow(const Model<Real>& model, Real products, Real added = 0) {
 }
 
 // R without a sink, the number of rescales that a key may live through: one for each later key or
-// declared block; where exp(0) is not 1, for every block there is, whether the maximum rises or not.
+// declared block; where exp(0) is not 1, for every block there is, whether the maximum rises or
+// not.
 template <class Real>
 Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
   const Index block = model.declared.key_block;

@@ -208,9 +208,9 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
       row.exact ? exact_kappa(model, row) : kappa(model, row, -row.size, row.score_error);
   row.underflow = underflow_of(model, row);
   row.common = expm1_above(largest);
-  const double rounded =
-      model.p.roundoff +
-      most_keys * std::max(model.p.underflow, model.p.flushed_below) / row.least_weight;
+  const double rounded = model.p.roundoff + most_keys *
+                                                std::max(model.p.underflow, model.p.flushed_below) /
+                                                row.least_weight;
   const bool sums_rounded = model.declared.sums_rounded_p;
   // What P loses where it is rounded, of all keys, is then part of the row sum as well.
   if (sums_rounded) row.common += narrowed(row.p, 1 + row.common, most_keys);
@@ -223,11 +223,10 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
       row.size <= softmax_2_limit<double>(model.declared.dtype)) {
     row.reach = (row.g + rounded * (1 + row.g) + 2 * unshared) / (1 - unshared);
   }
-  row.lse_bound =
-      (lost + model.u_s * (8 * (std::log(most_keys) + model.lag) + 5 * (row.size + model.lag) +
-                           std::abs(row.lse) + 2)) *
-          kSlack * kUp +
-      model.flushed_lse;
+  row.lse_bound = (lost + model.u_s * (8 * (std::log(most_keys) + model.lag) +
+                                       5 * (row.size + model.lag) + std::abs(row.lse) + 2)) *
+                      kSlack * kUp +
+                  model.flushed_lse;
   return row;
 }
 

@@ -279,8 +279,8 @@ struct Total {
     std::vector<double> result;
     for (std::size_t e = 0; e < variance.size(); ++e) {
       const double in_memory = times * square(stored.roundoff * size[e] + stored.underflow);
-      result.push_back(
-          std::sqrt(variance[e] + noise_of_sum(product, roundings, size[e], squares[e]) + in_memory));
+      result.push_back(std::sqrt(
+          variance[e] + noise_of_sum(product, roundings, size[e], squares[e]) + in_memory));
     }
     return result;
   }

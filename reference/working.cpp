@@ -169,16 +169,16 @@ struct Seen {
 // What is known of a row besides: the reference's LSE and its bound, and what sums need.
 template <class Real>
 struct RowState : Row<Real> {
-  bool lost = false;      // unspecified: O, LSE, and all gradients that the row is part of
-  bool ds_lost = false;   // the same of dQ: something may overflow on the way
-  Real ds_reach = 0;      // no sum of dS k is larger on its way
-  bool beyond = false;    // its scores are too large for SOFTMAX-2
-  Real q_sum = 0;       // sum_c |q_c|
-  Real common_sum = 0;  // sum_j p_j expm1(kappa_j)
-  Real away = 0;        // of it, the sink's and the dropped keys', which have no value
-  Real sink_p = 0;      // the sink's share
-  Real reach = 0;       // how far beyond the hull of V the output may lie, as a share of max |v|
-  Real doubt = 0;       // what the reference's own scores may err by
+  bool lost = false;     // unspecified: O, LSE, and all gradients that the row is part of
+  bool ds_lost = false;  // the same of dQ: something may overflow on the way
+  Real ds_reach = 0;     // no sum of dS k is larger on its way
+  bool beyond = false;   // its scores are too large for SOFTMAX-2
+  Real q_sum = 0;        // sum_c |q_c|
+  Real common_sum = 0;   // sum_j p_j expm1(kappa_j)
+  Real away = 0;         // of it, the sink's and the dropped keys', which have no value
+  Real sink_p = 0;       // the sink's share
+  Real reach = 0;        // how far beyond the hull of V the output may lie, as a share of max |v|
+  Real doubt = 0;        // what the reference's own scores may err by
   Real lse_bound = 0;
   Seen<Real> seen;
 };
@@ -200,8 +200,8 @@ void softmax(RowState<Real>& row) {
 }
 
 // A row that sees nothing but its sink: LSE is the sink, converted to another base and back, and
-// the logarithm of what should be exp(0), twice if it is merged, and with every block if exp(0) is not
-// 1.
+// the logarithm of what should be exp(0), twice if it is merged, and with every block if exp(0) is
+// not 1.
 template <class Real>
 void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
   row.m = row.lse = row.sink;
@@ -294,11 +294,11 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   if (sums_rounded) row.den = den();
   // Where the errors of the scores are large, two facts remain: LSE moves by no more than the
   // largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
-  const Real narrowed =
-      model.p.roundoff + Real(row.keys) *
-                             std::max(model.p.underflow, model.p.flushed_below) / row.least_weight;
-  const Real unshared = row.g_sum + underflow * Real(terms) * Real(0x1p60) +
-                        (sums_rounded ? narrowed : Real(0));
+  const Real narrowed = model.p.roundoff + Real(row.keys) *
+                                               std::max(model.p.underflow, model.p.flushed_below) /
+                                               row.least_weight;
+  const Real unshared =
+      row.g_sum + underflow * Real(terms) * Real(0x1p60) + (sums_rounded ? narrowed : Real(0));
   const Real lost = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
                              unshared < 1 ? largest - std::log1p(-unshared) : Real(kInfinity));
   row.reach = kInfinity;
@@ -634,8 +634,7 @@ void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Bloc
   for (Index r = 0; r < block.count; ++r) {
     const RowState<Real>& row = block.rows[at(r)];
     if (row.keys == 0) continue;
-    const Real underflow =
-        underflow_of(model, row) * Real(2 * row.keys + 8) * model.keep_scale;
+    const Real underflow = underflow_of(model, row) * Real(2 * row.keys + 8) * model.keep_scale;
     const std::vector<Real> hull = hull_bound(row, head.v.value, block.o.row(r));
     for (Index c = 0; c < problem.value_dim; ++c) {
       const Real size = std::abs(block.o.row(r)[c]);
@@ -758,9 +757,8 @@ Real error_of_d_by_channel(const Context<Real>& context, Block<Real>& block, Ind
     if (!(bound < kInfinity)) return kInfinity;
     reach += d_o * (size + bound);
     // O as it was returned may be infinite, or the sum of what it is multiplied with.
-    block.rows[at(r)].ds_lost |=
-        may_overflow(size + bound, model.output_overflow) ||
-        may_overflow(reach, model.sum_overflow);
+    block.rows[at(r)].ds_lost |= may_overflow(size + bound, model.output_overflow) ||
+                                 may_overflow(reach, model.sum_overflow);
     const Real error = bound + output_rounding(model, block.o.row(r)[c], bound);
     sum += d_o * ((1 + g) * error + g * size) + model.z;
     if (size - error < model.tiny) sum += d_o * std::min(size + error, model.tiny);
@@ -819,7 +817,8 @@ Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Rea
 
 template <class Real>
 Real largest_of(const Rows<Real>& rows, Index r) {
-  return *std::max_element(rows.row(r), rows.row(r) + rows.width);
+  return std::accumulate(rows.row(r), rows.row(r) + rows.width, Real(0),
+                         [](Real most, Real x) { return std::max(most, x); });
 }
 
 // dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block
@@ -943,7 +942,8 @@ Real weigh_row(const Context<Real>& context, const KeyHead<Real>& head, Block<Re
   }
   // At most what any sum of dS q, dS k or P dO comes to on its way.
   most_ds *= larger_tau;
-  to.reach += std::max(most_ds * largest_of(block.q.size, r), most_p * largest_of(block.d_o.size, r));
+  to.reach +=
+      std::max(most_ds * largest_of(block.q.size, r), most_p * largest_of(block.d_o.size, r));
   row.ds_reach = most_ds * head.k_reach;
   if (d_lost) {
     row.ds_lost = true;
@@ -1017,9 +1017,8 @@ void backward_block(const Context<Real>& context, const KeyHead<Real>& head, boo
   };
   flushed_dp(!head.v.small.empty(), block.d_o.value, head.v_small_panels, block.small_dp_v);
   flushed_dp(!block.d_o.small.empty(), block.d_o.small, head.v_panels, block.small_dp_o);
-  block.dk_share =
-      group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s +
-      model.keep_roundoff + model.scale_share;
+  block.dk_share = group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s +
+                   model.keep_roundoff + model.scale_share;
   block.dv_share = group_share(problem, model, model.declared.dv, block.b);
   if (problem.bias_shape) block.dbias_share = bias_share(problem, model);
   block.dsink = {};
@@ -1098,7 +1097,8 @@ void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradie
 
 // Where each query head's dK and dV are rounded to their format before the group's sum, one head's.
 template <class Real>
-void round_head(const Problem& problem, const Model<Real>& model, Index b, KeyGradients<Real>& sums) {
+void round_head(const Problem& problem, const Model<Real>& model, Index b,
+                KeyGradients<Real>& sums) {
   const Real rows = Real(problem.lengths(b).query + 8);
   const auto round = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
     for (std::size_t e = 0; e < bound.data.size(); ++e) {
@@ -1153,10 +1153,9 @@ bool may_go_beyond(const Problem& problem, const Inputs& inputs) {
     return most;
   };
   const double distance = double(problem.query_len + problem.key_len);
-  const double most = std::abs(problem.scale) * double(problem.head_dim) * largest(inputs.q) *
-                          largest(inputs.k) +
-                      largest(inputs.bias) + distance * largest(inputs.slopes) +
-                      largest(inputs.sink);
+  const double most =
+      std::abs(problem.scale) * double(problem.head_dim) * largest(inputs.q) * largest(inputs.k) +
+      largest(inputs.bias) + distance * largest(inputs.slopes) + largest(inputs.sink);
   return !(most < softmax_2_limit<double>(problem.dtype));
 }
 
@@ -1239,7 +1238,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   ForwardExpected result;
   const bool beyond = may_go_beyond(problem, inputs);
   prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
-  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, false);
+  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, beyond);
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -1266,7 +1265,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
       if (row.keys == 0 && !row.has_sink) {
         result.lse.value[at(lse)] = -kInfinity;
       } else {
-        put(result.lse, lse, row.lost, row.lse, row.lse_bound);
+        put(result.lse, lse, row.lost, row.lse, row.lse_bound, row.beyond);
       }
       if (row.keys == 0) {
         put_zeros(result.o, problem.o_shape(), place, block.h);
@@ -1381,9 +1380,9 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   const Index blocks_of_group = problem.group_size() * blocks_of_head;
   // Where heads are rounded one by one, each is a part.
   const bool by_head = model.declared.rounds_head_gradients && problem.group_size() > 1;
-  const Index parts =
-      by_head ? problem.group_size()
-              : std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
+  const Index parts = by_head
+                          ? problem.group_size()
+                          : std::clamp<Index>(ceil_div(8, heads), 1, ceil_div(blocks_of_group, 16));
   std::vector<std::unique_ptr<KeyGradients<Real>>> sums(at(heads * parts));
   ScoreGradients<Real> of_scores(problem, blocks_of_head);
   const std::vector<Index> query_groups =

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "reports/digest.h"
 #include "reports/reports.h"
@@ -144,6 +145,21 @@ std::string slopes_table(const TesteeDigest& testee) {
   return out;
 }
 
+// Cases that leave out more than a tenth of a tensor; empty if none does.
+std::string left_out_list(const Record& record) {
+  std::string out;
+  std::set<std::string> named;
+  for (const VerdictRecord& v : record.verdicts) {
+    for (const auto& [tensor, e] : v.verdict.tensors) {
+      const Index all = e.compared + e.unspecified;
+      if (e.unspecified * 10 <= all || !named.insert(v.case_id).second) continue;
+      out += fmt::format("- {}: {} of {} elements of {}\n", code(v.case_id), e.unspecified, all,
+                         prose(tensor));
+    }
+  }
+  return out;
+}
+
 std::string failure_item(const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   std::string out = fmt::format("- **{}**", prose(name(v.outcome)));
@@ -172,6 +188,13 @@ std::string to_summary_markdown(const Record& record) {
         "from differences of the exact loss, over what is allowed (how many).\n\n",
         code(testee.about.name, true));
     out += slopes_table(testee);
+  }
+  if (const std::string left_out = left_out_list(record); !left_out.empty()) {
+    out +=
+        "\n## Left out\n\nCases of which more than a tenth of a tensor may be anything: it depends "
+        "on "
+        "a NaN, or on a sum that may overflow.\n\n" +
+        left_out;
   }
   out += fmt::format("\n## Failures: {}\n", d.failures.size());
   if (!d.failures.empty()) out += '\n';

@@ -49,9 +49,9 @@ struct TensorEvidence {
   double actual = 0;
   double exact = 0;
   double bound = 0;
-  double rms = 0;      // of actual - exact over all finite elements
-  double mean = 0;     // of the same, with its sign
-  Index compared = 0;  // elements
+  double rms = 0;         // of actual - exact over all finite elements
+  double mean = 0;        // of the same, with its sign
+  Index compared = 0;     // elements
   Index unspecified = 0;  // elements that may be anything, and were left out
   std::optional<NoiseEvidence> noise = {};
 };

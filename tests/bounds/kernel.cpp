@@ -652,8 +652,8 @@ class Kernel {
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] =
             sums[at(c)];
       }
-      sum_over_rows(group, pt.row(j), d_o_dv,
-                    dropped && !style_.drops_first ? kept_share_ : T(1), sums);
+      sum_over_rows(group, pt.row(j), d_o_dv, dropped && !style_.drops_first ? kept_share_ : T(1),
+                    sums);
       for (Index c = 0; c < p_.value_dim; ++c) {
         dv_[at(dense_index(p_.v_shape(), place.batch, group.key_head, place.position, c))] =
             sums[at(c)];
@@ -661,8 +661,8 @@ class Kernel {
     }
   }
 
-  // The sum of the rows times their weights, times a factor: as a whole; or in parts, each stored in
-  // the problem's format, as is what they add up to if it is stored again with every part.
+  // The sum of the rows times their weights, times a factor: as a whole; or in parts, each stored
+  // in the problem's format, as is what they add up to if it is stored again with every part.
   void sum_over_rows(const Group<T>& group, const T* weights, const Matrix<T>& rows, T factor,
                      Vector& sums) const {
     const auto part = [&](Index first, Index count, Vector& to) {
@@ -785,9 +785,9 @@ Arithmetic declared(const Style& style, DType dtype) {
       .dq = product(kDq),
       .dk = product(kDk),
       .softmax_roundoff = u,
-      .exp_error = (narrow_format && style.narrow_exp_ulps > 0 ? style.narrow_exp_ulps
-                                                               : style.exp_ulps) *
-                   2 * u,
+      .exp_error =
+          (narrow_format && style.narrow_exp_ulps > 0 ? style.narrow_exp_ulps : style.exp_ulps) *
+          2 * u,
       .tanh_error = style.coarse_tanh ? loosest(dtype).tanh_error : 2 * u,
       .p = {cut * narrowing.roundoff, cut * narrowing.underflow},
       .p_normalised = style.normalises_p ? Choice::first : Choice::last,

@@ -35,9 +35,9 @@ struct Style {
   unsigned rounded_products = 0x3f;  // which: bits in the order qk, pv, dp, dv, dq, dk
 
   // Softmax.
-  Index block = 0;             // keys of a step of the online softmax; 0: the whole row at once
-  bool renormalises = false;   // O in every step, as FlashAttention-1
-  double lag = 0;              // O is rescaled only when the maximum has grown by more than this
+  Index block = 0;            // keys of a step of the online softmax; 0: the whole row at once
+  bool renormalises = false;  // O in every step, as FlashAttention-1
+  double lag = 0;             // O is rescaled only when the maximum has grown by more than this
   // The maximum as a whole number of powers of two, where scores are in units of log 2.
   enum class Whole { no, up, down } whole_maximum = Whole::no;
   bool any_order = false;      // blocks of keys: every second, and then the others, backwards
@@ -47,11 +47,11 @@ struct Style {
   bool base_2 = false;         // scores in units of log 2
   double exp_ulps = 0.5;
   Error exp_error = Error::rounded;
-  double narrow_exp_ulps = 0;    // of 16-bit formats, where it is another
+  double narrow_exp_ulps = 0;     // of 16-bit formats, where it is another
   bool exp_zero_inexact = false;  // exp(0) is off as much as any other
-  bool narrows = true;        // P and dS to a 16-bit format
-  bool normalises_p = false;  // before it is narrowed
-  bool truncates_p = false;   // where it is narrowed
+  bool narrows = true;            // P and dS to a 16-bit format
+  bool normalises_p = false;      // before it is narrowed
+  bool truncates_p = false;       // where it is narrowed
   // What the scale multiplies; `exponent`: s c - m c in one fma, c the scale times log2(e), where
   // nothing comes between the product and the softmax, and c = log2(e) otherwise.
   enum class Scale { product, query, both, exponent } scale = Scale::product;
@@ -75,11 +75,11 @@ struct Style {
   bool p_from_sum = false;  // exp(s - m) / l rather than exp(s - L)
   enum class ScaleDs { before, after, operand } scale_ds = ScaleDs::after;  // narrowing, or K and Q
   bool ds_from_narrow_p = false;
-  bool folds_d_lse = false;     // dP - (D - dLSE)
-  bool narrows_d_bias = false;  // the dS that it is the sum of; not if they are scaled before
-  bool rounds_d_bias_terms = false;    // the same to the format of the bias, whatever dS is
-  Index gradient_block = 0;            // query rows, after which dK and dV are stored; 0: all
-  bool rounds_head_gradients = false;  // dK and dV of each query head, before they are added up
+  bool folds_d_lse = false;          // dP - (D - dLSE)
+  bool narrows_d_bias = false;       // the dS that it is the sum of; not if they are scaled before
+  bool rounds_d_bias_terms = false;  // the same to the format of the bias, whatever dS is
+  Index gradient_block = 0;          // query rows, after which dK and dV are stored; 0: all
+  bool rounds_head_gradients = false;     // dK and dV of each query head, before they are added up
   Order outer_order = Order::sequential;  // of dBias and dSink
 
   // Breaks what is declared.

@@ -146,6 +146,12 @@ std::vector<Style> correct_styles() {
        .flushes_outputs = true,
        .scale_ds = ScaleDs::before},
       {.name = "output truncated", .order = Order::lanes, .block = 16, .truncates_output = true},
+      {.name = "fa2 4, lagging by 18",  // in units of log 2, which is beyond the caps
+       .order = Order::fused,
+       .block = 4,
+       .lag = 12.4,
+       .base_2 = true,
+       .narrows = false},
       // What is declared or not done.
       {.name = "sums over rounded P",
        .order = Order::fused,

@@ -57,6 +57,37 @@ TEST(JudgeTest, LseOfAnEmptyRowIsMinusInfinityAndNothingElse) {
   }
 }
 
+TEST(JudgeTest, WhatIsRecommendedAloneIsMissedWithoutFailing) {
+  const auto judge_two = [](double first, double second) {
+    return judge(
+        {encode(DType::f32, first), encode(DType::f32, second)}, DType::f32, {1, 1, 1, 2},
+        {.value = {1, 1}, .rest = {}, .bound = {kInfinity, 0.25}, .recommended = {0.5, kInfinity}},
+        Rounding::nearest);
+  };
+  EXPECT_TRUE(judge_two(1.4, 1).advised);
+  EXPECT_TRUE(judge_two(1.4, 1).conclusive);
+  for (const double wrong : {1.6, kInfinity, kNan}) {
+    const TensorVerdict verdict = judge_two(wrong, 1);
+    EXPECT_FALSE(verdict.advised) << wrong;
+    EXPECT_TRUE(verdict.passed && !verdict.nonfinite) << wrong;
+    EXPECT_EQ(verdict.evidence.bound, 0.5);
+  }
+  // What is required is told first, however much worse the other is.
+  const TensorVerdict both = judge_two(1e9, 1.5);
+  EXPECT_FALSE(both.passed);
+  EXPECT_EQ(both.evidence.bound, 0.25);
+}
+
+TEST(JudgeTest, UnspecifiedElementsAreCountedAndThoseNotLookedAtAreNot) {
+  const TensorVerdict verdict =
+      judge({encode(DType::f32, kNan), encode(DType::f32, 1.0), encode(DType::f32, 7.0)},
+            DType::f32, {1, 1, 1, 3},
+            {.value = {kNan, 1, kNan}, .rest = {}, .bound = {kInfinity, 0, 0}}, Rounding::nearest);
+  EXPECT_TRUE(verdict.passed && verdict.conclusive);
+  EXPECT_EQ(verdict.evidence.compared, 1);
+  EXPECT_EQ(verdict.evidence.unspecified, 1);
+}
+
 TEST(JudgeTest, OverflowIsAcceptedOnlyWhereTheExactValueReachesIt) {
   EXPECT_TRUE(judge_one(DType::f16, kInfinity, 65520.0, 0).passed);
   EXPECT_TRUE(judge_one(DType::f16, kInfinity, 65510.0, 20).passed);

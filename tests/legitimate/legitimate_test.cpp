@@ -25,7 +25,7 @@ TEST(LegitimateTest, KernelsAreManyAndAllDifferent) {
     names.insert(legitimate::name_of(style));
     ways.insert(bounds::describe(style));
   }
-  EXPECT_GE(names.size(), 40u);
+  EXPECT_GE(names.size(), 80u);
   EXPECT_EQ(names.size(), legitimate::legitimate_styles().size());
   EXPECT_EQ(ways.size(), names.size());
 }

@@ -26,7 +26,7 @@ std::string describe(const std::string& kernel, const bounds::Style& style) {
                          {"features", known_features()}};
   for (const Profile& profile : profiles()) {
     if (profile.name != "schedule" && profile.name != "memory") {
-      json["profiles"].push_back(profile.name);
+      json["profiles"].push_back(std::string(profile.name) + "+declared");
     }
   }
   std::erase(json["features"].get_ref<nlohmann::json::array_t&>(), "long");

@@ -1,6 +1,8 @@
 #include "tests/legitimate/styles.h"
 #include "spec/json_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -112,6 +114,25 @@ std::vector<Style> more_styles() {
        .base_2 = true,
        .scale = Scale::exponent,
        .clamps_exponent = true},
+      {.name = "gradients stored every 32 queries",
+       .order = Order::fused,
+       .block = 32,
+       .gradient_block = 32},
+      {.name = "all of it, and 32 queries",
+       .order = Order::fused,
+       .block = 4,
+       .lag = 5,
+       .whole_maximum = Style::Whole::up,
+       .any_order = true,
+       .sums_narrow_p = true,
+       .base_2 = true,
+       .exp_ulps = 2,
+       .exp_error = Error::high,
+       .narrow_exp_ulps = 1000,
+       .exp_zero_inexact = true,
+       .truncates_p = true,
+       .rounds_d_bias_terms = true,
+       .gradient_block = 32},
       {.name = "matrix unit of 16, 2 splits, fa2 64",
        .order = Order::truncated_16,
        .block = 64,
@@ -120,12 +141,25 @@ std::vector<Style> more_styles() {
   };
 }
 
-// Rounded operands are beyond the caps of every format that there is so far. And s c - m c in one
-// fma is not 0 for the largest score, once m c rounds to more than a unit: at scores beyond 2^24
-// its weight is anything but 1, which SOFTMAX-2 rules out, unless it is made 1.
+// Rounded operands are beyond the caps of every format that there is so far, as are gradients that
+// are stored more often than every 32 queries, and a maximum that lags by more than 8 in log2.
 bool is_legitimate(const Style& style) {
-  return style.operand_digits == 0 &&
-         (style.scale != Style::Scale::exponent || style.clamps_exponent);
+  return style.operand_digits == 0 && style.lag <= 5.5 &&
+         (style.gradient_block == 0 || style.gradient_block >= 32);
+}
+
+// Drawn at random from all that is legal, so that choices meet which no list brings together.
+std::vector<Style> mixtures(std::size_t count) {
+  std::vector<Style> styles;
+  bounds::Random random(1, 0);
+  while (styles.size() < count) {
+    Style style = bounds::mixed_style(random);
+    if (style.gradient_block > 0) style.gradient_block = 32;
+    if (!is_legitimate(style)) continue;
+    style.name = fmt::format("mixture {}", styles.size() + 1);
+    styles.push_back(std::move(style));
+  }
+  return styles;
 }
 
 }  // namespace
@@ -133,8 +167,9 @@ bool is_legitimate(const Style& style) {
 std::vector<Style> legitimate_styles() {
   std::vector<Style> styles = bounds::correct_styles();
   std::erase_if(styles, [](const Style& style) { return !is_legitimate(style); });
-  const std::vector<Style> more = more_styles();
-  styles.insert(styles.end(), more.begin(), more.end());
+  for (const std::vector<Style>& more : {more_styles(), mixtures(24)}) {
+    styles.insert(styles.end(), more.begin(), more.end());
+  }
   return styles;
 }
 
@@ -147,7 +182,6 @@ std::string arithmetic_json(const Style& style, DType dtype) {
          {{"accumulator", style.order == Order::wide ? "f64" : wide},
           {"truncates", bounds::truncates(style.order)}}}}},
       {"softmax", wide},
-      {"exp_ulp", style.exp_ulps},
       {"p", narrow},
       {"ds", narrow},
       {"p_normalised", style.normalises_p ? "first" : "last"},
@@ -164,6 +198,18 @@ std::string arithmetic_json(const Style& style, DType dtype) {
       {"thread_invariant", true},
       {"batch_invariant", true}};
   if (!style.coarse_tanh) json["tanh_ulp"] = 1;  // else as coarse as any may be
+  // What is declared or not done.
+  const Arithmetic said = bounds::declared(style, dtype);
+  json["exp_ulp"] = said.exp_error / (2 * unit_roundoff(dtype == DType::f64 ? dtype : DType::f32));
+  if (said.exp_zero_inexact) json["exp_zero"] = "inexact";
+  if (said.sums_rounded_p) json["row_sum"] = "rounded_p";
+  if (said.truncates_p) json["p_rounding"] = "truncated";
+  if (said.max_lag > 0) json["max_lag"] = said.max_lag;
+  if (said.integer_max) json["max_rounding"] = "integer";
+  if (said.any_block_order) json["block_order"] = "any";
+  if (said.gradient_block > 0) json["gradient_block"] = said.gradient_block;
+  if (said.rounds_head_gradients) json["grouped_gradients"] = "rounded";
+  if (said.rounds_dbias_terms) json["dbias_terms"] = "rounded";
   return json_text(json);
 }
 

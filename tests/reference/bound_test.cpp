@@ -255,16 +255,14 @@ class Slow {
     const auto at = [](Index t) { return std::size_t(t); };
     Real merged = 0;
     if (a.kv_splits != 1 && terms > 1) {
-      merged =
-          growth(g_sum + 2 * e_x + u_s * (5 * std::abs(r.lse) + 9 * entropy + 4));
+      merged = growth(g_sum + 2 * e_x + u_s * (5 * std::abs(r.lse) + 9 * entropy + 4));
     }
     Real of_sink = 0;
     if (p.sink) {
       const Real size = std::max(std::abs(sink), std::abs(r.m)) + rise + lag;
-      const Real kappa =
-          (14 * u_s * size + 8 * u_s * (std::max(r.m - sink, rise) + 2 * lag) + g_sum +
-           6 * u_s * entropy + 2 * e_x + 4 * u_s + e_x * (1 + r.R) + z) *
-          kSlack;
+      const Real kappa = (14 * u_s * size + 8 * u_s * (std::max(r.m - sink, rise) + 2 * lag) +
+                          g_sum + 6 * u_s * entropy + 2 * e_x + 4 * u_s + e_x * (1 + r.R) + z) *
+                         kSlack;
       largest = std::max(largest, kappa);
       of_sink = r.sink_p * growth(kappa);
     }
@@ -275,9 +273,8 @@ class Slow {
     const auto den = [&] { return drift + (1 + drift) * g_sum + Real(terms) * U; };
     r.den = den();
     for (std::size_t t = 0; t < r.s.size(); ++t) {
-      const Real low = a.sums_rounded_p ? 0
-                                        : r.p[t] * std::max(Real(0), 1 - common[t]) /
-                                              (1 + r.den) / kSlack;
+      const Real low =
+          a.sums_rounded_p ? 0 : r.p[t] * std::max(Real(0), 1 - common[t]) / (1 + r.den) / kSlack;
       e_p.push_back(rounding_error(a.p, flushes, kept, low, r.p[t] * (1 + common[t])));
       if (is_one(terms) && !a.integer_max) e_p.back() = std::min(e_p.back(), r.p[t] * common[t]);
     }
@@ -289,11 +286,10 @@ class Slow {
       drift = moved();
       r.den = den();
     }
-    const Real lost_of_p = flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff
-                                                       : a.p.underflow;
+    const Real lost_of_p =
+        flushes && a.p.roundoff > 0 ? a.p.underflow / a.p.roundoff : a.p.underflow;
     const Real narrowed = a.p.roundoff + Real(n) * lost_of_p / least;
-    const Real unshared =
-        g_sum + Real(terms) * U * 0x1p60 + (a.sums_rounded_p ? narrowed : 0);
+    const Real unshared = g_sum + Real(terms) * U * 0x1p60 + (a.sums_rounded_p ? narrowed : 0);
     for (Index c = 0; c < p.value_dim; ++c) {
       const auto v = [&](Index t) { return r.kept[at(t)] * Real(in.v.at(0, kh, r.key[at(t)], c)); };
       const auto is_small = [&](Index t) {
@@ -304,8 +300,7 @@ class Slow {
         const Real e = 1 + common[at(t)];
         const Real flushed = is_small(t) ? r.p[at(t)] * e : 0;
         return r.p[at(t)] * common[at(t)] * std::abs(v(t) - o) +
-               (e * r.p[at(t)] * g + e_p[at(t)] * (1 + g) + U + flushed) *
-                   std::abs(v(t));
+               (e * r.p[at(t)] * g + e_p[at(t)] * (1 + g) + U + flushed) * std::abs(v(t));
       });
       b += (g * (1 + drift) + of_sink) * std::abs(o) + U * Real(2 * n + 8) * kept_scale;
       b = r.den < 1 ? b / (1 - r.den) : kInfinity;
@@ -325,11 +320,10 @@ class Slow {
     }
     const Real lost = std::min(r.den < 1 ? -std::log1p(-r.den) : kInfinity,
                                unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
-    r.b_lse =
-        (lost + u_s * (8 * (r.lse - r.m + lag) + 13 * rise + 5 * (std::abs(r.m) + lag) +
-                       std::abs(r.lse) + 2)) *
-            kSlack +
-        (flush > 0 ? z : 0);
+    r.b_lse = (lost + u_s * (8 * (r.lse - r.m + lag) + 13 * rise + 5 * (std::abs(r.m) + lag) +
+                             std::abs(r.lse) + 2)) *
+                  kSlack +
+              (flush > 0 ? z : 0);
     return r;
   }
 
@@ -380,8 +374,7 @@ class Slow {
         for (Index each = kh * row_size; each < (kh + 1) * row_size; ++each) {
           const auto e = static_cast<std::size_t>(each);
           const Real part = value[e] - value_before[e], size = std::abs(part);
-          const Real so_far =
-              bound[e] - before[e] + underflow * Real(p.query_len + 8) * kept_scale;
+          const Real so_far = bound[e] - before[e] + underflow * Real(p.query_len + 8) * kept_scale;
           const Real error = so_far + (3 * u_s + kept_error) * (size + so_far);
           Real rounding = format * (size + error) + format_underflow;
           if (ulps() == 1 && flush == 0) {
@@ -402,8 +395,9 @@ class Slow {
           if (!p.sink) return;
           const Real s = in.sink.at(0, head, 0, 0);
           const Real size = std::max(std::abs(s), std::abs(r.lse)) + lag;
-          const Real rho_z = growth(
-              (z + 6 * u_s * size + 5 * u_s * (r.lse - s + 2 * lag) + 2 * e_x) * kSlack + lse_error);
+          const Real rho_z =
+              growth((z + 6 * u_s * size + 5 * u_s * (r.lse - s + 2 * lag) + 2 * e_x) * kSlack +
+                     lse_error);
           const Real x = lambda - d;
           const Real x_error = (4 * u_s + kept_error) * (std::abs(lambda) + std::abs(d)) + e_d;
           dsink_value[std::size_t(head)] += r.sink_p * x;
@@ -507,17 +501,15 @@ class Slow {
             if (a.rounds_dbias_terms) {  // and once more, in the bias's format
               const Real most = whole + f, u_ds = a.ds.roundoff;
               const Real least_ds = std::max(Real(0), whole - f);
-              const Real normal = a.ds.roundoff > 0 && flushes
-                                      ? a.ds.underflow / a.ds.roundoff * kept_for_bias
-                                      : 0;
+              const Real normal =
+                  a.ds.roundoff > 0 && flushes ? a.ds.underflow / a.ds.roundoff * kept_for_bias : 0;
               const Real once_underflow =
                   a.ds.roundoff > 0 ? Real(a.ds.underflow) * kept_for_bias : 0;
               const Real absolute =
                   least_ds < normal + flush ? normal + flush : once_underflow + format_underflow;
               once = std::max((u_ds + format * (1 + u_ds)) * most, std::min(absolute, most));
             }
-            b.dbias[element] += (f + once) * (1 + dbias_share) +
-                                whole * dbias_share + 2 * z;
+            b.dbias[element] += (f + once) * (1 + dbias_share) + whole * dbias_share + 2 * z;
             bias_read[element] = true;
           }
           const Real shift = r.p[t] * (rho[t] * g + (1 + rho[t]) * g_error);
