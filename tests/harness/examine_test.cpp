@@ -8,7 +8,9 @@
 #include <cstring>
 #include <functional>
 
+#include "cases/case.h"
 #include "harness/in_process.h"
+#include "spec/clause.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 
@@ -342,6 +344,77 @@ TEST_F(ExamineTest, MissedRecommendationIsAWarningAndWhateverElseIsWrongFailsSti
   strays = false;
   test_case_.clauses = {"MASK-1", "HIDE-3"};
   EXPECT_EQ(verdict().outcome, Outcome::fail);
+}
+
+// Multiplies what is hidden by 0 instead of leaving it out: 0 times NaN is NaN (HIDE-3, FINITE-2).
+class LeakTest : public ExamineTest {
+ protected:
+  LeakTest() {
+    description_.features = known_features();
+    ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
+      plain::forward(p, in, out, c);
+      for (Index n = 0; n < Index(out.o.capacity_bytes / sizeof(float)); ++n) spoil(p, in, out, n);
+      return ATTEST_OK;
+    });
+    ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  }
+
+  // Also in rows that nothing hidden could reach.
+  std::function<void(const attest_problem&, const attest_inputs&, const attest_outputs&, Index)>
+      spoil = [](const auto&, const auto&, const auto&, Index) {};
+
+  static void scale_o(const attest_problem&, const attest_inputs&, const attest_outputs& out,
+                      Index n) {
+    floats(out.o)[n] *= 1.01f;
+  }
+};
+
+TEST_F(LeakTest, IsAWarningAndWhateverFiniteNumbersShowFails) {
+  test_case_.clauses = {"HIDE-3", "MASK-2"};
+  test_case_.problem.key_len = 5;  // the last two are seen by nobody
+  test_case_.problem.mask = Mask::causal(Anchor::top_left);
+  test_case_.hidden = Hidden::nan_masked;
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::warn) << v.message;
+  EXPECT_EQ(v.reason, "nonfinite");
+  EXPECT_EQ(v.clauses.front(), "HIDE-3");
+  spoil = scale_o;
+  v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "nonfinite");
+  EXPECT_THAT(v.clauses, ElementsAre("MASK-2", "HIDE-3"));
+  EXPECT_THAT(v.message, HasSubstr("with finite numbers"));
+  // A weight that only huge numbers show (HIDE-1).
+  spoil = [](const auto&, const auto& in, const auto& out, Index n) {
+    floats(out.o)[n] += 1e-30f * floats(in.v)[4];
+  };
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+  // A crash there is no lesser matter than here.
+  spoil = [](const auto&, const auto& in, const auto& out, Index) {
+    if (std::isfinite(floats(in.v)[4])) static_cast<std::byte*>(out.o.data)[-1] ^= std::byte{1};
+  };
+  EXPECT_EQ(verdict().reason, "guard");
+}
+
+TEST_F(LeakTest, IsAWarningInEveryCaseOfTheSuiteAndAWrongKernelFailsThere) {
+  const std::vector<Case> all = load_cases(ATTEST_CASES_DIR);
+  Index cases = 0, warnings = 0;
+  for (const Case& c : all) {
+    if (c.problem.dtype != DType::f32 || !is_recommended(c.clauses.front())) continue;
+    if (c.hidden == Hidden::plain) continue;
+    test_case_ = c;
+    spoil = [](const auto&, const auto&, const auto&, Index) {};
+    Verdict v = verdict();
+    EXPECT_TRUE(conforms(v.outcome)) << c.id << ": " << v.message;
+    warnings += v.outcome == Outcome::warn;
+    spoil = scale_o;
+    v = verdict();
+    EXPECT_EQ(v.outcome, Outcome::fail) << c.id << ": " << v.message;
+    EXPECT_FALSE(is_recommended(v.clauses.front())) << c.id;
+    ++cases;
+  }
+  EXPECT_GT(cases, 20);
+  EXPECT_GT(warnings, 10);
 }
 
 class PaddedTest : public ExamineTest {
