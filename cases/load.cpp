@@ -244,6 +244,7 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   const Hidden hidden = test_case.hidden;
   imply_if(hidden == Hidden::nan_masked, {"HIDE-3"});
   imply_if(hidden == Hidden::nan_query, {"FINITE-1"});
+  imply_if(hidden == Hidden::nan_query && problem.backward, {"FINITE-3"});
   imply_if(
       hidden == Hidden::nan_key || hidden == Hidden::nan_value || hidden == Hidden::nan_gradient,
       {"FINITE-2"});
@@ -283,6 +284,17 @@ void check_generic(const Case& test_case, const std::string& pointer) {
   if (test_case.hidden != Hidden::plain || test_case.excerpt > 0) {
     throw InputError(pointer, "a statistical verdict is about all elements of finite inputs");
   }
+}
+
+// Throws if the case tries a recommended clause and does not cite one first: what it misses of that
+// would fail a testee that is conformant.
+void check_levels(const Case& test_case, const std::string& pointer) {
+  const auto& clauses = test_case.clauses;
+  const auto advised = std::find_if(clauses.begin(), clauses.end(), is_recommended);
+  if (advised == clauses.end() || is_recommended(clauses.front())) return;
+  throw InputError(pointer,
+                   fmt::format("\"{}\" tries {}, which is recommended, and must cite it first",
+                               test_case.id, *advised));
 }
 
 // Throws if what the case hides cannot be hidden.
@@ -409,6 +421,7 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
+        check_levels(test_case, pointer);
         for (const std::string& law : test_case.laws) {
           if (test_case.excerpt == 0 || find_law(law)->of_long) continue;
           throw InputError(reader.pointer("laws"),

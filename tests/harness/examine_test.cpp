@@ -417,6 +417,25 @@ TEST_F(LeakTest, IsAWarningInEveryCaseOfTheSuiteAndAWrongKernelFailsThere) {
   EXPECT_GT(warnings, 10);
 }
 
+// A kernel that hides keys by adding -inf: NaN of a query stays NaN in a row that sees no key.
+TEST_F(LeakTest, WhatARowOfNanHoldsIsNotSpecifiedThoughItSeesNoKey) {
+  test_case_.clauses = {"FINITE-1", "MASK-3"};
+  test_case_.problem.batch = 4;
+  test_case_.problem.query_len = 9;  // eight rows see no key, and most of the NaN lies there
+  test_case_.problem.mask = Mask::causal(Anchor::bottom_right);
+  test_case_.hidden = Hidden::nan_query;
+  bool also_beside = false;
+  spoil = [&](const auto&, const auto& in, const auto& out, Index n) {
+    const bool bad = !std::isfinite(floats(in.q)[n]);
+    if (bad) floats(out.o)[n] = floats(out.lse)[n] = std::nanf("");
+    if (bad && also_beside) floats(out.o)[n > 0 ? n - 1 : 1] = std::nanf("");
+  };
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+  also_beside = true;
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+}
+
 class PaddedTest : public ExamineTest {
  protected:
   PaddedTest() {
