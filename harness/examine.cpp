@@ -202,7 +202,7 @@ class Examiner {
                      .message = fmt::format("does not declare {}", promise)};
     };
     const auto& laws = prepared_.test_case().laws;
-    if (const auto promise = property::missing_promise(laws, testee_, arithmetic_)) {
+    if (const auto promise = property::missing_promise(laws, problem(), testee_, arithmetic_)) {
       return not_promised(promise->c_str());
     }
     const Check wanted = prepared_.test_case().check;

@@ -103,11 +103,12 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs) 
 }
 
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,
-                                           const Description& testee,
+                                           const Problem& problem, const Description& testee,
                                            const Arithmetic& arithmetic) {
   for (const std::string& name : names) {
     const Law& law = law_named(name);
-    if (law.needs_lse && !testee.has("lse")) return "lse";
+    const bool needs_lse = law.needs_lse || (law.needs_lse_of_sinks && problem.sink);
+    if (needs_lse && !testee.has("lse")) return "lse";
     if (law.needs_determinism && !arithmetic.deterministic) return "deterministic";
   }
   return std::nullopt;

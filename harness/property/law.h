@@ -19,8 +19,9 @@ struct Law {
   std::string (*unmet)(const Problem& problem, const Inputs& inputs);
   void (*check)(Experiment& experiment);
   bool needs_lse = false;
-  bool needs_determinism = false;  // says nothing of kernels that do not declare it
-  bool knows_drawing = false;      // applies to dropout that is generated
+  bool needs_lse_of_sinks = false;  // where there is a sink, whose share is told by LSE alone
+  bool needs_determinism = false;   // says nothing of kernels that do not declare it
+  bool knows_drawing = false;       // applies to dropout that is generated
 };
 
 // The families, a file each.
@@ -38,9 +39,11 @@ std::vector<const Law*> all_laws();
 // Why the law does not apply to a problem, be it for reasons of its own or of all laws.
 std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs);
 
-// What one of these laws needs and the testee does not promise: "lse" or "deterministic".
+// What one of these laws needs of a problem and the testee does not promise: "lse" or
+// "deterministic".
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,
-                                           const Description& testee, const Arithmetic& arithmetic);
+                                           const Problem& problem, const Description& testee,
+                                           const Arithmetic& arithmetic);
 
 // Tries the laws of these names on a problem and what the testee made of it: the first that is
 // broken, or a trial that went wrong; else one that could not be tried or said nothing. What they

@@ -509,6 +509,89 @@ TEST_F(DialectTest, IsNoMatterWhereEveryRowSeesAKey) {
   EXPECT_EQ(verdict().outcome, Outcome::pass);
 }
 
+// ---- What a testee cannot see before it is called
+// -----------------------------------------------
+
+// A kernel for dense BHSD alone, which cannot see in `supports` how tensors lie.
+class DenseOnlyTest : public ExamineTest {
+ protected:
+  DenseOnlyTest() {
+    description_.features = known_features();
+    for (const char* feature : {"strides", "expanded", "transposed"}) {
+      std::erase(description_.features, feature);
+    }
+    ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+      const bool dense = is_dense(in.q) && is_dense(in.k) && is_dense(in.v) && is_dense(out.o);
+      return dense ? plain::forward(p, in, out, c) : ATTEST_ERROR;
+    });
+    ON_CALL(mock_, backward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+      const bool dense = is_dense(in.q) && is_dense(in.k) && is_dense(in.v) && is_dense(in.o) &&
+                         is_dense(in.d_o) && is_dense(out.dq) && is_dense(out.dk) &&
+                         is_dense(out.dv) && (!p.has_bias || is_dense(in.bias));
+      return dense ? plain::backward(p, in, out, c) : ATTEST_ERROR;
+    });
+  }
+
+  static bool is_dense(const attest_tensor& t) {
+    std::int64_t step = 1;
+    for (int axis = 3; axis >= 0; --axis) {
+      if (t.shape[axis] > 1 && t.stride[axis] != step) return false;
+      step *= t.shape[axis];
+    }
+    return true;
+  }
+};
+
+TEST_F(DenseOnlyTest, IsNeverAskedForOtherLayouts) {
+  test_case_.problem.layouts.k = Layout::parse("bshd gap=3");
+  EXPECT_CALL(mock_, supports).Times(0);
+  EXPECT_CALL(mock_, forward).Times(0);
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.message, "does not declare strides");
+  EXPECT_FALSE(v.clauses.empty());  // profiles demand what they demand
+  description_.features.push_back("strides");
+  test_case_.problem.layouts.k = Layout::parse("bhds");
+  EXPECT_EQ(verdict().message, "does not declare transposed");
+  test_case_.problem.layouts.k = Layout::parse("bhsd expand=h");
+  EXPECT_EQ(verdict().message, "does not declare expanded");
+}
+
+TEST_F(DenseOnlyTest, FailsNoCaseOfLayouts) {
+  std::map<Outcome, Index> outcomes;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    if (c.problem.dtype != DType::f32 || !matches(c.id, "layout/**")) continue;
+    test_case_ = c;
+    const Verdict v = verdict();
+    EXPECT_FALSE(is_fault(v.outcome)) << c.id << ": " << v.message;
+    ++outcomes[v.outcome];
+  }
+  EXPECT_GT(outcomes[Outcome::pass], 0);
+  EXPECT_GT(outcomes[Outcome::unsupported], 30);
+}
+
+// Without LSE nobody knows what a sink takes of a row: what rests on that is not asked.
+TEST_F(ExamineTest, NoLawIsInconclusiveForWhoHasSinksButNoLse) {
+  description_.features = known_features();
+  std::erase(description_.features, "lse");
+  ON_CALL(mock_, forward).WillByDefault(plain::forward);
+  ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  std::map<Outcome, Index> outcomes;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    if (c.problem.dtype != DType::f32 || !c.problem.sink || !matches(c.id, "laws/**")) continue;
+    if (c.excerpt > 0) continue;
+    test_case_ = c;
+    const Verdict v = verdict();
+    EXPECT_TRUE(v.outcome == Outcome::pass || v.outcome == Outcome::unsupported)
+        << c.id << ": " << v.message;
+    // No profile demands what is not promised.
+    EXPECT_EQ(v.clauses.empty(), v.outcome == Outcome::unsupported) << c.id << ": " << v.message;
+    ++outcomes[v.outcome];
+  }
+  EXPECT_GT(outcomes[Outcome::pass], 3);
+  EXPECT_GT(outcomes[Outcome::unsupported], 3);
+}
+
 // ---- The same bits under other circumstances
 // -----------------------------------------------------
 
