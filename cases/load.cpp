@@ -286,15 +286,13 @@ void check_generic(const Case& test_case, const std::string& pointer) {
   }
 }
 
-// Throws if the case tries a recommended clause and does not cite one first: what it misses of that
-// would fail a testee that is conformant.
-void check_levels(const Case& test_case, const std::string& pointer) {
-  const auto& clauses = test_case.clauses;
-  const auto advised = std::find_if(clauses.begin(), clauses.end(), is_recommended);
-  if (advised == clauses.end() || is_recommended(clauses.front())) return;
+// Throws if what the case tries is recommended and it does not cite that first: whoever misses it
+// would fail.
+void check_level(const Case& test_case, const std::string& needed, const std::string& pointer) {
+  if (!is_recommended(needed) || is_recommended(test_case.clauses.front())) return;
   throw InputError(pointer,
                    fmt::format("\"{}\" tries {}, which is recommended, and must cite it first",
-                               test_case.id, *advised));
+                               test_case.id, needed));
 }
 
 // Throws if what the case hides cannot be hidden.
@@ -421,7 +419,9 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
-        check_levels(test_case, pointer);
+        for (const std::string& id : implied_clauses(test_case)) {
+          check_level(test_case, id, pointer);
+        }
         for (const std::string& law : test_case.laws) {
           if (test_case.excerpt == 0 || find_law(law)->of_long) continue;
           throw InputError(reader.pointer("laws"),
