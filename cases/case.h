@@ -25,7 +25,7 @@ enum class Hidden {
   nan,           // NaN and Inf: keys beyond a length, unused slots and pages (HIDE-2, PAGE-2)
   nan_rows,      // NaN and Inf in Q, dO and dLSE: queries beyond a length (HIDE-2, MASK-6)
   nan_masked,    // NaN and Inf: keys within the length that the mask hides from every row (HIDE-3)
-  nan_query,     // NaN and Inf: some rows of Q (FINITE-1)
+  nan_query,     // NaN and Inf: some rows of Q (FINITE-1, and FINITE-3 for gradients)
   nan_key,       // NaN and Inf: some keys of K (FINITE-2, and HIDE-3 for rows that don't see them)
   nan_value,     // NaN and Inf: some keys of V (the same)
   nan_gradient,  // NaN and Inf: some rows of dO (FINITE-2)

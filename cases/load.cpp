@@ -244,6 +244,7 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   const Hidden hidden = test_case.hidden;
   imply_if(hidden == Hidden::nan_masked, {"HIDE-3"});
   imply_if(hidden == Hidden::nan_query, {"FINITE-1"});
+  imply_if(hidden == Hidden::nan_query && problem.backward, {"FINITE-3"});
   imply_if(
       hidden == Hidden::nan_key || hidden == Hidden::nan_value || hidden == Hidden::nan_gradient,
       {"FINITE-2"});
@@ -283,6 +284,15 @@ void check_generic(const Case& test_case, const std::string& pointer) {
   if (test_case.hidden != Hidden::plain || test_case.excerpt > 0) {
     throw InputError(pointer, "a statistical verdict is about all elements of finite inputs");
   }
+}
+
+// Throws if what the case tries is recommended and it does not cite that first: whoever misses it
+// would fail.
+void check_level(const Case& test_case, const std::string& needed, const std::string& pointer) {
+  if (!is_recommended(needed) || is_recommended(test_case.clauses.front())) return;
+  throw InputError(pointer,
+                   fmt::format("\"{}\" tries {}, which is recommended, and must cite it first",
+                               test_case.id, needed));
 }
 
 // Throws if what the case hides cannot be hidden.
@@ -409,6 +419,9 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
           if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
         }
         check_hidden(test_case, reader.pointer("hidden"));
+        for (const std::string& id : implied_clauses(test_case)) {
+          check_level(test_case, id, pointer);
+        }
         for (const std::string& law : test_case.laws) {
           if (test_case.excerpt == 0 || find_law(law)->of_long) continue;
           throw InputError(reader.pointer("laws"),

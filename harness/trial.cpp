@@ -84,9 +84,23 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   }
 }
 
+// Whether tensors lie as the testee does not declare to take them. It sees no tensor of numbers
+// before a call, and could not refuse.
+bool lies_unseen(const Problem& problem, const Description& testee) {
+  for (const std::string& feature : features_of(problem)) {
+    const bool of_layout = feature == "strides" || feature == "expanded" || feature == "transposed";
+    if (of_layout && !testee.has(feature)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Reply ask(const Calling& calling, const Problem& problem) {
+  if (lies_unseen(problem, calling.testee)) {
+    const std::string why = "does not declare " + undeclared(problem, calling.testee);
+    return {.body = {{"status", "refused"}, {"message", why}}};
+  }
   Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
                     calling.testee.alignment);
   add_problem(question, problem);

@@ -50,7 +50,8 @@ struct Calling {
   bool measure = false;   // whether to measure its memory
 };
 
-// Asks whether the testee takes the problem: the reply.
+// Asks whether the testee takes the problem: the reply. For layouts that it does not declare, and
+// cannot see, the answer is no without asking.
 Reply ask(const Calling& calling, const Problem& problem);
 
 // A forward call between the two of a trial, as that of a network's next layer. What it returns is

@@ -394,7 +394,7 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
       const Index step = key_step(*problem.bias_shape);
       std::erase_if(keys, [&](Index j) { return bias[j * step] == -kInfinity; });
     }
-    row.lost = !keys.empty() && block.q.lost[at(r)];
+    row.lost = block.q.lost[at(r)];  // in an empty row too (FINITE-1)
     if (head.k.any_lost || head.v.any_lost) {
       for (const Index j : keys) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
     }
@@ -1262,12 +1262,12 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
       const RowState<Real>& row = block.rows[at(r)];
       const Place place = problem.query_place(block.b, block.begin + r);
       const Index lse = dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0);
-      if (row.keys == 0 && !row.has_sink) {
+      if (row.keys == 0 && !row.has_sink && !row.lost) {
         result.lse.value[at(lse)] = -kInfinity;
       } else {
         put(result.lse, lse, row.lost, row.lse, row.lse_bound, row.beyond);
       }
-      if (row.keys == 0) {
+      if (row.keys == 0 && !row.lost) {
         put_zeros(result.o, problem.o_shape(), place, block.h);
         continue;
       }
@@ -1413,7 +1413,7 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
       for (Index r = 0; with_dq && r < block.count; ++r) {
         const RowState<Real>& row = block.rows[at(r)];
         const Place place = problem.query_place(block.b, block.begin + r);
-        if (row.keys == 0) {
+        if (row.keys == 0 && !row.lost) {
           put_zeros(result.dq, problem.q_shape(), place, block.h);
           continue;
         }

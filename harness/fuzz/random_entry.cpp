@@ -350,7 +350,7 @@ class Maker {
     // A recommended clause stands alone.
     std::vector<Way> ways = {{"huge", "HIDE-1"},
                              {"nan_masked", "HIDE-3"},
-                             {"nan_query", "FINITE-1"},
+                             {"nan_query", backward_ ? "FINITE-3" : "FINITE-1"},
                              {"nan_key", "FINITE-2"},
                              {"nan_value", "FINITE-2"}};
     if (backward_) ways.push_back({"nan_gradient", "FINITE-2"});

@@ -136,7 +136,6 @@ void logit_sums(Experiment& experiment) {
   const auto count = static_cast<std::size_t>(element_count(sums_shape));
   std::vector<Known> rows(count, exactly(0));
   const auto axis = [&](std::size_t n, Index position) { return shape[n] == 1 ? 0 : position; };
-  if (p.sink && !first.has("LSE")) return;
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (!first.sees_any(row)) return;
     const Known loss = exactly(p.d_lse ? in.d_lse.at(place.batch, row.head, place.position, 0) : 0);
@@ -366,7 +365,10 @@ constexpr std::array kLawsOfGradients = {
     Law{.name = "value_sums", .unmet = unmet_by_value_sums, .check = value_sums},
     Law{.name = "key_sums", .unmet = unmet_by_key_sums, .check = key_sums},
     Law{.name = "zero_scores", .unmet = unmet_by_zero_scores, .check = zero_scores},
-    Law{.name = "logit_sums", .unmet = unmet_by_logit_sums, .check = logit_sums},
+    Law{.name = "logit_sums",
+        .unmet = unmet_by_logit_sums,
+        .check = logit_sums,
+        .needs_lse_of_sinks = true},
 };
 
 }  // namespace

@@ -113,11 +113,12 @@ std::vector<std::string> in_bits(const std::vector<std::string>& names,
 }
 
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,
-                                           const Description& testee,
+                                           const Problem& problem, const Description& testee,
                                            const Arithmetic& arithmetic) {
   for (const std::string& name : names) {
     const Law& law = law_named(name);
-    if (law.needs_lse && !testee.has("lse")) return "lse";
+    const bool needs_lse = law.needs_lse || (law.needs_lse_of_sinks && problem.sink);
+    if (needs_lse && !testee.has("lse")) return "lse";
     if (law.needs_determinism && !arithmetic.deterministic) return "deterministic";
   }
   return std::nullopt;

@@ -19,9 +19,11 @@ struct Law {
   std::string (*unmet)(const Problem& problem, const Inputs& inputs);
   void (*check)(Experiment& experiment);
   bool needs_lse = false;
-  bool needs_determinism = false;  // says nothing of kernels that do not declare it
-  bool knows_drawing = false;      // applies to dropout that is generated
-  bool in_bits = false;  // of a deterministic kernel it compares bits alone, and so needs no bound
+  bool needs_lse_of_sinks = false;  // where there is a sink, whose share is told by LSE alone
+  bool needs_determinism = false;   // says nothing of kernels that do not declare it
+  bool knows_drawing = false;       // applies to dropout that is generated
+  // Of a deterministic kernel it compares bits alone, and so needs no bound.
+  bool in_bits = false;
 };
 
 // The families, a file each.
@@ -43,9 +45,11 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs);
 std::vector<std::string> in_bits(const std::vector<std::string>& names,
                                  const Arithmetic& arithmetic);
 
-// What one of these laws needs and the testee does not promise: "lse" or "deterministic".
+// What one of these laws needs of a problem and the testee does not promise: "lse" or
+// "deterministic".
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,
-                                           const Description& testee, const Arithmetic& arithmetic);
+                                           const Problem& problem, const Description& testee,
+                                           const Arithmetic& arithmetic);
 
 // Tries the laws of these names on a problem and what the testee made of it: the first that is
 // broken, or a trial that went wrong; else one that could not be tried or said nothing. What they

@@ -636,18 +636,12 @@ class Kernel {
     const Matrix<T> pt = operands(p, kDv).transposed(), dst = operands(ds, kDk).transposed();
     const Matrix<T> d_o_dv = operands(group.d_o, kDv);
     const Matrix<T> q = operands(scaled(group.q), kDk);
-    // 0 NaN is NaN: a query that is not finite must not meet the keys that it does not see.
-    const bool spreads =
-        !std::all_of(q.data.begin(), q.data.end(), [](T x) { return std::isfinite(x); });
-    Matrix<T> met = q;
+    // As tile products do, dK meets every query with the weight 0 if not more: 0 NaN is NaN, which
+    // FINITE-3 advises against.
     const bool dropped = p_.dropout.mode != Dropout::Mode::none;
     for (Index j = 0; j < keys; ++j) {
       const Place place = p_.key_place(group.b, j);
-      for (Index r = 0; spreads && r < rows; ++r) {
-        const bool seen = sees(group, r, j);
-        for (Index c = 0; c < p_.head_dim; ++c) met.row(r)[c] = seen ? q.row(r)[c] : T(0);
-      }
-      sum_over_rows(group, dst.row(j), met, scales_sum ? scale_ : T(1), sums);
+      sum_over_rows(group, dst.row(j), q, scales_sum ? scale_ : T(1), sums);
       for (Index c = 0; c < p_.head_dim; ++c) {
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] =
             sums[at(c)];

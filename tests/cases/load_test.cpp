@@ -128,15 +128,26 @@ TEST(LoadTest, AddsTheClausesOfEveryFeature) {
       "query_lens": [1]})"),
               ElementsAre("PAGE-1", "MASK-6"));
   EXPECT_THAT(clauses_of(R"("problem": {"layouts": {"o": "sbhd"}})"), ElementsAre("LAYOUT-4"));
-  EXPECT_THAT(clauses_of(R"("hidden": "nan_masked")"), ElementsAre("HIDE-3"));
   EXPECT_THAT(clauses_of(R"("hidden": "nan_query")"), ElementsAre("FINITE-1"));
-  EXPECT_THAT(clauses_of(R"("hidden": "nan_value")"), ElementsAre("FINITE-2"));
   EXPECT_THAT(clauses_of(R"("check": "threads")"), ElementsAre("DET-3"));
   EXPECT_THAT(clauses_of(R"("check": "neighbours")"), ElementsAre("DET-2"));
   EXPECT_THAT(clauses_of(R"("laws": ["ones", "wide_window"])"),
               ElementsAre("LAW-4", "LAW-8", "MASK-4"));
   EXPECT_THAT(clauses_of(R"("laws": ["split_keys"], "problem": {"mask": "causal"})"),
               ElementsAre("LAW-6", "MASK-7"));
+}
+
+TEST(LoadTest, CaseAboutARecommendedClauseCitesItFirst) {
+  const auto error_of = [](const std::string& members) {
+    CaseFolder folder;
+    folder.write("a.json", file_with(R"("dtypes": ["f32"], )" + members));
+    return folder.error();
+  };
+  EXPECT_THAT(error_of(R"("hidden": "nan_masked")"), HasSubstr("tries HIDE-3, which is recomm"));
+  EXPECT_THAT(error_of(R"("hidden": "nan_value")"), HasSubstr("FINITE-2"));
+  EXPECT_THAT(error_of(R"("hidden": "nan_query", "problem": {"backward": true})"),
+              HasSubstr("FINITE-3"));
+  EXPECT_EQ(error_of(R"("hidden": "nan_query")"), "");
 }
 
 TEST(LoadTest, ReadsWhatTheTensorsBesideHold) {

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <functional>
 
+#include "cases/case.h"
 #include "harness/in_process.h"
+#include "spec/clause.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 
@@ -344,6 +346,96 @@ TEST_F(ExamineTest, MissedRecommendationIsAWarningAndWhateverElseIsWrongFailsSti
   EXPECT_EQ(verdict().outcome, Outcome::fail);
 }
 
+// Multiplies what is hidden by 0 instead of leaving it out: 0 times NaN is NaN (HIDE-3, FINITE-2).
+class LeakTest : public ExamineTest {
+ protected:
+  LeakTest() {
+    description_.features = known_features();
+    ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
+      plain::forward(p, in, out, c);
+      for (Index n = 0; n < Index(out.o.capacity_bytes / sizeof(float)); ++n) spoil(p, in, out, n);
+      return ATTEST_OK;
+    });
+    ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  }
+
+  // Also in rows that nothing hidden could reach.
+  std::function<void(const attest_problem&, const attest_inputs&, const attest_outputs&, Index)>
+      spoil = [](const auto&, const auto&, const auto&, Index) {};
+
+  static void scale_o(const attest_problem&, const attest_inputs&, const attest_outputs& out,
+                      Index n) {
+    floats(out.o)[n] *= 1.01f;
+  }
+};
+
+TEST_F(LeakTest, IsAWarningAndWhateverFiniteNumbersShowFails) {
+  test_case_.clauses = {"HIDE-3", "MASK-2"};
+  test_case_.problem.key_len = 5;  // the last two are seen by nobody
+  test_case_.problem.mask = Mask::causal(Anchor::top_left);
+  test_case_.hidden = Hidden::nan_masked;
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::warn) << v.message;
+  EXPECT_EQ(v.reason, "nonfinite");
+  EXPECT_EQ(v.clauses.front(), "HIDE-3");
+  spoil = scale_o;
+  v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "nonfinite");
+  EXPECT_THAT(v.clauses, ElementsAre("MASK-2", "HIDE-3"));
+  EXPECT_THAT(v.message, HasSubstr("with finite numbers"));
+  // A weight that only huge numbers show (HIDE-1).
+  spoil = [](const auto&, const auto& in, const auto& out, Index n) {
+    floats(out.o)[n] += 1e-30f * floats(in.v)[4];
+  };
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+  // A crash there is no lesser matter than here.
+  spoil = [](const auto&, const auto& in, const auto& out, Index) {
+    if (std::isfinite(floats(in.v)[4])) static_cast<std::byte*>(out.o.data)[-1] ^= std::byte{1};
+  };
+  EXPECT_EQ(verdict().reason, "guard");
+}
+
+TEST_F(LeakTest, IsAWarningInEveryCaseOfTheSuiteAndAWrongKernelFailsThere) {
+  const std::vector<Case> all = load_cases(ATTEST_CASES_DIR);
+  Index cases = 0, warnings = 0;
+  for (const Case& c : all) {
+    if (c.problem.dtype != DType::f32 || !is_recommended(c.clauses.front())) continue;
+    if (c.hidden == Hidden::plain) continue;
+    test_case_ = c;
+    spoil = [](const auto&, const auto&, const auto&, Index) {};
+    Verdict v = verdict();
+    EXPECT_TRUE(conforms(v.outcome)) << c.id << ": " << v.message;
+    warnings += v.outcome == Outcome::warn;
+    spoil = scale_o;
+    v = verdict();
+    EXPECT_EQ(v.outcome, Outcome::fail) << c.id << ": " << v.message;
+    EXPECT_FALSE(is_recommended(v.clauses.front())) << c.id;
+    ++cases;
+  }
+  EXPECT_GT(cases, 20);
+  EXPECT_GT(warnings, 10);
+}
+
+// A kernel that hides keys by adding -inf: NaN of a query stays NaN in a row that sees no key.
+TEST_F(LeakTest, WhatARowOfNanHoldsIsNotSpecifiedThoughItSeesNoKey) {
+  test_case_.clauses = {"FINITE-1", "MASK-3"};
+  test_case_.problem.batch = 4;
+  test_case_.problem.query_len = 9;  // eight rows see no key, and most of the NaN lies there
+  test_case_.problem.mask = Mask::causal(Anchor::bottom_right);
+  test_case_.hidden = Hidden::nan_query;
+  bool also_beside = false;
+  spoil = [&](const auto&, const auto& in, const auto& out, Index n) {
+    const bool bad = !std::isfinite(floats(in.q)[n]);
+    if (bad) floats(out.o)[n] = floats(out.lse)[n] = std::nanf("");
+    if (bad && also_beside) floats(out.o)[n > 0 ? n - 1 : 1] = std::nanf("");
+  };
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+  also_beside = true;
+  EXPECT_EQ(verdict().outcome, Outcome::fail);
+}
+
 class PaddedTest : public ExamineTest {
  protected:
   PaddedTest() {
@@ -482,6 +574,89 @@ TEST_F(DialectTest, IsNoMatterWhereEveryRowSeesAKey) {
   fault_ = 1;
   ON_CALL(mock_, forward).WillByDefault(plain::forward);
   EXPECT_EQ(verdict().outcome, Outcome::pass);
+}
+
+// ---- What a testee cannot see before it is called
+// -----------------------------------------------
+
+// A kernel for dense BHSD alone, which cannot see in `supports` how tensors lie.
+class DenseOnlyTest : public ExamineTest {
+ protected:
+  DenseOnlyTest() {
+    description_.features = known_features();
+    for (const char* feature : {"strides", "expanded", "transposed"}) {
+      std::erase(description_.features, feature);
+    }
+    ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+      const bool dense = is_dense(in.q) && is_dense(in.k) && is_dense(in.v) && is_dense(out.o);
+      return dense ? plain::forward(p, in, out, c) : ATTEST_ERROR;
+    });
+    ON_CALL(mock_, backward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+      const bool dense = is_dense(in.q) && is_dense(in.k) && is_dense(in.v) && is_dense(in.o) &&
+                         is_dense(in.d_o) && is_dense(out.dq) && is_dense(out.dk) &&
+                         is_dense(out.dv) && (!p.has_bias || is_dense(in.bias));
+      return dense ? plain::backward(p, in, out, c) : ATTEST_ERROR;
+    });
+  }
+
+  static bool is_dense(const attest_tensor& t) {
+    std::int64_t step = 1;
+    for (int axis = 3; axis >= 0; --axis) {
+      if (t.shape[axis] > 1 && t.stride[axis] != step) return false;
+      step *= t.shape[axis];
+    }
+    return true;
+  }
+};
+
+TEST_F(DenseOnlyTest, IsNeverAskedForOtherLayouts) {
+  test_case_.problem.layouts.k = Layout::parse("bshd gap=3");
+  EXPECT_CALL(mock_, supports).Times(0);
+  EXPECT_CALL(mock_, forward).Times(0);
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.message, "does not declare strides");
+  EXPECT_FALSE(v.clauses.empty());  // profiles demand what they demand
+  description_.features.push_back("strides");
+  test_case_.problem.layouts.k = Layout::parse("bhds");
+  EXPECT_EQ(verdict().message, "does not declare transposed");
+  test_case_.problem.layouts.k = Layout::parse("bhsd expand=h");
+  EXPECT_EQ(verdict().message, "does not declare expanded");
+}
+
+TEST_F(DenseOnlyTest, FailsNoCaseOfLayouts) {
+  std::map<Outcome, Index> outcomes;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    if (c.problem.dtype != DType::f32 || !matches(c.id, "layout/**")) continue;
+    test_case_ = c;
+    const Verdict v = verdict();
+    EXPECT_FALSE(is_fault(v.outcome)) << c.id << ": " << v.message;
+    ++outcomes[v.outcome];
+  }
+  EXPECT_GT(outcomes[Outcome::pass], 0);
+  EXPECT_GT(outcomes[Outcome::unsupported], 30);
+}
+
+// Without LSE nobody knows what a sink takes of a row: what rests on that is not asked.
+TEST_F(ExamineTest, NoLawIsInconclusiveForWhoHasSinksButNoLse) {
+  description_.features = known_features();
+  std::erase(description_.features, "lse");
+  ON_CALL(mock_, forward).WillByDefault(plain::forward);
+  ON_CALL(mock_, backward).WillByDefault(plain::backward);
+  std::map<Outcome, Index> outcomes;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    if (c.problem.dtype != DType::f32 || !c.problem.sink || !matches(c.id, "laws/**")) continue;
+    if (c.excerpt > 0) continue;
+    test_case_ = c;
+    const Verdict v = verdict();
+    EXPECT_TRUE(v.outcome == Outcome::pass || v.outcome == Outcome::unsupported)
+        << c.id << ": " << v.message;
+    // No profile demands what is not promised.
+    EXPECT_EQ(v.clauses.empty(), v.outcome == Outcome::unsupported) << c.id << ": " << v.message;
+    ++outcomes[v.outcome];
+  }
+  EXPECT_GT(outcomes[Outcome::pass], 3);
+  EXPECT_GT(outcomes[Outcome::unsupported], 3);
 }
 
 // ---- The same bits under other circumstances

@@ -216,6 +216,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "NVIDIA/cudnn-frontend#683"},
     {"nan_query_spreads", textbook, "nan-leak", "NaN of a query reaches the row beside it",
      "FINITE-1"},
+    {"nan_query_times_0", textbook, "nan-leak",
+     "0 times NaN of a row, in dK of keys that it does not see", "HIDE-3 FINITE-2 FINITE-3"},
     {"nan_dsink_spreads", textbook, "nan-leak", "NaN in the dSink of one head reaches all others",
      "FINITE-1 SINK-2"},
     {"stirred_by_hidden", textbook, "nan-leak",

@@ -211,7 +211,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
     const bool last_of_group = (h + 1) % call.group() == 0;
     const Index head = call.key_head(b, h);
     for (Index j = 0; j < call.key_len(b); ++j) {
-      if (!row.seen[at(j)]) continue;
+      const bool times_0 = call.has("nan_query_times_0") && i < call.query_len(b);
+      if (!row.seen[at(j)] && !times_0) continue;
       const Place key = call.key_place(b, j);
       const float* key_values = k.row(key.batch, head, key.position);
       const float* value = v.row(key.batch, head, key.position);
@@ -225,6 +226,7 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       if (call.has("dropout_left_out_of_wide_packed_ds") && call.packed() && p.head_dim >= 64)
         z = 1;
       float ds = row.p[at(j)] * (dp * z - delta);
+      if (!row.seen[at(j)]) ds = 0 * delta;
       if (call.has("dropped_p_in_ds")) ds = row.p[at(j)] * row.z[at(j)] * (dp - delta);
       if (p.has_bias) {
         call.add_bias_gradient(sum_bias, b, h, i, j, ds, row.cap_slope[at(j)]);

@@ -217,6 +217,42 @@ TEST(WorkingTest, ARowIsLostOnlyIfItSeesTheNaN) {
   }
 }
 
+// -inf is what hides a key in many kernels, and NaN plus -inf is NaN: what a row holds whose own
+// numbers are not finite is not specified, whether it sees a key or not (FINITE-1, FINITE-2). Of
+// the gradients of keys it has no part.
+TEST(WorkingTest, ARowThatSeesNoKeyIsLostByItsOwnNumbersAlone) {
+  for (const bool sink : {false, true}) {
+    const Problem problem = {.query_len = 4,
+                             .key_len = 2,
+                             .mask = Mask::causal(Anchor::bottom_right),
+                             .query_lens = {4},
+                             .sink = sink,
+                             .backward = true};
+    std::mt19937_64 random(2);
+    Inputs inputs = random_inputs(problem, 1, random);
+    inputs.k.data = {kNaN, 1};  // row 2 sees it, and the last
+    inputs.q.data[0] = kNaN;
+    inputs.d_o.data[1] = kNaN;
+    const ForwardExpected forward = expect_forward(problem, inputs, loosest(DType::f32));
+    const BackwardExpected backward = expect_backward(problem, inputs, loosest(DType::f32));
+    EXPECT_EQ(forward.o.bound,
+              (std::vector{kInfiniteDouble, 0.0, kInfiniteDouble, kInfiniteDouble}));
+    EXPECT_EQ(forward.lse.bound[0], kInfiniteDouble);
+    EXPECT_LT(forward.lse.bound[1], 1);
+    EXPECT_TRUE(std::isnan(backward.dq.value[0]));
+    EXPECT_TRUE(std::isnan(backward.dq.value[1]));
+    EXPECT_EQ(backward.dq.bound[1], kInfiniteDouble);
+    if (sink) {
+      EXPECT_TRUE(std::isnan(backward.dsink.value[0]));
+    }
+    inputs.k.data = {1, 1};
+    const BackwardExpected of_keys = expect_backward(problem, inputs, loosest(DType::f32));
+    for (const Expected* keys : {&of_keys.dk, &of_keys.dv}) {
+      for (const double bound : keys->bound) EXPECT_LT(bound, 1);
+    }
+  }
+}
+
 RC_GTEST_PROP(WorkingTest, WhatSeesNothingIsExactlyZero, (const RandomProblem<5>& random)) {
   const Problem& problem = random.problem;
   const Arithmetic arithmetic = loosest(problem.dtype);
