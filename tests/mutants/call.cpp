@@ -321,15 +321,21 @@ bool Call::sees_nothing(const attest_mask& m) const {
   return true;
 }
 
-// Of a tile of keys, by the numbers at its ends, as if what lies between were between them.
-bool Call::skips_tile_by_segments(const attest_mask& m, Index b, Index i, Index j) const {
-  const auto ends = [&](const attest_tensor& table, Index n, Index end) {
-    const auto number = [&](Index place) { return entry<std::int32_t>(table, {b, 0, place, 0}); };
-    const Index first = n / kTile * kTile;
-    return std::minmax({number(first), number(std::min(first + kTile, end) - 1)});
+// Whether the tiles of keys end before this one's, because one began with a larger number than any
+// of the tile of queries has.
+bool Call::past_sorted_segments(const attest_mask& m, Index b, Index i, Index j) const {
+  const auto number = [&](const attest_tensor& table, Index n) {
+    return entry<std::int32_t>(table, {b, 0, n, 0});
   };
-  const auto queries = ends(m.table, i, query_len(b)), keys = ends(m.table2, j, key_len(b));
-  return queries.second < keys.first || keys.second < queries.first;
+  std::int32_t largest = INT32_MIN;
+  const Index first = i / kTile * kTile;
+  for (Index n = first; n < std::min(first + kTile, query_len(b)); ++n) {
+    largest = std::max(largest, number(m.table, n));
+  }
+  for (Index n = 0; n <= j; n += kTile) {
+    if (number(m.table2, n) > largest) return true;
+  }
+  return false;
 }
 
 // Keys that a fault leaves out, whatever the mask says.
@@ -354,8 +360,9 @@ bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   const attest_mask* const m = band();
   if (!m) {
     const attest_mask* const segments = node_of(ATTEST_MASK_SEGMENTS);
-    if (has("segment_tiles_by_their_ends") && segments && query_len(b) > kTile) {
-      return skips_tile_by_segments(*segments, b, i, j);
+    if (has("segments_taken_for_sorted") && segments && (packed() || paged()) &&
+        query_len(b) > kTile) {
+      return past_sorted_segments(*segments, b, i, j);
     }
     if (!has("segment_ranges_of_first_element") || !segments) return false;
     // A tile is skipped where the numbers of its queries and of its keys lie apart.

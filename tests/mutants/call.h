@@ -161,7 +161,7 @@ class Call {
 
  private:
   bool overlooks(Index b, Index h, Index i, Index j) const;
-  bool skips_tile_by_segments(const attest_mask& segments, Index b, Index i, Index j) const;
+  bool past_sorted_segments(const attest_mask& segments, Index b, Index i, Index j) const;
   bool reveals(Index b, Index i, Index j) const;
   bool allows(Index node, Index b, Index h, Index i, Index j) const;
   bool allows_band(const attest_mask& m, Index b, Index h, Index i, Index j) const;
