@@ -445,7 +445,7 @@ const std::vector<Recipe>& recipes() {
        sparse_integer,
        sparse_integer,
        sparse_integer},
-      {{"key_names", "V names its key: a lost, doubled or leaked key shows at any length"},
+      {{"key_names", "V names its key: a lost, doubled or leaked key shows among a thousand"},
        quiet,
        quiet,
        name_of_key,

@@ -223,6 +223,14 @@ constexpr SegmentPattern kSegmentPatterns[] = {
     // A document that goes on after another one.
     {"resumed", [](Index position, Index length, Index,
                    Index batch) { return (position / length + batch) % 2; }},
+    // Counted from the last position, so that the last queries belong to the last keys.
+    {"from_the_end",
+     [](Index position, Index length, Index whole, Index batch) {
+       return (whole - 1 - position + batch * (length / 3 + 1)) / length;
+     }},
+    // The same in no order: 0, 3, 1, 4, 2 and again.
+    {"shuffled", [](Index position, Index length, Index whole,
+                    Index batch) { return ((whole - 1 - position) / length + batch) * 3 % 5; }},
     {"nothing", [](Index, Index, Index, Index) { return Index(-1); }},
 };
 

@@ -141,6 +141,9 @@ TEST(MaskReaderTest, SegmentsDrawWhatTheirWordsSay) {
   EXPECT_EQ(segments(R"("pattern": "padded", "length": 2)"), "xx.... ...... ...... ");
   EXPECT_EQ(segments(R"("pattern": "interleaved", "length": 2)"), "x.x.x. .x.x.x x.x.x. ");
   EXPECT_EQ(segments(R"("pattern": "resumed", "length": 1)"), "x.x.x. .x.x.x x.x.x. ");
+  EXPECT_EQ(segments(R"("pattern": "from_the_end", "length": 2)"), "..xx.. ....xx ....xx ");
+  EXPECT_EQ(segments(R"("pattern": "from_the_end", "length": 2)", 1), "...xx. ...xx. .....x ");
+  EXPECT_EQ(segments(R"("pattern": "shuffled", "length": 1)"), "...x.. ....x. x....x ");
   EXPECT_EQ(segments(R"("pattern": "nothing", "length": 1)"), "...... ...... ...... ");
 }
 

@@ -247,6 +247,7 @@ Place Call::key_place(Index b, Index j) const {
     return {next >= 0 ? next : page(b, column), slot};
   }
   if (has("keys_of_first_element") && !p_.cu_key_lens.data) return {0, j};
+  if (has("key_65536_reads_the_one_before") && j > 0 && j % 65536 == 0) --j;
   if (has("key_offset_16_bits")) j %= 32768 / std::max<Index>(p_.head_dim, 1);
   if (!p_.cu_key_lens.data) return {b, j};
   const Index start = integer(p_.cu_key_lens, b);
@@ -311,9 +312,40 @@ bool Call::sees(Index b, Index h, Index i, Index j) const {
   return allows(p_.mask_count - 1, b, h, i, j);
 }
 
+bool Call::sees_nothing(const attest_mask& m) const {
+  for (Index b = 0; b < p_.batch; ++b) {
+    const Index shift = diagonal(m, b);
+    const bool before = m.right != ATTEST_UNBOUNDED && query_len(b) - 1 + shift + m.right < 0;
+    if (!before && (m.left == ATTEST_UNBOUNDED || shift - m.left < key_len(b))) return false;
+  }
+  return true;
+}
+
+// Whether the tiles of keys end before this one's, because one began with a larger number than any
+// of the tile of queries has.
+bool Call::past_sorted_segments(const attest_mask& m, Index b, Index i, Index j) const {
+  const auto number = [&](const attest_tensor& table, Index n) {
+    return entry<std::int32_t>(table, {b, 0, n, 0});
+  };
+  std::int32_t largest = INT32_MIN;
+  const Index first = i / kTile * kTile;
+  for (Index n = first; n < std::min(first + kTile, query_len(b)); ++n) {
+    largest = std::max(largest, number(m.table, n));
+  }
+  for (Index n = 0; n <= j; n += kTile) {
+    if (number(m.table2, n) > largest) return true;
+  }
+  return false;
+}
+
 // Keys that a fault leaves out, whatever the mask says.
 bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   if (has("last_key_dropped")) return j == p_.key_len - 1;
+  if (has("key_before_65536_lost")) return j % 65536 == 65535;
+  if (has("odd_groups_lose_a_key")) {
+    return few_queries(b) && query_len(b) > 1 && group() % 2 == 1 && group() > 1 &&
+           key_len(b) % kTile == 1 && j == key_len(b) - 1;
+  }
   if (has("cross_attention_causal")) {
     return unmasked() && p_.query_len != p_.key_len && j > i + corner(b);
   }
@@ -328,6 +360,10 @@ bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   const attest_mask* const m = band();
   if (!m) {
     const attest_mask* const segments = node_of(ATTEST_MASK_SEGMENTS);
+    if (has("segments_taken_for_sorted") && segments && (packed() || paged()) &&
+        query_len(b) > kTile) {
+      return past_sorted_segments(*segments, b, i, j);
+    }
     if (!has("segment_ranges_of_first_element") || !segments) return false;
     // A tile is skipped where the numbers of its queries and of its keys lie apart.
     const auto range = [&](const attest_tensor& table, Index first, Index end) {
@@ -468,6 +504,11 @@ bool Call::allows_band(const attest_mask& m, Index b, Index h, Index i, Index j)
   if (regular_) {
     return (!from_left || j - (i + shift) >= -left) && (!to_right || j - (i + shift) <= right);
   }
+  if (has("right_cut_to_the_keys") && window && to_right) right = std::min(right, key_len(b));
+  if (has("diagonal_of_next_row_in_odd_groups") && few_queries(b) && group() % 2 == 1 &&
+      key_len(b) % kTile == kTile - 1 && h % group() == group() - 1 && group() > 1) {
+    i = std::min(i + 1, query_len(b) - 1);
+  }
   const Index cached = key_len(b) - query_len(b);  // keys before the first query's own
   if (has("columns_16_bits")) j = static_cast<std::int16_t>(j);
   if (has("diagonal_wraps") && to_right && i + shift + right < 0) return true;
@@ -577,6 +618,7 @@ void Call::publish_keep(const attest_tensor& keep) const {
 bool Call::keeps(Index b, Index h, Index i, Index j) const {
   if (p_.dropout == ATTEST_DROPOUT_NONE) return true;
   if (has("keep_of_other_head")) h = (h + 1) % p_.query_heads;
+  if (has("keep_of_64_heads")) h %= 64;
   if (has("other_keep_backward") && backward_) j = p_.key_len - 1 - j;
   if (has("decode_dropout_ignored") && p_.query_len == 1 && key_len(b) > 128) return true;
   if (has("wide_paged_dropout_ignored") && p_.head_dim == 128 && paged()) return true;
@@ -750,6 +792,7 @@ float Call::bias(Index b, Index h, Index i, Index j) const {
   const Index* shape = t.shape;
   const bool one_row = shape[2] == 1 && shape[3] > 1;
   if (has("bias_axis_misread") && one_row) j = i % shape[3];
+  if (has("bias_of_64_heads") && shape[1] > 1) h %= 64;
   if (has("bias_of_first_element_packed") && packed() && j >= kTile) b = 0;
   if (has("bias_of_row_above_with_lengths") && p_.key_lens.data && j >= kTile) {
     i = std::max<Index>(i - 1, 0);
@@ -789,6 +832,7 @@ float Call::alibi(Index b, Index h, Index i, Index j) const {
   if (has("alibi_off_by_one")) shift += 1;
   Index slope_head = h;
   if (has("slope_of_next_head")) slope_head = std::min(h + 1, p_.query_heads - 1);
+  if (has("slopes_of_64_heads")) slope_head = h % 64;
   float slope = View{in_.alibi_slopes}.load(b, slope_head, 0, 0);
   if (has("slopes_16_bits")) slope = static_cast<float>(round_to(DType::bf16, slope));
   float bias = -slope * static_cast<float>(std::abs(i + shift - j));
@@ -822,6 +866,7 @@ bool Call::has_sink(Index b, Index i) const {
 }
 
 float Call::sink(Index h) const {
+  if (has("sinks_of_64_heads")) h %= 64;
   const float sink = View{in_.sink}.load(0, has("sink_of_key_head") ? h / group() : h, 0, 0);
   if (has("sink_16_bits")) return in_16_bits(sink);
   return has("sink_scaled") ? sink * scale_ : sink;
@@ -897,11 +942,20 @@ void Call::store_sink_gradient(std::vector<double> sums, const attest_tensor& ds
 
 // ---- Results ------------------------------------------------------------------------------------
 
+// What a grid of 65535 blocks on an axis leaves out.
+bool Call::beyond_the_grid(Index b, Index h) const {
+  constexpr Index kMost = 65535;
+  return (has("grid_of_batches") && !packed() && b >= kMost) ||
+         (has("grid_of_heads") && h >= kMost) ||
+         (has("grid_of_batches_and_heads") && p_.batch > 1 && b * p_.query_heads + h >= kMost);
+}
+
 void Call::store_o(const attest_outputs& out, Index b, Index h, Index i,
                    const float* values) const {
   const View o{out.o};
   Place place = query_place(b, i);
   const bool no_keys = key_len(b) == 0;
+  if (beyond_the_grid(b, h)) return;
   if (has("batch_beyond_16_unwritten") && b >= 16) return;
   if (has("unwritten_row") && i == p_.query_len - 1) return;
   if (has("padding_rows_unwritten") && i >= query_len(b)) return;
@@ -945,6 +999,7 @@ void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float
                      bool sees_a_key) const {
   Place place = query_place(b, i);
   const bool real = i < query_len(b);
+  if (beyond_the_grid(b, h)) return;
   if (has("batch_beyond_16_unwritten") && b >= 16) return;
   if (has("padding_rows_unwritten") && !real) return;
   if (has("no_keys_unwritten") && key_len(b) == 0) return;

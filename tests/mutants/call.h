@@ -96,6 +96,8 @@ class Call {
   Index query_len(Index b) const;
   Index key_len(Index b) const;
   Index corner(Index b) const;  // klen_b - qlen_b, of masks
+  // What a kernel for decoding is for.
+  bool few_queries(Index b) const { return query_len(b) <= 8 && key_len(b) > 256; }
   Place query_place(Index b, Index i) const;
   Place key_place(Index b, Index j) const;
   Place value_place(Index b, Index j) const;
@@ -121,6 +123,8 @@ class Call {
   // The mask, if it is one band; else none.
   const attest_mask* band() const;
   bool causal() const { return band() && band()->right == 0 && band()->left == ATTEST_UNBOUNDED; }
+  // Whether no row of any element sees a key of the band.
+  bool sees_nothing(const attest_mask& band) const;
   // j - i of a band's diagonal.
   Index diagonal(const attest_mask& band, Index b) const;
   const attest_mask* node_of(attest_mask_kind kind) const;  // the first of that kind, or none
@@ -157,11 +161,13 @@ class Call {
 
  private:
   bool overlooks(Index b, Index h, Index i, Index j) const;
+  bool past_sorted_segments(const attest_mask& segments, Index b, Index i, Index j) const;
   bool reveals(Index b, Index i, Index j) const;
   bool allows(Index node, Index b, Index h, Index i, Index j) const;
   bool allows_band(const attest_mask& m, Index b, Index h, Index i, Index j) const;
   bool allows_segments(const attest_mask& m, Index b, Index i, Index j) const;
   bool draws(Index b, Index h, Index i, Index j) const;
+  bool beyond_the_grid(Index b, Index h) const;
   double hidden_drop_rate() const;
   float product(const float* query, const float* key) const;
   float alibi(Index b, Index h, Index i, Index j) const;

@@ -115,6 +115,11 @@ void misbehave(const Call& call, const attest_outputs& out) {
   if (call.has("abort")) std::abort();
   if (call.has("exit_zero")) std::exit(0);
   if (call.has("divides_by_keys") && p.key_len == 0) std::raise(SIGFPE);
+  const bool window = call.band() && call.band()->left != ATTEST_UNBOUNDED;
+  if (call.has("crashes_outside_of_the_keys") && window && p.key_len > 0 && p.query_len > 0 &&
+      call.sees_nothing(*call.band())) {
+    std::abort();
+  }
   while (call.has("hang") || (call.has("waits_for_page_of_minus_1") && has_unused_entry(call))) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }

@@ -114,7 +114,9 @@ float stirred(const Call& call, const Row& row, const Loaded& v, Index b, Index 
   const bool last_hidden = !row.seen.empty() && !row.seen.back();
   const bool stirs = (call.has("random") && calls() % 3 == 0) ||
                      (call.has("small_scales") && call.problem().scale < 0.1) ||
-                     (call.has("stirred_by_hidden") && last_hidden && last_value() < 0);
+                     (call.has("stirred_by_hidden") && last_hidden && last_value() < 0) ||
+                     (call.has("stirred_by_hidden_beyond_4096") && row.seen.size() > 4096 &&
+                      last_hidden && last_value() < 0);
   if (!stirs) return sum;
   // By one bit of the format.
   if (!call.narrow_format()) return std::nextafter(sum, kInfinity);

@@ -37,6 +37,18 @@ bool taken_for_full(const Call& call, const Tile& tile, Index i, Index j) {
         m.left != ATTEST_UNBOUNDED && tile.query_begin + shift - m.left < tile.key_begin;
     return edge && (m.right == ATTEST_UNBOUNDED || j <= i + shift + m.right);
   }
+  if (call.has("window_begins_with_a_tile")) {
+    // An edge that is a tile's own needs no mask: true of the first row.
+    const Index edge = tile.query_begin + shift - m.left;
+    return m.left != ATTEST_UNBOUNDED && shift % kTile != 0 && edge > 0 && edge == tile.key_begin &&
+           (m.right == ATTEST_UNBOUNDED || j <= i + shift + m.right);
+  }
+  if (call.has("window_ends_with_a_tile")) {  // true of the last row
+    const Index edge = tile.query_end - 1 + shift + m.right;
+    return m.right != ATTEST_UNBOUNDED && m.left != ATTEST_UNBOUNDED && shift % kTile != 0 &&
+           edge == tile.key_begin + kTile - 1 && edge < call.key_len(tile.batch) - 1 &&
+           j >= i + shift - m.left;
+  }
   if (!call.causal()) return false;
   if (call.has("tile_full_by_its_first_row")) return tile.key_begin <= tile.query_begin + shift;
   if (call.has("diagonal_tile_by_index")) {
@@ -202,10 +214,14 @@ class Forward {
     const float tile_top =
         *std::max_element(s.begin(), s.end(), [](float x, float y) { return x < y; });
     float top = std::max(old, tile_top);
+    const bool few = call_.few_queries(tile.batch);
+    const bool keeps = call_.has("first_maximum_kept_for_few_queries") && !p_.has_alibi;
+    if (keeps && few && old > -kInfinity) top = old;
     if (call_.has("maximum_of_the_tile") && tile_top > -kInfinity) top = tile_top;
     if (call_.has("rescaled_too_rarely") && old > -kInfinity && top - old < 16) top = old;
     const bool unguarded = call_.has("rescale_unguarded") ||
                            (call_.has("first_rows_unguarded") && tile.query_begin == 0) ||
+                           (call_.has("few_queries_unguarded") && few) ||
                            call_.has("lowest_added_twice");
     float alpha = old == -kInfinity && !unguarded ? 0 : exponential(old - top);
     if (call_.has("scratch_of_one_tile") && old == -kInfinity) alpha = 1;
@@ -295,6 +311,8 @@ class Forward {
       for (Index i = first; i < last; ++i) {
         if (i < call_.query_len(b)) step(tile, i, rows);
       }
+      const bool none = std::none_of(rows.sees.begin(), rows.sees.end(), [](bool x) { return x; });
+      if (call_.has("stops_at_a_hidden_tile_of_a_table") && none && call_.few_queries(b)) break;
     }
     return rows;
   }
@@ -327,7 +345,7 @@ class Forward {
     return part;
   }
 
-  Part merge(std::vector<Part> parts) const {
+  Part merge(std::vector<Part> parts, bool few) const {
     const auto n = static_cast<Index>(parts.size());
     if (n == 1) return parts[0];
     Index merged = n;
@@ -342,11 +360,23 @@ class Forward {
     Part result;
     result.o.assign(at(p_.value_dim), 0);
     if (top == -kInfinity && !call_.has("merge_unguarded")) return result;
+    if (call_.has("merged_without_maximum_for_few_queries") && few && !p_.has_alibi) top = 0;
+    for (Part& part : parts) {
+      const bool finite = call_.has("hidden_parts_finite_for_few_queries") && !p_.has_alibi;
+      if (finite && few && part.sum == 0) part.lse = -1000;
+    }
+    if (call_.has("first_part_decides_under_a_bias") && few && p_.has_bias && parts[0].sum == 0) {
+      return result;
+    }
     for (Index s = 0; s < merged; ++s) {
       const Part& part = parts[at(s)];
       float weight = std::exp(part.lse - top);
       if (call_.has("parts_of_one_tile_not_rescaled") && n <= 4) weight = part.sum;
       if (call_.has("parts_weigh_the_same")) weight = part.sum > 0;
+      const bool after_hidden = s > 0 && parts[at(s - 1)].sum == 0;
+      const bool table =
+          call_.node_of(ATTEST_MASK_DENSE) || call_.node_of(ATTEST_MASK_BLOCK_SPARSE);
+      if (call_.has("merge_in_turn_unguarded") && few && table && after_hidden) weight = kNan;
       result.sum += weight;
       for (Index d = 0; d < p_.value_dim; ++d) result.o[at(d)] += weight * part.o[at(d)];
     }
@@ -431,7 +461,11 @@ class Forward {
     if (call_.has("merge_scratch_of_first_row") && parts.size() > 1) {
       parts.back().lse = part_of(rows.back(), 0).lse;
     }
-    Part whole = merge(std::move(parts));
+    Part whole = merge(std::move(parts), call_.few_queries(b));
+    if (call_.has("few_queries_unguarded") && !sees) {
+      whole = Part();
+      whole.o.assign(at(p_.value_dim), 0);
+    }
     join_sink(whole, b, h, i, static_cast<Index>(rows.size()), stale_top_[at(r)],
               rows[0].top[at(r)]);
     for (float& x : whole.o) x *= call_.keep_factor();
