@@ -39,10 +39,27 @@ double read_scale(ObjectReader& reader, Index head_dim) {
   return head_dim > 0 ? 1.0 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
 }
 
+// Lengths as a list, which may be said as one that is repeated: {"repeat": [1, 5], "times": 40}.
+nlohmann::json spelled_out(const nlohmann::json& lengths, const std::string& pointer) {
+  if (!lengths.is_object()) return lengths;
+  ObjectReader reader(lengths, pointer);
+  const auto part = read_integers(reader.at("repeat"), reader.pointer("repeat"));
+  const auto times = reader.get<Index>("times");
+  reader.finish();
+  constexpr Index kMost = 1 << 20;
+  if (times < 1 || std::ssize(part) * times > kMost) {
+    throw InputError(reader.pointer("times"), "a list of lengths has 1 to 2^20 of them");
+  }
+  std::vector<Index> all;
+  for (Index n = 0; n < times; ++n) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 std::vector<Index> read_lengths(ObjectReader& reader, const std::string& key) {
   const nlohmann::json* value = reader.find(key);
   if (!value) return {};
-  const auto lengths = read_integers(*value, reader.pointer(key));
+  const std::string pointer = reader.pointer(key);
+  const auto lengths = read_integers(spelled_out(*value, pointer), pointer);
   if (lengths.empty()) throw InputError(reader.pointer(key), fmt::format("\"{}\" is empty", key));
   if (*std::max_element(lengths.begin(), lengths.end()) > kMostOfASize) {
     throw InputError(reader.pointer(key), fmt::format("\"{}\" has a length beyond 2^32", key));
@@ -273,6 +290,9 @@ nlohmann::json ProblemReader::whole() const {
   nlohmann::json fields = fields_;
   std::set<std::string> used;
   for (auto& [field, value] : fields.items()) fill_in(value, names_, used);
+  for (const char* field : {"key_lens", "query_lens"}) {
+    if (fields.contains(field)) fields[field] = spelled_out(fields[field], pointer_of(field));
+  }
   // Defaults that give way to lengths.
   const bool packed = fields.value("packed", false);
   const auto gives_way = [&](const char* field) {

@@ -173,6 +173,10 @@ TEST(GenerateTest, LevelsLieWhereTheirClassSays) {
     EXPECT_LT(low.most, -89) << name(dtype);
     EXPECT_GT(low.least, -150) << name(dtype);
     EXPECT_GT(low.deviation, 0.5) << name(dtype);
+    const Scores high = scores_of(case_of("high", dtype));
+    EXPECT_GT(high.least, 89) << name(dtype);
+    EXPECT_LT(high.most, 150) << name(dtype);
+    EXPECT_GT(high.deviation, 0.5) << name(dtype);
     Case deep = case_of("deep", dtype);
     deep.problem.head_dim = 8;
     EXPECT_LT(scores_of(deep).most, -50000) << name(dtype);
@@ -665,6 +669,7 @@ constexpr Golden kGolden[] = {
     {"huge", 0x70d6f66f9f674aae, 0xcff798d63818ca57, 0x471796b0a52fa91a},
     {"deep", 0xa072ee4e35595b9, 0xbc0403728693458e, 0xb3c3dd7d75e1d815},
     {"low", 0x294a314b64dc89bc, 0x639698e6c4a07f5e, 0x4f9448458a93a53e},
+    {"high", 0x56b7b38b674feff1, 0xd0e57f7d4c0bd1f1, 0xd51d455e52ad1f5a},
     {"unbalanced", 0x4d3133feda49599d, 0x82595514d6d9e89c, 0x979dbcc61d4046a7},
     {"tiny", 0x10ed4c13470af2a7, 0x158a65479a7af02f, 0x28aca31d6f0e3b8b},
     {"uniform", 0x2d2c447aca043d86, 0x20e2fd20cfa84316, 0x5fbfed8a6349c829},

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cases/case.h"
+#include "cases/entry.h"
 #include "cases/expand.h"
 #include "tests/cases/case_folder.h"
 
@@ -198,6 +199,15 @@ TEST(LoadTest, PackedAndPagedProblemsTakeTheLongestLengths) {
   EXPECT_EQ(paged.key_len, 9);
 }
 
+TEST(LoadTest, LengthsMayBeAListThatIsRepeated) {
+  CaseFolder folder;
+  folder.write("a.json", file_with(R"("dtypes": ["f32"], "problem": {"batch": 4, "packed": true,
+      "query_lens": {"repeat": [3, 1], "times": 2}, "key_lens": [1, 9, 0, 2]})"));
+  const Case repeated = folder.load().front();
+  EXPECT_EQ(repeated.problem.query_lens, (std::vector<Index>{3, 1, 3, 1}));
+  EXPECT_EQ(entry_of(repeated)["problem"]["query_lens"], (std::vector<Index>{3, 1, 3, 1}));
+}
+
 // All pages that the table names, and how many rows name each.
 std::map<Index, int> uses_of(const Paging& paging) {
   std::map<Index, int> uses;
@@ -286,6 +296,9 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"scale": "big"})", "a.json:4: ", "\"scale\""},
       {R"("problem": {"key_lens": 3})", "a.json:4: ", "\"key_lens\""},
       {R"("problem": {"key_lens": []})", "a.json:4: ", "\"key_lens\""},
+      {R"("problem": {"key_lens": {"repeat": [1]}})", "a.json:4: ", "\"times\""},
+      {R"("problem": {"key_lens": {"repeat": [1], "times": 0}})", "a.json:4: ", "2^20"},
+      {R"("problem": {"key_lens": {"repeat": [1], "times": 2000000}})", "a.json:4: ", "2^20"},
       {R"("problem": [])", "a.json:4: ", "expected an object"},
       {R"("problem": {"mask": "casual"})", "a.json:4: ", "\"casual\""},
       {R"("problem": {"mask": "causal offset=x"})", "a.json:4: ", "offset=x"},

@@ -15,6 +15,12 @@ struct Row {
   bool any_seen = false;
 };
 
+Index longest_key(const Call& call) {
+  Index longest = 0;
+  for (Index b = 0; b < call.problem().batch; ++b) longest = std::max(longest, call.key_len(b));
+  return longest;
+}
+
 // Sums in another order, where a promise is broken that they aren't.
 bool backwards(const Call& call) {
   const attest_problem& p = call.problem();
@@ -22,6 +28,11 @@ bool backwards(const Call& call) {
   return (call.has("batch_variant") && p.batch > 1) ||
          (call.has("batch_variant_in_window") && p.batch > 1 && window) ||
          (call.has("batch_variant_wide") && p.batch > 1 && p.head_dim > 256) ||
+         (call.has("variant_by_longest_query_packed") && call.packed() && p.query_len > 60) ||
+         (call.has("variant_by_longest_query_backward") && call.backward() && p.query_len > 100) ||
+         (call.has("variant_by_longest_key_paged") && call.paged() && longest_key(call) > 250) ||
+         (call.has("variant_by_tokens") && call.packed() && call.packed_start(p.batch) > 300) ||
+         (call.has("variant_by_number") && p.batch > 20) ||
          (call.has("thread_variant") && call.threads() > 1);
 }
 
@@ -99,6 +110,34 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
   return row;
 }
 
+// What pads a tile counts where exp(0 - LSE), or exp without the maximum, overflows.
+bool is_low(const Row& row) { return row.lse < -88.7f; }
+bool is_high(const Row& row) { return row.lse > 88.7f; }
+
+// Of a row's own gradient, what calls lose that are large in one way.
+bool loses_dq(const Call& call, Index b, Index h, Index i) {
+  const attest_problem& p = call.problem();
+  const Index token = call.packed() ? call.query_place(b, i).position : 0;
+  return (call.has("dq_of_wide_heads_in_batches") && p.batch > 3 && p.head_dim > 80 && i >= 128) ||
+         (call.has("dq_of_first_1000_tokens") && p.head_dim >= 64 && token >= 1000) ||
+         (call.has("dq_of_131072_packed_rows") && token >= 131072) ||
+         (call.has("dq_of_65535_heads") && h >= 65535) ||
+         (call.has("dq_of_65535_elements") && b >= 65535);
+}
+bool loses_dk(const Call& call, Index b, Index i, Index j) {
+  const attest_problem& p = call.problem();
+  const bool narrower = p.value_dim < p.head_dim && p.value_dim > 64;
+  const Index token = call.packed() ? call.key_place(b, j).position : 0;
+  return (call.has("dk_of_narrower_values_in_batches") && p.batch > 3 && narrower && j >= 128) ||
+         (call.has("dk_of_first_2000_tokens") && p.head_dim >= 64 && token >= 2000) ||
+         (call.has("dk_of_65535_rows") && i >= 65535);
+}
+bool loses_dv(const Call& call, Index j) {
+  const attest_problem& p = call.problem();
+  return call.has("dv_of_wide_packed_heads") && call.packed() && p.batch > 3 && p.head_dim > 200 &&
+         j >= 128;
+}
+
 int calls() {
   static int count = 0;
   return ++count;
@@ -167,6 +206,7 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
     for (Index c = 0; c < p.value_dim; ++c) {
       sums[at(c)] = no_channels ? 0 : stirred(call, row, v, b, h, c, sums[at(c)]);
     }
+    if (call.has("high_scores_at_a_tail") && is_high(row) && keys % 64 == 63) sums[0] = kNan;
     if (call.has("no_keys_nan") && keys == 0) std::fill(sums.begin(), sums.end(), kNan);
     if (call.has("decode_channels_of_keys") && p.query_len == 1 && keys > 128) {
       for (Index c = p.head_dim; c < p.value_dim; ++c) sums[at(c)] *= 0.5f;
@@ -230,27 +270,47 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       float ds = row.p[at(j)] * (dp * z - delta);
       if (!row.seen[at(j)]) ds = 0 * delta;
       if (call.has("dropped_p_in_ds")) ds = row.p[at(j)] * row.z[at(j)] * (dp - delta);
-      if (p.has_bias) {
+      const bool last = j + 1 == call.key_len(b);
+      const Index rest = call.key_len(b) % 32;
+      const bool bias_lost =
+          call.has("low_scores_of_a_biased_tail") && is_low(row) && rest == 1 && last;
+      if (p.has_bias && !bias_lost) {
         call.add_bias_gradient(sum_bias, b, h, i, j, ds, row.cap_slope[at(j)]);
       }
       ds *= row.cap_slope[at(j)];
+      if (call.has("low_scores_of_one_query") && is_low(row) && p.query_len == 1 && rest == 0) {
+        ds = kNan;
+      }
       const float scale = call.scale();
       const float dq_scale = call.has("dq_without_scale") ? 1 : scale;
       const float dk_scale = call.has("dk_scaled_twice") ? scale * scale : scale;
-      for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
+      if (!(call.has("dq_without_keys_beyond_65535") && j >= 65535)) {
+        for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
+      }
       const Index n = (key.batch * p.key_heads + head) * out.dk.shape[2] + key.position;
-      const bool dk_lost = call.has("dk_of_first_tile_at_128") && p.head_dim == 128 && j >= kTile;
+      const bool dk_lost =
+          (call.has("dk_of_first_tile_at_128") && p.head_dim == 128 && j >= kTile) ||
+          loses_dk(call, b, i, j);
       if (!dk_lost && (!call.has("dk_misses_head") || !last_of_group)) {
         float* dk = sum_dk.data() + n * p.head_dim;
         for (Index d = 0; d < p.head_dim; ++d) dk[d] += ds * dk_scale * query[d];
       }
       float* dv = sum_dv.data() + n * p.value_dim;
       const float weight = row.p[at(j)] * (call.has("dropout_left_out_of_dv") ? 1 : row.z[at(j)]);
-      if (call.has("batch_beyond_4_backward") && b >= 4) continue;
+      if ((call.has("batch_beyond_4_backward") && b >= 4) || loses_dv(call, j)) continue;
+      if (call.has("high_scores_of_a_masked_tail") && is_high(row) && rest == 16 && last &&
+          call.node_of(ATTEST_MASK_DENSE)) {
+        continue;
+      }
       for (Index c = 0; c < p.value_dim; ++c) dv[c] += weight * upstream[c];
     }
     for (Index d = 0; d < p.head_dim; ++d) {
       if (call.has("wide_heads_backward") && p.head_dim == 256) row_dq[at(d)] *= 0.5f;
+      if (loses_dq(call, b, h, i)) row_dq[at(d)] = 0;
+      if (call.has("low_scores_at_half_a_tile") && is_low(row) && call.query_len(b) > 1 &&
+          call.key_len(b) % 64 == 32) {
+        row_dq[at(d)] = kNan;
+      }
       dq.store(place.batch, h, place.position, d, row_dq[at(d)]);
     }
   });
