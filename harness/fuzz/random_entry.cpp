@@ -215,16 +215,23 @@ class Maker {
   }
 
   Index work() const {
-    return batch_ * query_heads_ * query_len_ * key_len_ * (head_dim_ + value_dim_);
+    return work_of({.batch = batch_,
+                    .query_heads = query_heads_,
+                    .key_heads = key_heads_,
+                    .query_len = query_len_,
+                    .key_len = key_len_,
+                    .head_dim = head_dim_,
+                    .value_dim = value_dim_});
   }
   // How many times the work may be done.
   Index room() const { return std::max<Index>(most_ / std::max<Index>(work(), 1), 1); }
 
   // The work of a problem stays small, however its sizes come together.
   void fit() {
-    if (work() <= most_) return;
-    const Index pairs = batch_ * query_heads_ * query_len_ * key_len_;
-    head_dim_ = std::max<Index>(std::min(head_dim_, most_ / (2 * pairs)), 1);
+    const Index all = work();
+    if (all <= most_) return;
+    const Index channels = head_dim_ + value_dim_;
+    head_dim_ = std::clamp<Index>(most_ * channels / all / 2, 1, head_dim_);
     value_dim_ = has("value-dim") ? std::max<Index>(std::min(value_dim_, head_dim_), 1) : head_dim_;
   }
 
@@ -680,7 +687,9 @@ json altered_entry(const Scope& scope, const json& entry, const json& other, Dic
 }
 
 Index work_of(const Problem& p) {
-  return p.batch * p.query_heads * p.query_len * p.key_len * (p.head_dim + p.value_dim);
+  const Index rows = p.query_heads * p.query_len + p.key_heads * p.key_len;
+  return p.batch * (p.head_dim + p.value_dim) *
+         (p.query_heads * p.query_len * p.key_len + 4 * rows);
 }
 
 }  // namespace attest

@@ -30,9 +30,10 @@ nlohmann::json random_entry(const Scope& scope, Dice& dice);
 nlohmann::json altered_entry(const Scope& scope, const nlohmann::json& entry,
                              const nlohmann::json& other, Dice& dice);
 
-// What it costs to judge a problem, roughly: products of a query and a key, channel by channel; and
-// how much of that a random one may cost.
+// What it costs to judge a problem, roughly: the products of queries and keys, channel by channel,
+// and a few for each element that is made, handed over and looked at; and how much of that a random
+// one may cost.
 Index work_of(const Problem& problem);
-inline constexpr Index kMostWork = 400'000;
+inline constexpr Index kMostWork = 300'000;
 
 }  // namespace attest

@@ -345,7 +345,7 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"tail_capped", fa2, "softcap", "the softcap applied after keys beyond the last were masked",
      "SCORE-2", "B072", "ggml-org/llama.cpp#29034"},
     {"tail_capped_without_mask", fa2, "softcap",
-     "so where there is no mask, whose padding would have hidden them", "SCORE-2"},
+     "so in a later tile, where there is no mask whose padding would hide them", "SCORE-2"},
     {"tail_unmasked_in_last_part", split, "tail", "keys beyond the last part scored 0",
      "SOFTMAX-1 MASK-1 LSE-1", "A070 B153",
      "facebookresearch/xformers@3e4a1b4b, tenstorrent/tt-metal#48677"},
