@@ -1,6 +1,7 @@
-// The record of a run, results.jsonl: a header, one line a verdict, a footer. It is the only
-// primary record; every report is made from it. Without its footer a record is truncated, and the
-// run incomplete. Numbers that JSON lacks are the strings "inf", "-inf" and "nan".
+// The record of a run, results.jsonl: a header, one line a verdict (and, of a random search, one a
+// testee), a footer. It is the only primary record; every report is made from it. Without its
+// footer a record is truncated, and the run incomplete. Numbers that JSON lacks are the strings
+// "inf", "-inf" and "nan".
 #pragma once
 
 #include <iosfwd>
