@@ -6,7 +6,8 @@
 // `bits`, so that its numbers stay the same wherever the entry is moved.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ Case read_entry(const nlohmann::json& entry, const std::string& stem);
 // The entry that is this one case of those that its file makes of an entry: the same problem with
 // the same bits. Throws InputError if the file is no longer what it was loaded from.
 nlohmann::json entry_of(const Case& test_case);
+
+// A case with the entry that it is.
+struct CaseWithEntry {
+  Case test_case;
+  nlohmann::json entry;
+};
+
+// All cases below `root`, as load_cases() has them, each with the entry that it is.
+std::vector<CaseWithEntry> load_entries(const std::filesystem::path& root);
 
 // The text of a case file with these entries.
 std::string to_case_file(const std::string& about, const std::vector<nlohmann::json>& entries);

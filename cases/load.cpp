@@ -336,10 +336,10 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
   }
 }
 
-// One case of a file, wanted as an entry of its own.
+// The cases of a file that are wanted as entries of their own.
 struct Wanted {
-  std::string id;
-  nlohmann::json entry = {};
+  std::string id;                            // of the only one; empty: all
+  std::vector<nlohmann::json> entries = {};  // in the order of the cases
 };
 
 struct FileRead {
@@ -437,12 +437,16 @@ void read_entry(const nlohmann::json& entry, const std::string& pointer,
                            "\"neighbours\" needs the same keep-mask for a batch element alone, "
                            "which no testee draws again");
         }
-        if (source.wanted && source.wanted->id == test_case.id) {
-          source.wanted->entry = {{"name", name},       {"clauses", cited},
-                                  {"because", because}, {"problem", problem_reader.whole()},
-                                  {"dtypes", {dtype}},  {"data", {data}},
-                                  {"bits", seed}};
-          settings.write(source.wanted->entry);
+        Wanted* wanted = source.wanted;
+        if (wanted && (wanted->id.empty() || wanted->id == test_case.id)) {
+          wanted->entries.push_back({{"name", name},
+                                     {"clauses", cited},
+                                     {"because", because},
+                                     {"problem", problem_reader.whole()},
+                                     {"dtypes", {dtype}},
+                                     {"data", {data}},
+                                     {"bits", seed}});
+          settings.write(wanted->entries.back());
         }
         cases.push_back(std::move(test_case));
       }
@@ -483,6 +487,44 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
+// All cases below `root`, or in it if it is a file; those that are `wanted` as entries too.
+std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed, Wanted* wanted) {
+  namespace fs = std::filesystem;
+  std::map<std::string, fs::path> files;  // by their path below the root: a stable order
+  if (fs::is_regular_file(root)) {
+    files[root.stem().generic_string()] = root;
+  } else if (!fs::is_directory(root)) {
+    throw InputError("", fmt::format("{}: no such folder of cases", root.generic_string()));
+  } else {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
+      if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
+      const fs::path below = entry.path().lexically_relative(root);
+      files[(below.parent_path() / below.stem()).generic_string()] = entry.path();
+    }
+  }
+  if (files.empty()) {
+    throw InputError("", fmt::format("{}: no case files (*.json) here", root.generic_string()));
+  }
+  std::vector<Case> cases;
+  for (const auto& [stem, path] : files) {
+    const std::string file = path.generic_string();
+    const LocatedJson located(text_of(path), file);
+    try {
+      read_file(located.root(),
+                {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted}, cases);
+    } catch (const InputError& error) {
+      throw located.locate(error);
+    }
+  }
+  std::map<std::string_view, const Case*> by_id;
+  for (const Case& test_case : cases) {
+    if (by_id.emplace(test_case.id, &test_case).second) continue;
+    throw InputError("", fmt::format("{}:{}: the id {} stands twice", test_case.file,
+                                     test_case.line, test_case.id));
+  }
+  return cases;
+}
+
 }  // namespace
 
 Case read_entry(const nlohmann::json& entry, const std::string& stem) {
@@ -511,46 +553,24 @@ nlohmann::json entry_of(const Case& test_case) {
   read_file(json.root(),
             {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
             cases);
-  if (wanted.entry.is_null()) {
+  if (wanted.entries.empty()) {
     throw InputError("", fmt::format("{} no longer has {}", test_case.file, test_case.id));
   }
-  return wanted.entry;
+  return wanted.entries.front();
+}
+
+std::vector<CaseWithEntry> load_entries(const std::filesystem::path& root) {
+  Wanted wanted = {.id = ""};
+  std::vector<Case> cases = read_all(root, 1, &wanted);
+  std::vector<CaseWithEntry> all;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    all.push_back({std::move(cases[i]), std::move(wanted.entries[i])});
+  }
+  return all;
 }
 
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed) {
-  namespace fs = std::filesystem;
-  std::map<std::string, fs::path> files;  // by their path below the root: a stable order
-  if (fs::is_regular_file(root)) {
-    files[root.stem().generic_string()] = root;
-  } else if (!fs::is_directory(root)) {
-    throw InputError("", fmt::format("{}: no such folder of cases", root.generic_string()));
-  } else {
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
-      if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
-      const fs::path below = entry.path().lexically_relative(root);
-      files[(below.parent_path() / below.stem()).generic_string()] = entry.path();
-    }
-  }
-  if (files.empty()) {
-    throw InputError("", fmt::format("{}: no case files (*.json) here", root.generic_string()));
-  }
-  std::vector<Case> cases;
-  for (const auto& [stem, path] : files) {
-    const std::string file = path.generic_string();
-    const LocatedJson json(text_of(path), file);
-    try {
-      read_file(json.root(), {.stem = stem, .file = file, .json = &json, .seed = seed}, cases);
-    } catch (const InputError& error) {
-      throw json.locate(error);
-    }
-  }
-  std::map<std::string_view, const Case*> by_id;
-  for (const Case& test_case : cases) {
-    if (by_id.emplace(test_case.id, &test_case).second) continue;
-    throw InputError("", fmt::format("{}:{}: the id {} stands twice", test_case.file,
-                                     test_case.line, test_case.id));
-  }
-  return cases;
+  return read_all(root, seed, nullptr);
 }
 
 }  // namespace attest

@@ -26,8 +26,8 @@
 #include "harness/criteria/subjects.h"
 #include "harness/dump.h"
 #include "harness/examine.h"
+#include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
-#include "harness/fuzz/random_entry.h"
 #include "harness/in_process.h"
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
@@ -78,8 +78,12 @@ struct Options {
   fs::path dump_folder;
   fs::path record_folder;
   fs::path from;  // cases of another file or folder
+  std::uint64_t first = 0;
   std::uint64_t count = 0;
   double seconds = 0;
+  bool keep_going = false;
+  std::size_t finds = 0;  // 0: one, or a handful with keep_going
+  bool finite = false;
   std::vector<std::string> dtypes;
   fs::path plugins;  // the folder of those that selfcheck needs
   bool full = false;
@@ -358,13 +362,21 @@ VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions optio
 }
 
 int fuzz(const Options& options) {
+  constexpr std::size_t kHandful = 10;
   const auto start = std::chrono::steady_clock::now();
   const fs::path file = fs::absolute(options.out / fmt::format("{}.json", kFuzzStem));
-  Session session(options, find_installation(), "fuzz", {file.string()});
+  const Installation installation = find_installation();
+  const auto suite = load_entries(installation.cases);
+  Session session(options, installation, "fuzz", {file.string()});
   fs::remove(file);  // of an earlier search
   FuzzOptions search = {.seed = options.seed,
+                        .first = options.first,
                         .count = options.count,
                         .seconds = options.seconds,
+                        .finds = options.finds > 0    ? options.finds
+                                 : options.keep_going ? kHandful
+                                                      : 1,
+                        .finite = options.finite,
                         .run = session.run_options()};
   if (search.count == 0 && search.seconds == 0) search.seconds = 60;
   for (const std::string& dtype : options.dtypes) search.dtypes.push_back(*dtype_named(dtype));
@@ -375,17 +387,23 @@ int fuzz(const Options& options) {
   for (const Testee& testee : session.testees()) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
     const FuzzResult result = fuzz(
-        testee, search, [&](const Testee& t) { return session.start(t); },
+        testee, suite, search, [&](const Testee& t) { return session.start(t); },
         [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
     progress.finish();
-    for (const auto& [outcome, count] : result.tried) tried[outcome] += count;
-    if (!result.found) continue;
-    entries.push_back(result.found->entry);
-    std::ofstream out(file);
-    out << to_case_file("What attest fuzz found.", entries);
-    if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
-    record.verdicts.push_back(record_of(*result.found, testee, search.run, file));
-    session.results() << to_line(record.verdicts.back()) << '\n';
+    for (const auto& [outcome, count] : result.record.tried) tried[outcome] += count;
+    record.searches.push_back(result.record);
+    session.results() << to_line(record.searches.back()) << std::endl;
+    for (const Find& find : result.found) entries.push_back(find.entry);
+    if (!result.found.empty()) {
+      std::ofstream out(file);
+      out << to_case_file("What attest fuzz found.", entries);
+      if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+    }
+    for (const Find& find : result.found) {
+      record.verdicts.push_back(record_of(find, testee, search.run, file));
+      session.results() << to_line(record.verdicts.back()) << std::endl;
+    }
+    if (interrupted()) break;
   }
   if (interrupted()) {
     record.footer.reset();
@@ -726,10 +744,21 @@ int main(int argc, char** argv) {
 
   CLI::App& fuzz_command =
       *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
+  fuzz_command.footer(
+      "The same seed gives the same problems, numbered from 0, to the same suite and testee: a "
+      "search that ended goes on with --first and the number that its table ends with.");
   add_testee_options(fuzz_command, options);
   add_recording(fuzz_command);
   fuzz_command.add_option("--count", options.count, "Problems to try, of each testee")
       ->check(takes_count("--count", 1, kMostOfASeed));
+  fuzz_command.add_option("--first", options.first, "The number of the first problem")
+      ->check(takes_count("--first", 0, kMostOfASeed));
+  fuzz_command.add_flag("--keep-going", options.keep_going,
+                        "Go on after a find, until there are ten of distinct causes, or --finds");
+  fuzz_command
+      .add_option("--finds", options.finds, "Distinct causes after which a search ends. Default: 1")
+      ->check(takes_count("--finds", 1, 1'000'000));
+  fuzz_command.add_flag("--finite", options.finite, "Hide no NaN and no infinity in the inputs");
   fuzz_command
       .add_option("--seconds", options.seconds,
                   "Time for each testee. Default: 60, without --count")

@@ -76,6 +76,40 @@ std::string profiles(const Digest& d) {
   return table.str();
 }
 
+// Of a random search: what became of the problems, with each testee.
+std::string searches(const Record& record) {
+  std::vector<std::string> outcomes;
+  for (const SearchRecord& search : record.searches) {
+    for (const auto& [outcome, count] : search.tried) {
+      if (std::find(outcomes.begin(), outcomes.end(), outcome) == outcomes.end()) {
+        outcomes.push_back(outcome);
+      }
+    }
+  }
+  std::vector<std::string> titles = {"testee", "problems"};
+  titles.insert(titles.end(), outcomes.begin(), outcomes.end());
+  titles.emplace_back("inconclusive %");
+  titles.emplace_back("next number");
+  Table table(titles, 1);
+  for (const SearchRecord& search : record.searches) {
+    Index problems = 0;
+    for (const auto& [outcome, count] : search.tried) problems += count;
+    std::vector<std::string> cells = {one_line(search.testee), std::to_string(problems)};
+    for (const std::string& outcome : outcomes) {
+      const auto count = search.tried.find(outcome);
+      cells.push_back(std::to_string(count == search.tried.end() ? 0 : count->second));
+    }
+    const auto silent = search.tried.find(std::string(name(Outcome::inconclusive)));
+    const Index count = silent == search.tried.end() ? 0 : silent->second;
+    cells.push_back(fmt::format(
+        "{:.2f}",
+        problems == 0 ? 0.0 : 100.0 * static_cast<double>(count) / static_cast<double>(problems)));
+    cells.push_back(std::to_string(search.next));
+    table.add(cells);
+  }
+  return table.str();
+}
+
 std::string failures(const Digest& d) {
   constexpr std::size_t kShown = 10;
   std::string out;
@@ -100,7 +134,11 @@ std::string failures(const Digest& d) {
 std::string to_summary_text(const Record& record) {
   const Digest d = digest(record);
   std::string out;
-  if (!d.testees.empty()) out += verdicts(d) + "\n";
+  if (!record.searches.empty()) {
+    out += searches(record) + "\n";
+  } else if (!d.testees.empty()) {
+    out += verdicts(d) + "\n";
+  }
   if (!d.profiles.empty()) out += profiles(d) + "\n";
   if (!d.failures.empty()) out += failures(d) + "\n";
   return out + d.sentence + "\n";

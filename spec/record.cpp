@@ -121,6 +121,14 @@ VerdictRecord verdict_from(const json& j) {
   return record;
 }
 
+SearchRecord search_from(const json& j) {
+  return {.testee = j.at("testee").get<std::string>(),
+          .first = j.at("first").get<std::uint64_t>(),
+          .next = j.at("next").get<std::uint64_t>(),
+          .tried = j.at("tried").get<std::map<std::string, Index>>(),
+          .inconclusive = j.at("inconclusive").get<std::map<std::string, Index>>()};
+}
+
 Footer footer_from(const json& j) {
   Footer footer;
   footer.counts = j.at("counts").get<std::map<std::string, Index>>();
@@ -204,6 +212,15 @@ std::string to_line(const VerdictRecord& record) {
   return json_text(j);
 }
 
+std::string to_line(const SearchRecord& search) {
+  return json_text({{"kind", "search"},
+                    {"testee", search.testee},
+                    {"first", search.first},
+                    {"next", search.next},
+                    {"tried", search.tried},
+                    {"inconclusive", search.inconclusive}});
+}
+
 std::string to_line(const Footer& footer) {
   json profiles = json::array();
   for (const ProfileRecord& p : footer.profiles) {
@@ -246,6 +263,8 @@ Record read_record(std::istream& in) {
         throw InputError("", "a record begins with its header");
       } else if (kind == "verdict") {
         record.verdicts.push_back(verdict_from(j));
+      } else if (kind == "search") {
+        record.searches.push_back(search_from(j));
       } else if (kind == "footer") {
         record.footer = footer_from(j);
       } else {

@@ -1,6 +1,7 @@
-// The record of a run, results.jsonl: a header, one line a verdict, a footer. It is the only
-// primary record; every report is made from it. Without its footer a record is truncated, and the
-// run incomplete. Numbers that JSON lacks are the strings "inf", "-inf" and "nan".
+// The record of a run, results.jsonl: a header, one line a verdict (and, of a random search, one a
+// testee), a footer. It is the only primary record; every report is made from it. Without its
+// footer a record is truncated, and the run incomplete. Numbers that JSON lacks are the strings
+// "inf", "-inf" and "nan".
 #pragma once
 
 #include <iosfwd>
@@ -62,6 +63,15 @@ struct ProfileRecord {
   std::vector<std::string> with = {};
 };
 
+// What a random search with one testee came to, of which only what was found has verdicts.
+struct SearchRecord {
+  std::string testee;
+  std::uint64_t first = 0, next = 0;  // the numbers of the problems tried; `next` is the first that
+                                      // was not
+  std::map<std::string, Index> tried = {};         // problems by outcome name
+  std::map<std::string, Index> inconclusive = {};  // those that said nothing, by why
+};
+
 struct Footer {
   std::map<std::string, Index> counts;  // by outcome name
   std::vector<ProfileRecord> profiles = {};
@@ -71,20 +81,21 @@ struct Footer {
   int exit_code = 3;
   double wall_s = 0;
   bool complete = true;
-  // Of a random search, of which only what was found has verdicts: all problems that were tried, by
-  // outcome name. Empty for a run.
+  // Of a random search: all problems that were tried, by outcome name. Empty for a run.
   std::map<std::string, Index> tried = {};
 };
 
 struct Record {
   Header header;
   std::vector<VerdictRecord> verdicts;
+  std::vector<SearchRecord> searches = {};
   std::optional<Footer> footer;  // none: truncated
 };
 
 // One line of results.jsonl each, without the newline.
 std::string to_line(const Header& header);
 std::string to_line(const VerdictRecord& verdict);
+std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any

@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
-#include "cases/entry.h"
 #include "harness/examine.h"
-#include "harness/fuzz/random_entry.h"
+#include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
@@ -30,58 +30,159 @@ double seconds_since(Clock::time_point start) {
 // What a search is for: failures of the testee, and our own.
 bool is_find(Outcome outcome) { return is_fault(outcome) || outcome == Outcome::harness_error; }
 
-Verdict verdict_on(const Case& test_case, const Testee& testee, Executor& executor,
+Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
                    const RunOptions& options) {
   const auto start = Clock::now();
   Verdict verdict;
   try {
-    PreparedCase prepared(test_case, 1);
     verdict =
         examine(prepared, testee.description, testee.kernel, executor, options.threads).verdict;
   } catch (const std::exception& error) {
-    verdict = {
-        .outcome = Outcome::harness_error, .message = error.what(), .clauses = test_case.clauses};
+    verdict = {.outcome = Outcome::harness_error,
+               .message = error.what(),
+               .clauses = prepared.test_case().clauses};
   }
   verdict.wall_s = seconds_since(start);
   return verdict;
 }
 
-// What has been tried, by number, and the least number that failed.
+// ---- Causes -------------------------------------------------------------------------------------
+
+// The words of a mask, or of whatever else a field holds, without their numbers.
+void add_words(const json& value, const std::string& field, std::set<std::string>& words) {
+  if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) {
+      words.insert(field + "/" + key);
+      add_words(item, field, words);
+    }
+  } else if (value.is_array()) {
+    for (const json& item : value) add_words(item, field, words);
+  } else if (value.is_string()) {
+    std::string word;
+    for (const char c : value.get<std::string>() + " ") {
+      const bool letter = (c >= 'a' && c <= 'z') || c == '_';
+      if (letter) {
+        word += c;
+      } else if (!word.empty()) {
+        words.insert(field + "/" + std::exchange(word, ""));
+      }
+    }
+  }
+}
+
+// What a find needs, in words: outcome and reason, features, and which sizes are not 1.
+std::set<std::string> form_of(const Find& find) {
+  std::set<std::string> words = {std::string(name(find.verdict.outcome)),
+                                 "reason/" + find.verdict.reason};
+  for (const char* setting : {"hidden", "check", "laws"}) {
+    if (find.entry.contains(setting)) add_words(find.entry.at(setting), setting, words);
+  }
+  for (const auto& [setting, usual] : {std::pair{"data", "normal"}, {"dtypes", "f32"}}) {
+    const auto value = find.entry.at(setting).at(0).get<std::string>();
+    if (value != usual) words.insert(setting + ("/" + value));
+  }
+  for (const auto& [field, value] : find.entry.at("problem").items()) {
+    words.insert(field);
+    add_words(value, field, words);
+  }
+  return words;
+}
+
+// The causes that are known, by the forms of what was found.
+class Causes {
+ public:
+  // Whether a find is to be made small: nothing known explains it, or what does has not often
+  // turned out to be all that there is.
+  bool worth_shrinking(const Find& find) const {
+    const auto form = form_of(find);
+    return std::none_of(known_.begin(), known_.end(), [&](const Known& known) {
+      return known.again >= kOftenEnough &&
+             std::includes(form.begin(), form.end(), known.form.begin(), known.form.end());
+    });
+  }
+
+  // Whether a find, made small, is of a new cause.
+  bool add(const Find& small) {
+    auto form = form_of(small);
+    for (Known& known : known_) {
+      if (known.form != form) continue;
+      ++known.again;
+      return false;
+    }
+    known_.push_back({.form = std::move(form)});
+    return true;
+  }
+
+ private:
+  static constexpr int kOftenEnough = 3;
+  struct Known {
+    std::set<std::string> form;
+    int again = 0;  // finds that became this one
+  };
+  std::vector<Known> known_;
+};
+
+// ---- The search ---------------------------------------------------------------------------------
+
+// What has been tried, by number. Problems are tried in any order, and what they came to is looked
+// at in the order of their numbers.
 class Tries {
  public:
-  explicit Tries(std::uint64_t count)
-      : end_(count > 0 ? count : std::numeric_limits<std::uint64_t>::max()) {}
+  explicit Tries(const FuzzOptions& options)
+      : only_one_(options.finds == 1), next_(options.first), looked_at_(options.first) {
+    constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+    const bool limited = options.count > 0 && options.count < kMost - options.first;
+    end_ = limited ? options.first + options.count : kMost;
+  }
 
   // The next number to try; none if all that matter are taken.
   std::optional<std::uint64_t> next() {
-    const std::uint64_t number = next_++;
-    return number < end_ ? std::optional(number) : std::nullopt;
+    const std::lock_guard lock(mutex_);
+    return next_ < end_ ? std::optional(next_++) : std::nullopt;
   }
 
   void put(std::uint64_t number, const json& entry, const Verdict& verdict) {
     const std::lock_guard lock(mutex_);
-    outcomes_.emplace_back(number, verdict.outcome);
-    if (!is_find(verdict.outcome) || number >= end_) return;
-    end_ = number;
-    found_ = {entry, verdict};
+    Tried& tried = waiting_[number];
+    tried.outcome = verdict.outcome;
+    if (verdict.outcome == Outcome::inconclusive) tried.why = verdict.message;
+    if (!is_find(verdict.outcome)) return;
+    tried.find = {entry, verdict};
+    if (only_one_) end_ = std::min(end_, number + 1);
   }
 
-  const std::optional<Find>& found() const { return found_; }
-
-  std::map<std::string, Index> counts() const {
-    std::map<std::string, Index> counts;
-    for (const auto& [number, outcome] : outcomes_) {
-      // What lies behind the first failure was tried or not, as the jobs had it.
-      if (!found_ || number <= end_) ++counts[std::string(name(outcome))];
+  // Counts what follows those that were looked at, up to the next find; none if that is not tried
+  // yet, or the search ends before.
+  std::optional<Find> look(SearchRecord& record) {
+    const std::lock_guard lock(mutex_);
+    while (looked_at_ < end_ && !waiting_.empty() && waiting_.begin()->first == looked_at_) {
+      const Tried tried = std::move(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
+      record.next = ++looked_at_;
+      ++record.tried[std::string(name(tried.outcome))];
+      if (!tried.why.empty()) ++record.inconclusive[tried.why];
+      if (tried.find) return tried.find;
     }
-    return counts;
+    return std::nullopt;
+  }
+
+  // What was looked at last was the last.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    end_ = looked_at_;
   }
 
  private:
-  std::atomic<std::uint64_t> next_ = 0, end_;
+  struct Tried {
+    Outcome outcome = Outcome::pass;
+    std::string why = {};
+    std::optional<Find> find = {};
+  };
+
+  const bool only_one_;
   std::mutex mutex_;
-  std::vector<std::pair<std::uint64_t, Outcome>> outcomes_;
-  std::optional<Find> found_;
+  std::uint64_t next_, end_, looked_at_;
+  std::map<std::uint64_t, Tried> waiting_;
 };
 
 // A name for an entry: the testee's, and the number's.
@@ -94,49 +195,99 @@ std::string entry_name(const Testee& testee, const std::string& of_problem) {
   return text + "_" + of_problem;
 }
 
+// One search: jobs that try problems, and one of them at a time that looks at what came of it.
+class Search {
+ public:
+  Search(const Testee& testee, const std::vector<CaseWithEntry>& suite, const FuzzOptions& options,
+         const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+         const std::function<bool()>& interrupted)
+      : testee_(testee),
+        options_(options),
+        make_executor_(make_executor),
+        seen_(seen),
+        interrupted_(interrupted),
+        dtypes_(options.dtypes.empty() ? testee.description.dtypes : options.dtypes),
+        draws_({testee.description, dtypes_, options.finite}, suite, options.seed),
+        tries_(options) {
+    result_.record = {.testee = testee.name, .first = options.first, .next = options.first};
+  }
+
+  FuzzResult run() {
+    std::vector<std::thread> jobs;
+    const auto work = [this] {
+      try {
+        try_problems();
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        ours_ = std::current_exception();
+      }
+    };
+    for (int job = 1; job < options_.run.jobs; ++job) jobs.emplace_back(work);
+    work();
+    for (std::thread& job : jobs) job.join();
+    if (ours_) std::rethrow_exception(ours_);
+    look();
+    return std::move(result_);
+  }
+
+ private:
+  void try_problems() {
+    const auto executor = make_executor_(testee_);
+    while (!interrupted_() && (options_.seconds == 0 || seconds_since(start_) < options_.seconds)) {
+      const auto number = tries_.next();
+      if (!number) return;
+      Drawn drawn = draws_.draw(*number);
+      Verdict verdict = verdict_on(drawn.prepared, testee_, *executor, options_.run);
+      if (verdict.outcome == Outcome::inconclusive && drawn.entry.contains("laws")) {
+        drawn = without_laws(drawn);
+        verdict = verdict_on(drawn.prepared, testee_, *executor, options_.run);
+      }
+      if (verdict.outcome == Outcome::not_run) return;  // interrupted
+      tries_.put(*number, drawn.entry, verdict);
+      {
+        const std::lock_guard lock(mutex_);
+        seen_(verdict);
+      }
+      if (const std::unique_lock alone(looking_, std::try_to_lock); alone) look();
+    }
+  }
+
+  void look() {
+    while (auto find = tries_.look(result_.record)) {
+      json& name = find->entry["name"];
+      name = entry_name(testee_, name);
+      if (!causes_.worth_shrinking(*find)) continue;
+      Find small =
+          shrunk(*find, "attest fuzz", testee_, options_.run, make_executor_, interrupted_);
+      if (!causes_.add(small)) continue;
+      result_.found.push_back(std::move(small));
+      if (result_.found.size() == options_.finds) tries_.end();
+    }
+  }
+
+  const Testee& testee_;
+  const FuzzOptions& options_;
+  const MakeExecutor& make_executor_;
+  const std::function<void(const Verdict&)>& seen_;
+  const std::function<bool()>& interrupted_;
+  const std::vector<DType> dtypes_;
+  const Draws draws_;
+  const Clock::time_point start_ = Clock::now();
+  Tries tries_;
+  std::mutex mutex_;  // of `seen_` and `ours_`
+  std::exception_ptr ours_;
+  std::mutex looking_;  // of `causes_` and `result_`
+  Causes causes_;
+  FuzzResult result_;
+};
+
 }  // namespace
 
-FuzzResult fuzz(const Testee& testee, const FuzzOptions& options, const MakeExecutor& make_executor,
+FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
+                const FuzzOptions& options, const MakeExecutor& make_executor,
                 const std::function<void(const Verdict&)>& seen,
                 const std::function<bool()>& interrupted) {
-  const auto start = Clock::now();
-  const std::vector<DType>& dtypes =
-      options.dtypes.empty() ? testee.description.dtypes : options.dtypes;
-  Tries tries(options.count);
-  std::mutex mutex;
-  std::exception_ptr ours;
-  const auto work = [&] {
-    try {
-      const auto executor = make_executor(testee);
-      while (!interrupted() && (options.seconds == 0 || seconds_since(start) < options.seconds)) {
-        const auto number = tries.next();
-        if (!number) return;
-        const json entry = random_entry(testee.description, dtypes, options.seed, *number);
-        const Verdict verdict =
-            verdict_on(read_entry(entry, kFuzzStem), testee, *executor, options.run);
-        if (verdict.outcome == Outcome::not_run) return;  // interrupted
-        tries.put(*number, entry, verdict);
-        const std::lock_guard lock(mutex);
-        seen(verdict);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      ours = std::current_exception();
-    }
-  };
-  std::vector<std::thread> jobs;
-  for (int job = 1; job < options.run.jobs; ++job) jobs.emplace_back(work);
-  work();
-  for (std::thread& job : jobs) job.join();
-  if (ours) std::rethrow_exception(ours);
-  FuzzResult result = {.tried = tries.counts(), .found = tries.found()};
-  if (result.found) {
-    json& name = result.found->entry["name"];
-    name = entry_name(testee, name);
-    result.found =
-        shrunk(*result.found, "attest fuzz", testee, options.run, make_executor, interrupted);
-  }
-  return result;
+  return Search(testee, suite, options, make_executor, seen, interrupted).run();
 }
 
 Find shrunk(const Find& find, const std::string& by, const Testee& testee,
@@ -151,7 +302,8 @@ Find shrunk(const Find& find, const std::string& by, const Testee& testee,
   const auto fails = [&](const json& candidate) {
     if (interrupted() || seconds_since(start) > kMostSeconds) return false;
     try {
-      Verdict verdict = verdict_on(read_entry(candidate, kFuzzStem), testee, *executor, options);
+      PreparedCase prepared(read_entry(candidate, kFuzzStem), 1);
+      Verdict verdict = verdict_on(prepared, testee, *executor, options);
       if (verdict.outcome != find.verdict.outcome || verdict.reason != find.verdict.reason) {
         return false;
       }

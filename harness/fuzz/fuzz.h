@@ -1,15 +1,15 @@
-// Random search: random problems, each judged as any case is, until one fails; that one is made as
-// small as it gets and becomes an entry of a case file.
+// Random search: random problems, each judged as any case is; what fails is made as small as it
+// gets and becomes an entry of a case file.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "cases/entry.h"
 #include "harness/run.h"
 #include "harness/testee.h"
 #include "spec/record.h"
@@ -18,8 +18,11 @@ namespace attest {
 
 struct FuzzOptions {
   std::uint64_t seed = 1;
+  std::uint64_t first = 0;         // the number of the first problem
   std::uint64_t count = 0;         // problems to try; 0: no limit
   double seconds = 0;              // after which no further problem is begun; 0: no limit
+  std::size_t finds = 1;           // distinct ones, after which the search ends
+  bool finite = false;             // no NaN and no infinity among the inputs
   std::vector<DType> dtypes = {};  // empty: all that the testee declares
   RunOptions run = {};
 };
@@ -32,13 +35,19 @@ struct Find {
 
 // What one search came to.
 struct FuzzResult {
-  std::map<std::string, Index> tried = {};  // problems by the name of their outcome
-  std::optional<Find> found = {};
+  SearchRecord record = {};
+  std::vector<Find> found = {};  // in the order of their numbers
 };
 
-// Tries problems until one fails, whose number is then the least of all that do: the same for any
-// number of jobs. Stops early once `interrupted` says so. `seen` is told of each verdict.
-FuzzResult fuzz(const Testee& testee, const FuzzOptions& options, const MakeExecutor& make_executor,
+// Tries problems, some of them made of entries of `suite`, until so many distinct causes are found:
+// the same for any number of jobs. Stops early once `interrupted` says so. `seen` is told of each
+// verdict.
+//
+// Finds are of one cause if they are of one form when they are small: of the same outcome and
+// reason, format, class of numbers and features, whatever their sizes. Of those that the form of an
+// earlier find explains, no more than a few are made small.
+FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
+                const FuzzOptions& options, const MakeExecutor& make_executor,
                 const std::function<void(const Verdict&)>& seen,
                 const std::function<bool()>& interrupted);
 

@@ -1,23 +1,39 @@
 // Random cases, as entries of a case file: whole problems of every feature that a testee declares,
-// alone and together, with their inputs, weighted towards edges. Sizes lie about those of tiles,
-// lengths are 0 or unequal, rows see no key or few, strides are odd, magnitudes extreme.
+// alone and together, with their inputs, weighted towards edges and towards what faults of real
+// kernels needed. Sizes lie about those of tiles, lengths are 0 or unequal, rows see no key or few,
+// strides are odd, magnitudes extreme.
+//
+// Not every combination is a case: whoever asks reads the entry, and asks again where it is none.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
+#include "harness/fuzz/dice.h"
 #include "spec/description.h"
+#include "spec/problem.h"
 
 namespace attest {
 
-// The stem of their ids.
-inline constexpr const char* kFuzzStem = "found";
+// What entries are drawn for.
+struct Scope {
+  const Description& testee;
+  const std::vector<DType>& dtypes;  // to choose from, all of them declared
+  bool finite = false;               // no NaN and no infinity among the inputs
+};
 
-// Entry `number` of those that `seed` stands for: it depends on nothing but these two and on what
-// the testee declares. `dtypes` are those to choose from, all of them declared.
-nlohmann::json random_entry(const Description& testee, const std::vector<DType>& dtypes,
-                            std::uint64_t seed, std::uint64_t number);
+// One that is drawn afresh, without a name, a "because" and "bits".
+nlohmann::json random_entry(const Scope& scope, Dice& dice);
+
+// One that is made of an entry by a few changes: other sizes, other numbers, features more or
+// fewer, some of them those of `other`.
+nlohmann::json altered_entry(const Scope& scope, const nlohmann::json& entry,
+                             const nlohmann::json& other, Dice& dice);
+
+// What it costs to judge a problem, roughly: the products of queries and keys, channel by channel,
+// and a few for each element that is made, handed over and looked at; and how much of that a random
+// one may cost.
+Index work_of(const Problem& problem);
+inline constexpr Index kMostWork = 300'000;
 
 }  // namespace attest

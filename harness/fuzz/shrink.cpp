@@ -63,38 +63,6 @@ Index longest(const json& problem, const char* lens) {
   return most;
 }
 
-// Takes from a problem what can no longer stay after another field has changed.
-void repair(json& problem) {
-  const bool packed = problem.value("packed", false), paged = problem.contains("paging");
-  if (!problem.value("backward", false)) problem.erase("d_lse");
-  if (const auto layouts = problem.find("layouts");
-      layouts != problem.end() && layouts->is_object()) {
-    if (!problem.contains("bias")) layouts->erase("bias");
-    if (!problem.value("backward", false)) {
-      for (const char* gradient : {"d_o", "dq", "dk", "dv"}) layouts->erase(gradient);
-    }
-    if (layouts->empty()) problem.erase("layouts");
-  }
-  if (packed) problem.erase("query_len");
-  if (packed || paged) problem.erase("key_len");
-  const Index batch = number_of(problem, "batch");
-  const Index keys = packed || paged ? longest(problem, "key_lens") : number_of(problem, "key_len");
-  const Index queries = packed ? longest(problem, "query_lens") : number_of(problem, "query_len");
-  for (const auto& [lens, most] : {std::pair{"key_lens", keys}, {"query_lens", queries}}) {
-    if (const auto list = problem.find(lens); list != problem.end()) clamp_list(*list, batch, most);
-  }
-  if (const auto mask = problem.find("mask"); mask != problem.end()) {
-    clamp_prefixes(*mask, batch, keys);
-  }
-  if (const auto alibi = problem.find("alibi");
-      alibi != problem.end() && alibi->is_object() && alibi->contains("slopes")) {
-    const Index times = alibi->value("axes", "h") == "bh" ? batch : 1;
-    const auto count = static_cast<std::size_t>(number_of(problem, "query_heads") * times);
-    json& slopes = (*alibi)["slopes"];
-    if (slopes.is_array() && slopes.size() != count) slopes = "standard";
-  }
-}
-
 // ---- Steps --------------------------------------------------------------------------------------
 
 // All that is one step simpler than a value, whatever it means.
@@ -139,7 +107,7 @@ class Steps {
   explicit Steps(const json& entry) : entry_(entry), problem_(entry.at("problem")) {}
 
   std::vector<json> all() {
-    for (const char* setting : {"hidden", "check"}) {
+    for (const char* setting : {"laws", "hidden", "check"}) {
       if (!entry_.contains(setting)) continue;
       json other = entry_;
       other.erase(setting);
@@ -218,6 +186,37 @@ class Steps {
 };
 
 }  // namespace
+
+void repair(json& problem) {
+  const bool packed = problem.value("packed", false), paged = problem.contains("paging");
+  if (!problem.value("backward", false)) problem.erase("d_lse");
+  if (const auto layouts = problem.find("layouts");
+      layouts != problem.end() && layouts->is_object()) {
+    if (!problem.contains("bias")) layouts->erase("bias");
+    if (!problem.value("backward", false)) {
+      for (const char* gradient : {"d_o", "dq", "dk", "dv"}) layouts->erase(gradient);
+    }
+    if (layouts->empty()) problem.erase("layouts");
+  }
+  if (packed) problem.erase("query_len");
+  if (packed || paged) problem.erase("key_len");
+  const Index batch = number_of(problem, "batch");
+  const Index keys = packed || paged ? longest(problem, "key_lens") : number_of(problem, "key_len");
+  const Index queries = packed ? longest(problem, "query_lens") : number_of(problem, "query_len");
+  for (const auto& [lens, most] : {std::pair{"key_lens", keys}, {"query_lens", queries}}) {
+    if (const auto list = problem.find(lens); list != problem.end()) clamp_list(*list, batch, most);
+  }
+  if (const auto mask = problem.find("mask"); mask != problem.end()) {
+    clamp_prefixes(*mask, batch, keys);
+  }
+  if (const auto alibi = problem.find("alibi");
+      alibi != problem.end() && alibi->is_object() && alibi->contains("slopes")) {
+    const Index times = alibi->value("axes", "h") == "bh" ? batch : 1;
+    const auto count = static_cast<std::size_t>(number_of(problem, "query_heads") * times);
+    json& slopes = (*alibi)["slopes"];
+    if (slopes.is_array() && slopes.size() != count) slopes = "standard";
+  }
+}
 
 std::vector<json> simpler(const json& entry) { return Steps(entry).all(); }
 

@@ -30,6 +30,8 @@ class CaseFolder {
 
   std::vector<Case> load(std::uint64_t seed = 1) const { return load_cases(root_, seed); }
 
+  const std::filesystem::path& path() const { return root_; }
+
   // The text of the error, without the name of the folder; empty if there is none.
   std::string error() const {
     try {

@@ -105,6 +105,25 @@ TEST(EntryTest, KeepsItsNumbersWhereverItIsMoved) {
   }
 }
 
+TEST(EntryTest, OfEveryCaseOfAFolderIsThatCase) {
+  CaseFolder folder;
+  folder.write("found.json", to_case_file("What was found.", entries()));
+  folder.write("mask/axes.json", R"({"about": "Axes.", "defaults": {"query_len": 4}, "cases": [
+      {"name": "window", "clauses": ["MASK-4"], "because": "It may be wrong.",
+       "for": {"left": [0, 3], "key_len": [5, 6]}, "problem": {"mask": "window -{left}..2"}}]})");
+  const std::vector<Case> loaded = folder.load();
+  const auto all = load_entries(folder.path());
+  ASSERT_EQ(all.size(), loaded.size());
+  EXPECT_EQ(all.size(), entries().size() + 4 * 3);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(loaded[i].id);
+    EXPECT_EQ(all[i].test_case.id, loaded[i].id);
+    Case alone = read_entry(all[i].entry, "any");
+    EXPECT_EQ(alone.problem.dtype, loaded[i].problem.dtype);
+    expect_same_case(alone, loaded[i]);
+  }
+}
+
 TEST(EntryTest, HasOtherNumbersForAnotherSeedOrOtherBits) {
   json other_bits = entry({{"key_len", 3}});
   const Case made = read_entry(other_bits, "found");

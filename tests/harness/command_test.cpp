@@ -338,6 +338,10 @@ TEST_F(CommandTest, FuzzOfARightKernelFindsNothingAndCountsWhatItTried) {
   EXPECT_THAT(result.text, HasSubstr("Nothing found in 120 random problems"));
   ASSERT_TRUE(record().footer);
   EXPECT_EQ(tried(record()), 120);
+  ASSERT_EQ(record().searches.size(), 2u);
+  EXPECT_EQ(record().searches[1].testee, "naive");
+  EXPECT_EQ(record().searches[1].next, 60u);
+  EXPECT_THAT(result.text, HasSubstr("testee  problems"));
   EXPECT_EQ(record().verdicts.size(), 0u);
   EXPECT_FALSE(fs::exists(folder_ / "out" / "found.json"));
   EXPECT_GT(fs::file_size(folder_ / "out" / "index.html"), 100u);

@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "cases/entry.h"
 #include "cases/generate.h"
-#include "harness/fuzz/random_entry.h"
+#include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
 #include "harness/in_process.h"
 #include "spec/json_reader.h"
@@ -47,47 +49,129 @@ Description all_there_is() {
   return d;
 }
 
-// ---- Random entries -----------------------------------------------------------------------------
+// ---- Problems by number -------------------------------------------------------------------------
 
-TEST(RandomEntryTest, IsAWellFormedCaseOfWhatIsDeclared) {
+const std::vector<CaseWithEntry>& suite() {
+  static const std::vector<CaseWithEntry> kSuite = load_entries(ATTEST_CASES_DIR);
+  return kSuite;
+}
+
+Draws draws(const Description& testee, std::uint64_t seed, bool finite = false) {
+  return Draws({testee, testee.dtypes, finite}, suite(), seed);
+}
+
+// Of those that are drawn afresh, unless a suite is given.
+json random_entry_of(const Description& testee, std::uint64_t seed, std::uint64_t number) {
+  return Draws({testee, testee.dtypes}, {}, seed).draw(number).entry;
+}
+
+TEST(DrawsTest, EveryProblemIsACaseOfWhatIsDeclaredAndItsEntryStandsAlone) {
   for (const Description& testee :
        {all_there_is(), description({DType::f32}, {}),
         description({DType::bf16, DType::f16}, {"backward", "lse", "causal", "strides", "bias"}),
         description({DType::f32}, {"window", "mask-or", "paged", "zero-sizes", "dropout"})}) {
-    for (std::uint64_t number = 0; number < 120; ++number) {
-      const json entry = random_entry(testee, testee.dtypes, 5, number);
-      SCOPED_TRACE(json_text(entry));
-      try {
-        const Case c = read_entry(entry, kFuzzStem);
-        ASSERT_EQ(undeclared(c.problem, testee), "");
-        if (number % 4 == 0) generate(c);
-      } catch (const InputError& error) {
-        FAIL() << error.what();
+    const Draws of_testee = draws(testee, 5);
+    for (std::uint64_t number = 0; number < 150; ++number) {
+      const Drawn drawn = of_testee.draw(number);
+      SCOPED_TRACE(json_text(drawn.entry));
+      const Case alone = read_entry(drawn.entry, kFuzzStem);
+      ASSERT_EQ(undeclared(alone.problem, testee), "");
+      ASSERT_LE(work_of(alone.problem), kMostWork);
+      EXPECT_EQ(to_string(alone.problem), to_string(drawn.prepared.problem()));
+      if (number % 8 == 0) {
+        EXPECT_EQ(generate(alone).v.data.size(), drawn.prepared.inputs().v.data.size());
       }
     }
   }
 }
 
-TEST(RandomEntryTest, DependsOnSeedAndNumberAlone) {
+TEST(DrawsTest, DependOnSeedAndNumberAlone) {
   const Description testee = all_there_is();
-  const auto entry = [&](std::uint64_t seed, std::uint64_t number) {
-    return random_entry(testee, testee.dtypes, seed, number);
-  };
-  EXPECT_EQ(entry(1, 17), entry(1, 17));
-  for (const auto& other : {entry(2, 17), entry(1, 18), entry(17, 1)}) {
-    EXPECT_NE(entry(1, 17).at("problem"), other.at("problem"));
+  const Draws one = draws(testee, 1), same = draws(testee, 1), other = draws(testee, 2);
+  std::set<json> problems;
+  for (std::uint64_t number = 0; number < 40; ++number) {
+    const json entry = one.draw(number).entry;
+    EXPECT_EQ(entry, same.draw(number).entry);
+    problems.insert(entry.at("problem"));
+    problems.insert(other.draw(number).entry.at("problem"));
   }
+  EXPECT_GT(problems.size(), 75u);  // a few are the smallest there is
 }
 
-TEST(RandomEntryTest, EveryFeatureClassOfDataAndEdgeComesUp) {
+// As q of the class "ascending" is in f16 where the scale is 0.01 and there are few keys.
+TEST(DrawsTest, WhatHasNoFiniteNumbersOfItsClassIsDrawnAgain) {
+  const json refused = {{"name", "a"},
+                        {"clauses", {"SOFTMAX-1"}},
+                        {"because", "b"},
+                        {"bits", "c"},
+                        {"dtypes", {"f16"}},
+                        {"data", {"ascending"}},
+                        {"problem", {{"head_dim", 2}, {"scale", 0.001}}}};
+  EXPECT_THROW(PreparedCase(read_entry(refused, kFuzzStem), 1), InputError);
+  // A suite of nothing else: what is made of it is often no problem.
+  const std::vector<CaseWithEntry> only = {{read_entry(refused, kFuzzStem), refused}};
+  const Description testee = description({DType::f16}, {"lse"});
+  const Draws of_it({testee, testee.dtypes}, only, 3);
+  ASSERT_EQ(of_it.pool_size(), 1u);
+  int again = 0;
+  for (std::uint64_t number = 0; number < 400; ++number) again += of_it.draw(number).refused;
+  EXPECT_GT(again, 3);
+}
+
+TEST(DrawsTest, FiniteLeavesOutHiddenNan) {
   const Description testee = all_there_is();
-  std::set<std::string> data, settings;
+  const Draws finite = draws(testee, 4, true);
+  std::set<std::string> hidden;
+  for (std::uint64_t number = 0; number < 400; ++number) {
+    const Drawn drawn = finite.draw(number);
+    hidden.insert(drawn.entry.value("hidden", "plain"));
+    const Inputs& in = drawn.prepared.inputs();
+    for (const Values* values : {&in.q, &in.k, &in.v, &in.d_o, &in.d_lse}) {
+      ASSERT_TRUE(std::all_of(values->data.begin(), values->data.end(), [](double x) {
+        return std::isfinite(x);
+      })) << drawn.entry;
+    }
+  }
+  EXPECT_EQ(hidden, (std::set<std::string>{"plain", "huge"}));
+}
+
+// What faults of real kernels needed, and what a search among small problems seldom has.
+void count_triggers(const Problem& p, std::map<std::string, int>& seen) {
+  const std::string mask = to_string(p.mask);
+  const bool full = p.mask.kind == Mask::Kind::full;
+  seen["D of 96 and more"] += p.head_dim >= 96;
+  seen["64 heads and more"] += p.query_heads >= 64;
+  seen["several tiles of 4 batch elements"] += p.batch >= 4 && p.key_len > 64;
+  const Index group = p.key_heads > 0 ? p.query_heads / p.key_heads : 0;
+  seen["groups of 3, 5 or 7"] += group == 3 || group == 5 || group == 7;
+  seen["a softcap without a mask over part of a tile"] +=
+      p.softcap > 0 && full && p.key_len > 64 && p.key_len % 64 != 0;
+  seen["a few queries of a long cache"] += p.query_len <= 8 && p.key_len > 300;
+  seen["half a tile of 128 left"] += p.key_len % 128 == 64;
+  seen["a backward pass of D of 96 and more"] += p.backward && p.head_dim >= 96;
+  if (p.mask.kind != Mask::Kind::all_of) return;
+  const auto has_part = [&](const auto& is) {
+    return std::any_of(p.mask.parts.begin(), p.mask.parts.end(), is);
+  };
+  seen["a table for all queries beside a diagonal"] +=
+      has_part([](const Mask& m) { return m.kind == Mask::Kind::band; }) &&
+      has_part([](const Mask& m) { return m.kind == Mask::Kind::dense && m.table->shape[2] == 1; });
+}
+
+TEST(DrawsTest, EveryFeatureClassOfDataEdgeAndLawComesUp) {
+  const Description testee = all_there_is();
+  const Draws all = draws(testee, 1);
+  EXPECT_GT(all.pool_size(), 500u);
+  std::set<std::string> data, settings, laws;
   std::map<std::string, int> seen;
-  for (std::uint64_t number = 0; number < 1000; ++number) {
-    const json entry = random_entry(testee, testee.dtypes, 1, number);
+  for (std::uint64_t number = 0; number < 1500; ++number) {
+    const Drawn drawn = all.draw(number);
+    const json& entry = drawn.entry;
     data.insert(entry.at("data")[0]);
-    settings.insert(entry.value("hidden", "") + entry.value("check", ""));
-    const Case c = read_entry(entry, kFuzzStem);
+    settings.insert(entry.value("hidden", ""));
+    settings.insert(entry.value("check", ""));
+    for (const json& law : entry.value("laws", json::array())) laws.insert(law);
+    const Case& c = drawn.prepared.test_case();
     const Problem& p = c.problem;
     for (const std::string& feature : known_features()) {
       std::vector<std::string> others = known_features();
@@ -101,12 +185,14 @@ TEST(RandomEntryTest, EveryFeatureClassOfDataAndEdgeComesUp) {
     seen["an empty sequence"] += std::count(p.key_lens.begin(), p.key_lens.end(), 0) > 0;
     seen["masks within masks"] += p.mask.parts.size() > 1;
     seen["hidden by a bias"] += !c.extras.bias_allows.allowed.empty();
+    count_triggers(p, seen);
   }
   EXPECT_EQ(data.size(), input_classes().size());
   for (const char* setting : {"huge", "nan", "nan_rows", "nan_masked", "nan_query", "nan_key",
                               "nan_value", "nan_gradient", "threads", "neighbours", "schedule"}) {
     EXPECT_TRUE(settings.contains(setting)) << setting;
   }
+  EXPECT_GE(laws.size(), 20u);
   seen.erase("lse");   // no problem asks for it
   seen.erase("long");  // nor does a search among small ones
   for (const auto& [what, times] : seen) EXPECT_GE(times, 5) << what;
@@ -117,7 +203,7 @@ TEST(RandomEntryTest, EveryFeatureClassOfDataAndEdgeComesUp) {
 TEST(ShrinkTest, LeavesNothingOfAProblemWhoseFaultIsInAll) {
   const Description testee = all_there_is();
   for (std::uint64_t number = 0; number < 10; ++number) {
-    const json entry = random_entry(testee, testee.dtypes, 3, number);
+    const json entry = random_entry_of(testee, 3, number);
     SCOPED_TRACE(json_text(entry));
     const json small = shrink(entry, 3000, [](const json& candidate) {
       try {
@@ -180,7 +266,7 @@ TEST(ShrinkTest, AsksNoMoreThanItMay) {
   int asked = 0;
   const auto never = [&](const json&) { return ++asked < 0; };
   const Description testee = all_there_is();
-  const json entry = random_entry(testee, testee.dtypes, 3, 4);
+  const json entry = random_entry_of(testee, 3, 4);
   EXPECT_EQ(shrink(entry, 5, never), entry);
   EXPECT_EQ(asked, 5);
 }
@@ -201,9 +287,11 @@ class FuzzTest : public testing::Test {
 
   using Wrong = bool (*)(const attest_problem&);
   FuzzResult search(Wrong wrong, std::uint64_t count, int jobs = 1, std::uint64_t seed = 1) {
-    const FuzzOptions options = {.seed = seed, .count = count, .run = {.jobs = jobs}};
+    return search(wrong, {.seed = seed, .count = count, .run = {.jobs = jobs}});
+  }
+  FuzzResult search(Wrong wrong, const FuzzOptions& options) {
     return fuzz(
-        testee_, options, [&](const Testee&) { return std::make_unique<Kernel>(wrong); },
+        testee_, suite(), options, [&](const Testee&) { return std::make_unique<Kernel>(wrong); },
         [](const Verdict&) {}, [] { return false; });
   }
 
@@ -229,23 +317,36 @@ class FuzzTest : public testing::Test {
   Testee testee_;
 };
 
+Index tried(const FuzzResult& result) {
+  Index problems = 0;
+  for (const auto& [outcome, count] : result.record.tried) problems += count;
+  return problems;
+}
+
+json entries(const FuzzResult& result) {
+  json all = json::array();
+  for (const Find& find : result.found) all.push_back(find.entry);
+  return all;
+}
+
+bool right(const attest_problem&) { return false; }
+
 TEST_F(FuzzTest, FindsNothingInAKernelThatIsRight) {
-  const FuzzResult result = search([](const attest_problem&) { return false; }, 30);
-  EXPECT_FALSE(result.found) << result.found->entry << result.found->verdict.message;
-  Index tried = 0;
-  for (const auto& [outcome, count] : result.tried) tried += count;
-  EXPECT_EQ(tried, 30);
-  EXPECT_GT(result.tried.at("PASS"), 20);
+  const FuzzResult result = search(right, 60);
+  EXPECT_TRUE(result.found.empty()) << entries(result) << result.found[0].verdict.message;
+  EXPECT_EQ(tried(result), 60);
+  EXPECT_EQ(result.record.next, 60u);
+  EXPECT_GT(result.record.tried.at("PASS"), 50);
 }
 
 TEST_F(FuzzTest, FindsAFaultAndMakesItSmall) {
   const FuzzResult result =
       search([](const attest_problem& p) { return p.query_len % 4 == 3 && p.key_heads == 2; }, 500);
-  ASSERT_TRUE(result.found);
-  const json& entry = result.found->entry;
+  ASSERT_EQ(result.found.size(), 1u);
+  const json& entry = result.found[0].entry;
   EXPECT_EQ(entry.at("problem"), json({{"query_heads", 2}, {"key_heads", 2}, {"query_len", 3}}));
-  EXPECT_EQ(result.found->verdict.outcome, Outcome::fail);
-  EXPECT_EQ(result.found->verdict.reason, "bound");
+  EXPECT_EQ(result.found[0].verdict.outcome, Outcome::fail);
+  EXPECT_EQ(result.found[0].verdict.reason, "bound");
   EXPECT_THAT(entry.at("name").get<std::string>(), HasSubstr("mock_wrong_seed1_number"));
   EXPECT_THAT(entry.at("because").get<std::string>(), HasSubstr("O[0,0,0,0]"));
 }
@@ -253,10 +354,47 @@ TEST_F(FuzzTest, FindsAFaultAndMakesItSmall) {
 TEST_F(FuzzTest, FindsTheSameForAnyNumberOfJobs) {
   const auto wrong = [](const attest_problem& p) { return p.key_len % 7 == 5; };
   const FuzzResult one = search(wrong, 200, 1), three = search(wrong, 200, 3);
-  ASSERT_TRUE(one.found && three.found);
-  EXPECT_EQ(one.found->entry, three.found->entry);
-  EXPECT_EQ(one.tried, three.tried);
-  EXPECT_NE(search(wrong, 200, 1, 2).found->entry, one.found->entry);
+  ASSERT_EQ(one.found.size(), 1u);
+  EXPECT_EQ(entries(one), entries(three));
+  EXPECT_EQ(one.record.tried, three.record.tried);
+  EXPECT_EQ(one.record.next, three.record.next);
+  EXPECT_NE(entries(search(wrong, 200, 1, 2)), entries(one));
+}
+
+TEST_F(FuzzTest, GoesOnUntilThereAreSoManyCausesWhateverTheNumberOfJobs) {
+  // Three faults, the second of them behind the first, whose problems are many.
+  const auto wrong = [](const attest_problem& p) {
+    return (p.query_len % 4 == 3 && p.key_heads == 2) || (p.batch == 3 && p.query_len > 3) ||
+           (p.mask_count > 0 && p.key_len == 5);
+  };
+  const FuzzResult one = search(wrong, {.count = 600, .finds = 3, .run = {.jobs = 1}});
+  const FuzzResult three = search(wrong, {.count = 600, .finds = 3, .run = {.jobs = 3}});
+  ASSERT_EQ(one.found.size(), 3u) << entries(one);
+  EXPECT_EQ(entries(one), entries(three));
+  EXPECT_EQ(one.record.tried, three.record.tried);
+  EXPECT_LT(one.record.next, 600u);
+  std::set<std::string> names;
+  for (const Find& find : one.found) names.insert(find.entry.at("name"));
+  EXPECT_EQ(names.size(), 3u);
+}
+
+TEST_F(FuzzTest, OneCauseIsOneFindHoweverManyProblemsFail) {
+  const FuzzResult result =
+      search([](const attest_problem& p) { return p.batch > 0; }, {.count = 120, .finds = 5});
+  EXPECT_EQ(result.found.size(), 1u) << entries(result);
+  EXPECT_EQ(tried(result), 120);
+  EXPECT_GT(result.record.tried.at("FAIL"), 80);
+}
+
+TEST_F(FuzzTest, GoesOnWhereAnEarlierSearchEnded) {
+  const auto wrong = [](const attest_problem& p) { return p.key_len % 7 == 5; };
+  const FuzzResult whole = search(wrong, {.count = 90, .finds = 100});
+  FuzzResult parts = search(wrong, {.count = 40, .finds = 100});
+  ASSERT_EQ(parts.record.next, 40u);
+  const FuzzResult rest = search(wrong, {.first = 40, .count = 50, .finds = 100});
+  EXPECT_EQ(rest.record.next, 90u);
+  for (const auto& [outcome, count] : rest.record.tried) parts.record.tried[outcome] += count;
+  EXPECT_EQ(parts.record.tried, whole.record.tried);
 }
 
 TEST_F(FuzzTest, KeepsWhatDoesNotFailAgainAsItIs) {
@@ -265,15 +403,15 @@ TEST_F(FuzzTest, KeepsWhatDoesNotFailAgainAsItIs) {
   const FuzzResult result = search(
       [](const attest_problem&) { return ++calls >= 20 && calls < 24; },  // whichever of them count
       50);
-  ASSERT_TRUE(result.found);
-  EXPECT_EQ(result.found->verdict.outcome, Outcome::fail);
-  EXPECT_THAT(result.found->entry.at("because").get<std::string>(), HasSubstr("not again"));
+  ASSERT_EQ(result.found.size(), 1u);
+  EXPECT_EQ(result.found[0].verdict.outcome, Outcome::fail);
+  EXPECT_THAT(result.found[0].entry.at("because").get<std::string>(), HasSubstr("not again"));
 }
 
 TEST_F(FuzzTest, EndsAtOnceWhenInterrupted) {
   int tried = 0;
   const FuzzResult result = fuzz(
-      testee_, {.seconds = 100},
+      testee_, suite(), {.seconds = 100},
       [&](const Testee&) {
         return std::make_unique<Kernel>([](const attest_problem&) { return false; });
       },

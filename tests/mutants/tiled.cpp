@@ -174,6 +174,10 @@ class Forward {
     if (call_.has("tail_unmasked_under_a_table") && call_.node_of(ATTEST_MASK_DENSE)) return 0;
     if (call_.has("tail_unmasked_in_pages") && call_.paged()) return 0;
     if (call_.has("tail_capped") && p_.softcap > 0) return static_cast<float>(-p_.softcap);
+    if (call_.has("tail_capped_without_mask") && p_.softcap > 0 && tile.key_begin > 0 &&
+        call_.unmasked()) {
+      return static_cast<float>(-p_.softcap);
+    }
     if (call_.has("tail_unmasked_in_last_part") && whole_length) return 0;
     return -kInfinity;
   }

@@ -86,9 +86,17 @@ Footer footer() {
           .wall_s = 2.5};
 }
 
+SearchRecord search() {
+  return {.testee = "fa2",
+          .first = 5000,
+          .next = 10000,
+          .tried = {{"PASS", 4999}, {"INCONCLUSIVE", 1}},
+          .inconclusive = {{"no element of O is specified", 1}}};
+}
+
 std::string whole() {
   return to_line(header()) + "\n" + to_line(verdict()) + "\n" + to_line(verdict("b")) + "\n" +
-         to_line(footer()) + "\n";
+         to_line(search()) + "\n" + to_line(footer()) + "\n";
 }
 
 Record read(const std::string& text) {
@@ -112,6 +120,9 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(to_line(record.header), to_line(header()));
   EXPECT_EQ(to_line(record.verdicts[0]), to_line(verdict()));
   EXPECT_EQ(to_line(*record.footer), to_line(footer()));
+  ASSERT_EQ(record.searches.size(), 1u);
+  EXPECT_EQ(to_line(record.searches[0]), to_line(search()));
+  EXPECT_EQ(record.searches[0].next, 10000u);
   // The text being equal would hide a field that neither side knows: look at the values too.
   EXPECT_EQ(record.header.seed, header().seed);
   EXPECT_EQ(record.header.testees[0].arithmetic, header().testees[0].arithmetic);
@@ -185,7 +196,9 @@ TEST(RecordTest, ATruncatedRecordKeepsItsWholeLines) {
     const Record record = read(part);
     const bool ends_line = size == text.size() || text[size] == '\n';  // whole but for its newline
     const auto lines = std::count(part.begin(), part.end(), '\n') + (ends_line ? 1 : 0);
-    ASSERT_EQ(static_cast<std::ptrdiff_t>(record.verdicts.size() + (record.footer ? 2 : 1)), lines)
+    ASSERT_EQ(static_cast<std::ptrdiff_t>(record.verdicts.size() + record.searches.size() +
+                                          (record.footer ? 2 : 1)),
+              lines)
         << size;
   }
 }
@@ -196,7 +209,7 @@ TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
   EXPECT_THAT(record_error(to_line(verdict()) + "\n"),
               HasSubstr("line 1: a record begins with its header"));
   EXPECT_THAT(record_error(whole() + to_line(verdict()) + "\n"),
-              HasSubstr("line 5: there is a line behind"));
+              HasSubstr("line 6: there is a line behind"));
   EXPECT_THAT(record_error(first + "{\"kind\":\"verdict\"}\n"), HasSubstr("line 2: "));
   EXPECT_THAT(record_error(first + "{\"kind\":\"note\"}\n"),
               HasSubstr("line 2: no line is of kind \"note\""));

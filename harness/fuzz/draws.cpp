@@ -1,0 +1,130 @@
+#include "harness/fuzz/draws.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+
+#include "cases/generate.h"
+#include "cases/laws.h"
+#include "harness/property/law.h"
+#include "spec/assert.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+// Of a hundred problems, how many are made of the suite's, and to how many a law is added.
+constexpr int kAltered = 25, kWithLaw = 8;
+
+// How far Q, K, V and O reach in memory, in elements.
+Index spans(const Problem& p) {
+  const Layouts& l = p.layouts;
+  return l.q.span(p.q_shape()) + l.k.span(p.k_shape()) + l.v.span(p.v_shape()) +
+         l.o.span(p.o_shape());
+}
+constexpr Index kMostElements = 1 << 20;
+
+// The problem in some format that may be chosen.
+Problem as_drawn(const Case& test_case, const Scope& scope) {
+  Problem problem = test_case.problem;
+  problem.dtype = scope.dtypes.front();
+  return problem;
+}
+
+// Whether the testee declares what the variants of a problem need, and the law's own promises.
+bool may_try(const property::Law& law, const Case& test_case, const Scope& scope) {
+  struct Needed {
+    std::string_view clause;
+    const char* feature;
+  };
+  constexpr std::array kNeeded = {
+      Needed{"MASK-4", "window"},     Needed{"MASK-5", "lengths"},  Needed{"MASK-6", "lengths"},
+      Needed{"MASK-7", "dense-mask"}, Needed{"SCORE-2", "softcap"}, Needed{"SCORE-3", "bias"},
+      Needed{"GRAD-4", "dbias"},      Needed{"DROP-1", "dropout"},  Needed{"DROP-2", "dropout"}};
+  const Problem& p = test_case.problem;
+  const Description& testee = scope.testee;
+  const std::string name(law.name);
+  if (property::missing_promise({name}, testee, testee.arithmetic.at(p.dtype))) return false;
+  if (law.name == "layouts" && !testee.has("strides")) return false;
+  for (const std::string_view clause : clauses_of_variants(*find_law(law.name), p)) {
+    const auto needed = std::find_if(kNeeded.begin(), kNeeded.end(),
+                                     [&](const Needed& each) { return each.clause == clause; });
+    ATTEST_ASSERT(needed != kNeeded.end());
+    if (!testee.has(needed->feature)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Draws::Draws(const Scope& scope, const std::vector<CaseWithEntry>& suite, std::uint64_t seed)
+    : scope_(scope), seed_(seed) {
+  // One problem may be many cases, of other formats and classes of numbers.
+  std::set<std::string> known;
+  for (const CaseWithEntry& each : suite) {
+    const Case& c = each.test_case;
+    if (c.excerpt > 0 || work_of(c.problem) > kMostWork / 2) continue;
+    if (spans(c.problem) > kMostElements) continue;
+    if (!undeclared(as_drawn(c, scope), scope.testee).empty()) continue;
+    if (known.insert(json_text(each.entry.at("problem"))).second) pool_.push_back(&each.entry);
+  }
+}
+
+json Draws::entry(Dice& dice, bool afresh) const {
+  if (afresh || pool_.empty() || !dice.chance(kAltered)) return random_entry(scope_, dice);
+  const json& entry = *dice.one_of(pool_);
+  return altered_entry(scope_, entry, *dice.one_of(pool_), dice);
+}
+
+void Draws::add_law(json& entry, const Case& test_case, Dice& dice) const {
+  const Inputs inputs = generate(test_case);
+  std::vector<std::string> names;
+  for (const property::Law* law : property::all_laws()) {
+    if (may_try(*law, test_case, scope_) &&
+        property::unmet(*law, test_case.problem, inputs).empty()) {
+      names.emplace_back(law->name);
+    }
+  }
+  if (!names.empty()) entry["laws"] = json::array({dice.one_of(names)});
+}
+
+Drawn without_laws(const Drawn& drawn) {
+  json entry = drawn.entry;
+  entry.erase("laws");
+  PreparedCase prepared(read_entry(entry, kFuzzStem), 1);
+  return {.entry = std::move(entry), .prepared = std::move(prepared), .refused = drawn.refused};
+}
+
+Drawn Draws::draw(std::uint64_t number) const {
+  constexpr int kPatience = 20;  // after which problems are drawn afresh, most of which are cases
+  for (int attempt = 0;; ++attempt) {
+    const std::string of_problem = fmt::format("fuzz/seed={}/number={}", seed_, number);
+    Dice dice(fmt::format("{}/attempt={}", of_problem, attempt));
+    json made = entry(dice, attempt >= kPatience);
+    made["name"] = fmt::format("seed{}_number{}", seed_, number);
+    made["bits"] = of_problem;
+    made["because"] = "A random problem.";
+    try {
+      Case test_case = read_entry(made, kFuzzStem);
+      if (work_of(test_case.problem) > kMostWork || spans(test_case.problem) > kMostElements) {
+        continue;
+      }
+      if (!undeclared(test_case.problem, scope_.testee).empty()) continue;
+      if (dice.chance(kWithLaw)) {
+        add_law(made, test_case, dice);
+        test_case = read_entry(made, kFuzzStem);
+      }
+      return {.entry = std::move(made), .prepared = PreparedCase(test_case, 1), .refused = attempt};
+    } catch (const InputError&) {
+      // No case, or one that has no finite numbers of its class.
+    }
+  }
+}
+
+}  // namespace attest
