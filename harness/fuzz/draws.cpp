@@ -50,7 +50,7 @@ bool may_try(const property::Law& law, const Case& test_case, const Scope& scope
   const Problem& p = test_case.problem;
   const Description& testee = scope.testee;
   const std::string name(law.name);
-  if (property::missing_promise({name}, testee, testee.arithmetic.at(p.dtype))) return false;
+  if (property::missing_promise({name}, p, testee, testee.arithmetic.at(p.dtype))) return false;
   if (law.name == "layouts" && !testee.has("strides")) return false;
   for (const std::string_view clause : clauses_of_variants(*find_law(law.name), p)) {
     const auto needed = std::find_if(kNeeded.begin(), kNeeded.end(),
