@@ -391,6 +391,7 @@ int fuzz(const Options& options) {
         [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
     progress.finish();
     for (const auto& [outcome, count] : result.record.tried) tried[outcome] += count;
+    ++search.seed;  // many testees try many problems
     record.searches.push_back(result.record);
     session.results() << to_line(record.searches.back()) << std::endl;
     for (const Find& find : result.found) entries.push_back(find.entry);

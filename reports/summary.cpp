@@ -86,7 +86,7 @@ std::string searches(const Record& record) {
       }
     }
   }
-  std::vector<std::string> titles = {"testee", "problems"};
+  std::vector<std::string> titles = {"testee", "seed", "problems"};
   titles.insert(titles.end(), outcomes.begin(), outcomes.end());
   titles.emplace_back("inconclusive %");
   titles.emplace_back("next number");
@@ -94,7 +94,8 @@ std::string searches(const Record& record) {
   for (const SearchRecord& search : record.searches) {
     Index problems = 0;
     for (const auto& [outcome, count] : search.tried) problems += count;
-    std::vector<std::string> cells = {one_line(search.testee), std::to_string(problems)};
+    std::vector<std::string> cells = {one_line(search.testee), std::to_string(search.seed),
+                                      std::to_string(problems)};
     for (const std::string& outcome : outcomes) {
       const auto count = search.tried.find(outcome);
       cells.push_back(std::to_string(count == search.tried.end() ? 0 : count->second));

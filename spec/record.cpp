@@ -123,6 +123,7 @@ VerdictRecord verdict_from(const json& j) {
 
 SearchRecord search_from(const json& j) {
   return {.testee = j.at("testee").get<std::string>(),
+          .seed = j.at("seed").get<std::uint64_t>(),
           .first = j.at("first").get<std::uint64_t>(),
           .next = j.at("next").get<std::uint64_t>(),
           .tried = j.at("tried").get<std::map<std::string, Index>>(),
@@ -215,6 +216,7 @@ std::string to_line(const VerdictRecord& record) {
 std::string to_line(const SearchRecord& search) {
   return json_text({{"kind", "search"},
                     {"testee", search.testee},
+                    {"seed", search.seed},
                     {"first", search.first},
                     {"next", search.next},
                     {"tried", search.tried},

@@ -66,6 +66,7 @@ struct ProfileRecord {
 // What a random search with one testee came to, of which only what was found has verdicts.
 struct SearchRecord {
   std::string testee;
+  std::uint64_t seed = 0;             // of its problems
   std::uint64_t first = 0, next = 0;  // the numbers of the problems tried; `next` is the first that
                                       // was not
   std::map<std::string, Index> tried = {};         // problems by outcome name

@@ -209,7 +209,8 @@ class Search {
         dtypes_(options.dtypes.empty() ? testee.description.dtypes : options.dtypes),
         draws_({testee.description, dtypes_, options.finite}, suite, options.seed),
         tries_(options) {
-    result_.record = {.testee = testee.name, .first = options.first, .next = options.first};
+    result_.record = {
+        .testee = testee.name, .seed = options.seed, .first = options.first, .next = options.first};
   }
 
   FuzzResult run() {

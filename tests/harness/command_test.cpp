@@ -340,8 +340,10 @@ TEST_F(CommandTest, FuzzOfARightKernelFindsNothingAndCountsWhatItTried) {
   EXPECT_EQ(tried(record()), 120);
   ASSERT_EQ(record().searches.size(), 2u);
   EXPECT_EQ(record().searches[1].testee, "naive");
+  EXPECT_EQ(record().searches[0].seed, 1u);
+  EXPECT_EQ(record().searches[1].seed, 2u);
   EXPECT_EQ(record().searches[1].next, 60u);
-  EXPECT_THAT(result.text, HasSubstr("testee  problems"));
+  EXPECT_THAT(result.text, HasSubstr("testee  seed  problems"));
   EXPECT_EQ(record().verdicts.size(), 0u);
   EXPECT_FALSE(fs::exists(folder_ / "out" / "found.json"));
   EXPECT_GT(fs::file_size(folder_ / "out" / "index.html"), 100u);

@@ -88,6 +88,7 @@ Footer footer() {
 
 SearchRecord search() {
   return {.testee = "fa2",
+          .seed = 3,
           .first = 5000,
           .next = 10000,
           .tried = {{"PASS", 4999}, {"INCONCLUSIVE", 1}},
