@@ -2,7 +2,7 @@
 //
 // An element passes iff the distance from the exact value to the rounding cell of the returned
 // value is at most the bound. The test is `distance <= bound`, so NaN never passes. An element
-// whose exact value is NaN is unspecified (FINITE-1, FINITE-2, NUM-1): whatever stands there is
+// whose exact value is NaN is unspecified (FINITE-1 to FINITE-3, NUM-1): whatever stands there is
 // passed over, and counted.
 #pragma once
 

@@ -325,7 +325,7 @@ void softmax(const Steps& steps, const Tile<R>& s, R sink, R* max, R* sum) {
     R* p = s.row(i);
     const R divisor = sum[i];
     for (std::int64_t j = 0; j < s.columns; ++j) {
-      // What is hidden stays 0, even where the sum is 0 or NaN (FINITE-1).
+      // What is hidden stays 0, even where the sum is 0 or NaN (FINITE-3).
       p[j] = p[j] == 0 ? R(0) : p[j] / divisor;
     }
     max[i] += std::log(divisor);

@@ -1,8 +1,8 @@
 // From tensors to the sides of products, and what takes part in none: numbers that are not finite.
 //
 // A weight of 0 times a NaN is NaN, so a NaN in a row that is summed over would reach whoever does
-// not see it (FINITE-1). Such numbers are packed as 0, and those of V and dO added one by one where
-// the weight is not 0.
+// not see it (FINITE-2, FINITE-3). Such numbers are packed as 0, and those of V and dO added one by
+// one where the weight is not 0.
 #pragma once
 
 #include <algorithm>

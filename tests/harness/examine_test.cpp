@@ -417,6 +417,45 @@ TEST_F(LeakTest, IsAWarningInEveryCaseOfTheSuiteAndAWrongKernelFailsThere) {
   EXPECT_GT(warnings, 10);
 }
 
+// dK and dV are sums over queries, and 0 times NaN enters them; nothing of the kind makes O, LSE,
+// dQ, or dSink of another head.
+TEST_F(LeakTest, OfNanInAQueryIsAWarningInSumsOverQueriesAlone) {
+  test_case_.clauses = {"FINITE-3", "FINITE-1"};
+  test_case_.problem = {.query_heads = 2,
+                        .key_heads = 2,
+                        .query_len = 3,
+                        .key_len = 4,  // nobody sees the last
+                        .mask = Mask::causal(Anchor::top_left),
+                        .sink = true,
+                        .backward = true};
+  test_case_.hidden = Hidden::nan_query;
+  std::string wrong, also;
+  ON_CALL(mock_, backward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    plain::backward(p, in, out, c);
+    const bool finite =
+        std::all_of(floats(in.q), floats(in.q) + 6, [](float x) { return std::isfinite(x); });
+    for (const std::string& tensor : {wrong, also}) {
+      if (finite) break;
+      if (tensor == "dK") floats(out.dk)[3] = std::nanf("");
+      if (tensor == "dQ") floats(out.dq)[3] = std::nanf("");  // of the other head
+      if (tensor == "dSink") plain::element<float>(out.dsink, 0, 1, 0, 0) = std::nanf("");
+    }
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  wrong = "dK";
+  Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::warn) << v.message;
+  EXPECT_EQ(v.clauses.front(), "FINITE-3");
+  for (const char* tensor : {"dQ", "dSink"}) {
+    also = tensor;
+    v = verdict();
+    EXPECT_EQ(v.outcome, Outcome::fail) << tensor;
+    EXPECT_EQ(v.clauses.front(), "FINITE-1") << tensor;
+    EXPECT_THAT(v.message, HasSubstr(tensor));
+  }
+}
+
 // A kernel that hides keys by adding -inf: NaN of a query stays NaN in a row that sees no key.
 TEST_F(LeakTest, WhatARowOfNanHoldsIsNotSpecifiedThoughItSeesNoKey) {
   test_case_.clauses = {"FINITE-1", "MASK-3"};
