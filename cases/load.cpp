@@ -511,7 +511,8 @@ std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed
     const LocatedJson located(text_of(path), file);
     try {
       read_file(located.root(),
-                {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted}, cases);
+                {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted},
+                cases);
     } catch (const InputError& error) {
       throw located.locate(error);
     }

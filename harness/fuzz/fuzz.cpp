@@ -145,7 +145,9 @@ class Tries {
     const std::lock_guard lock(mutex_);
     Tried& tried = waiting_[number];
     tried.outcome = verdict.outcome;
-    if (verdict.outcome == Outcome::inconclusive) tried.why = verdict.message;
+    if (verdict.outcome == Outcome::inconclusive) {
+      tried.why = entry.at("data").at(0).get<std::string>() + ": " + verdict.message;
+    }
     if (!is_find(verdict.outcome)) return;
     tried.find = {entry, verdict};
     if (only_one_) end_ = std::min(end_, number + 1);

@@ -301,6 +301,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
        "attest: there is no command runn; there are list, run, fuzz, selfcheck, "
        "criteria, repro, report\n"},
       {"fuzz --count 0", "attest: --count takes a number from 1 to 18446744073709551615, not 0\n"},
+      {"fuzz --finds 0", "attest: --finds takes a number from 1 to 1000000, not 0\n"},
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
        "attest: which command? there are list, run, fuzz, selfcheck, "
