@@ -111,7 +111,7 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
 }
 
 // What pads a tile counts where exp(0 - LSE), or exp without the maximum, overflows.
-bool is_low(const Row& row) { return row.lse < -88.7f; }
+bool is_low(const Row& row) { return row.any_seen && row.lse < -88.7f; }
 bool is_high(const Row& row) { return row.lse > 88.7f; }
 
 // Of a row's own gradient, what calls lose that are large in one way.
