@@ -229,8 +229,10 @@ constexpr SegmentPattern kSegmentPatterns[] = {
        return (whole - 1 - position + batch * (length / 3 + 1)) / length;
      }},
     // The same in no order: 0, 3, 1, 4, 2 and again.
-    {"shuffled", [](Index position, Index length, Index whole,
-                    Index batch) { return ((whole - 1 - position) / length + batch) * 3 % 5; }},
+    {"shuffled",
+     [](Index position, Index length, Index whole, Index batch) {
+       return (whole - 1 - position + batch * (length / 3 + 1)) / length * 3 % 5;
+     }},
     {"nothing", [](Index, Index, Index, Index) { return Index(-1); }},
 };
 

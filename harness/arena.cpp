@@ -95,6 +95,14 @@ Strides table_strides(const Shape& shape, Index unit, Spacing spacing) {
   return strides;
 }
 
+// Whether a tensor is nearly all gaps, and too much to touch.
+bool is_sparse(std::size_t data_bytes, std::size_t element_bytes, const Shape& shape) {
+  constexpr std::size_t kLarge = std::size_t(1) << 30;
+  const auto elements = static_cast<std::size_t>(element_count(shape));
+  return data_bytes > kLarge &&
+         data_bytes / kPage > elements * std::max<std::size_t>(element_bytes, 1);
+}
+
 Index span_of(const Shape& shape, const Strides& strides) {
   if (element_count(shape) == 0) return 0;
   Index last = 0;
@@ -162,6 +170,44 @@ std::byte* Exchange::memory(const Tensor& tensor) const {
   return tensor.output ? arena_.outputs() : arena_.inputs();
 }
 
+template <class Visit>
+void Exchange::for_each_stretch(const Tensor& tensor, const Visit& visit) const {
+  const int fd = tensor.output ? arena_.output_fd() : arena_.input_fd();
+  const auto end = static_cast<off_t>(tensor.region_begin + tensor.region_bytes);
+  off_t at = static_cast<off_t>(tensor.region_begin);
+  while (at < end) {
+    const off_t begin = lseek(fd, at, SEEK_DATA);
+    if (begin < 0 && errno != ENXIO) fail("lseek");
+    if (begin < 0 || begin >= end) return;  // holes alone
+    at = lseek(fd, begin, SEEK_HOLE);
+    if (at < 0) fail("lseek");
+    visit(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(at, end)));
+  }
+}
+
+std::size_t Exchange::first_stray_byte(const Tensor& tensor) const {
+  std::vector<std::size_t> elements;  // where they begin
+  for_each_element(tensor.shape, tensor.strides, [&](std::size_t, std::size_t place) {
+    elements.push_back(tensor.data_begin + place * tensor.type.bytes);
+  });
+  std::sort(elements.begin(), elements.end());
+  const std::byte* const base = memory(tensor);
+  const std::size_t none = tensor.region_begin + tensor.region_bytes;
+  std::size_t stray = none;
+  for_each_stretch(tensor, [&](std::size_t at, std::size_t end) {
+    auto element = std::lower_bound(elements.begin(), elements.end(), at);
+    while (at < end && stray == none) {
+      const bool more = element != elements.end() && *element < end;
+      const std::byte* const to = base + (more ? *element : end);
+      const std::byte* const found =
+          std::find_if(base + at, to, [](std::byte byte) { return byte != std::byte(0); });
+      if (found != to) stray = static_cast<std::size_t>(found - base);
+      at = more ? *element++ + tensor.type.bytes : end;
+    }
+  });
+  return stray;
+}
+
 Exchange::Tensor& Exchange::place(const std::string& name, bool output, const ElementType& type,
                                   const Shape& shape, const Strides& strides,
                                   std::size_t data_bytes) {
@@ -174,7 +220,8 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
                 .region_begin = end,
                 .region_bytes = 0,
                 .data_begin = 0,
-                .data_bytes = data_bytes};
+                .data_bytes = data_bytes,
+                .sparse = is_sparse(data_bytes, type.bytes, shape)};
   tensor.region_bytes = round_up(tensor.data_bytes + kMargin, kPage);
   end += tensor.region_bytes;
   ATTEST_ASSERT(end <= arena_.capacity());
@@ -183,8 +230,14 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
                           ? tensor.region_begin
                           : (end - tensor.data_bytes) / alignment * alignment;
   const bool first = placement_ == Placement::end_flush;
-  std::memset(memory(tensor) + tensor.region_begin,
-              first ? kNanByte : (output ? kSubnormalByte : kHugeByte), tensor.region_bytes);
+  if (tensor.sparse) {  // what an earlier call left there
+    for_each_stretch(tensor, [&](std::size_t from, std::size_t to) {
+      std::memset(memory(tensor) + from, 0, to - from);
+    });
+  } else {
+    std::memset(memory(tensor) + tensor.region_begin,
+                first ? kNanByte : (output ? kSubnormalByte : kHugeByte), tensor.region_bytes);
+  }
   const auto [at, fresh] = tensors_.emplace(name, tensor);
   ATTEST_ASSERT(fresh);
   return at->second;
@@ -265,6 +318,12 @@ void Exchange::add_output(const std::string& name, DType dtype, const Shape& sha
   const std::uint64_t bits = poison(dtype);
   std::byte* data = memory(tensor) + tensor.data_begin;
   with_width(tensor.type.bytes, [&](auto width) {
+    if (tensor.sparse) {
+      for_each_element(shape, tensor.strides, [&](std::size_t, std::size_t place) {
+        put<decltype(width)>(data + place * sizeof(width), bits);
+      });
+      return;
+    }
     for (std::size_t at = 0; at < tensor.data_bytes; at += sizeof(width)) {
       put<decltype(width)>(data + at, bits);
     }
@@ -302,14 +361,30 @@ nlohmann::json Exchange::to_json() const {
 std::uint64_t Exchange::input_checksum() const {
   constexpr std::uint64_t kFactor = 0xff51afd7ed558ccdu;
   std::array<std::uint64_t, 4> sums = {1, 2, 3, 4};  // that do not wait for each other
-  for (std::size_t at = 0; at < input_end_; at += sizeof(sums)) {  // which divides a page
-    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
-      std::uint64_t& sum = sums[lane];
-      sum = (sum ^ get<std::uint64_t>(arena_.inputs() + at + lane * sizeof(sum))) * kFactor;
-      sum ^= sum >> 32;
+  const auto add = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t at = begin; at < end; at += sizeof(sums)) {  // which divides a page
+      for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+        std::uint64_t& sum = sums[lane];
+        sum = (sum ^ get<std::uint64_t>(arena_.inputs() + at + lane * sizeof(sum))) * kFactor;
+        sum ^= sum >> 32;
+      }
     }
-  }
+  };
   std::uint64_t all = 0;
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.output) continue;
+    if (!tensor.sparse) {
+      add(tensor.region_begin, tensor.region_begin + tensor.region_bytes);
+      continue;
+    }
+    // What it says of elements; a page that a read has made of a hole says nothing.
+    for_each_element(tensor.shape, tensor.strides, [&](std::size_t, std::size_t place) {
+      const std::byte* const at = arena_.inputs() + tensor.data_begin + place * tensor.type.bytes;
+      with_width(tensor.type.bytes,
+                 [&](auto width) { all = (all ^ get<decltype(width)>(at)) * kFactor; });
+    });
+    all ^= first_stray_byte(tensor);
+  }
   for (const std::uint64_t sum : sums) all = (all ^ sum) * kFactor;
   return all;
 }
@@ -324,6 +399,13 @@ std::optional<Damage> Exchange::damage() const {
       static_cast<std::byte>(placement_ == Placement::end_flush ? kNanByte : kSubnormalByte);
   for (const auto& [name, tensor] : tensors_) {
     if (!tensor.output) continue;
+    if (tensor.sparse) {
+      const std::size_t stray = first_stray_byte(tensor);
+      if (stray == tensor.region_begin + tensor.region_bytes) continue;
+      const auto distance = static_cast<std::ptrdiff_t>(stray - tensor.data_begin);
+      return Damage{"guard", fmt::format("wrote between the rows of {}, {} bytes from its start",
+                                         name, distance)};
+    }
     const std::byte* base = memory(tensor);
     const std::size_t data_end = tensor.data_begin + tensor.data_bytes;
     const auto intact = [canary](std::byte byte) { return byte == canary; };

@@ -13,6 +13,10 @@
 // still hold the poison (SAFE-3). Slack around inputs is NaN in one placement and huge in the
 // other.
 //
+// A tensor whose rows lie so far apart that nearly all of it is gaps is sparse: only the pages of
+// its elements are ever touched. What lies between is 0, as memory is that nobody has touched, and
+// is looked at only where some page has come into being.
+//
 // Where a problem gives a tensor no layout (lengths, tables, slopes, sinks, keep-masks and so on),
 // the exchange may put slack between its rows too (LAYOUT-1).
 #pragma once
@@ -138,7 +142,13 @@ class Exchange {
     Strides strides;
     std::size_t region_begin, region_bytes;  // whole pages
     std::size_t data_begin, data_bytes;
+    bool sparse;
   };
+  // Calls `visit` with where each stretch of the tensor's pages begins and ends that are in memory.
+  template <class Visit>
+  void for_each_stretch(const Tensor& tensor, const Visit& visit) const;
+  // The first byte of a sparse tensor that is neither an element's nor 0; its end if there is none.
+  std::size_t first_stray_byte(const Tensor& tensor) const;
   std::byte* memory(const Tensor& tensor) const;
   Tensor& place(const std::string& name, bool output, const ElementType& type, const Shape& shape,
                 const Strides& strides, std::size_t data_bytes);

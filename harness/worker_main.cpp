@@ -30,6 +30,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kGuard = std::size_t(1) << 20;
+constexpr std::size_t kMostAtOnce = std::size_t(1) << 30;
 
 // A tensor in this process: guard, pages, guard. Read by the signal handler.
 struct Mapping {
@@ -79,10 +80,13 @@ class Mappings {
     }
     mapping.reserved = base_ + used_;
     used_ += mapping.reserved_bytes;
+    // All pages at once, but of what is mostly holes: to map a hole is to fill it.
+    const std::size_t bytes = mapping.reserved_bytes - 2 * kGuard;
+    const int populate = bytes <= kMostAtOnce ? MAP_POPULATE : 0;
     void* pages =
-        mmap(mapping.reserved + kGuard, mapping.reserved_bytes - 2 * kGuard,
-             output ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-             output ? attest::kOutputFd : attest::kInputFd, static_cast<off_t>(offset));
+        mmap(mapping.reserved + kGuard, bytes, output ? PROT_READ | PROT_WRITE : PROT_READ,
+             MAP_SHARED | MAP_FIXED | populate, output ? attest::kOutputFd : attest::kInputFd,
+             static_cast<off_t>(offset));
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
     mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
     mapping.data_bytes = tensor.at("bytes").get<std::size_t>();

@@ -13,7 +13,7 @@ namespace attest {
 namespace {
 
 constexpr std::string_view kAxisLetters = "bhsd";
-constexpr Index kWidestGap = Index(1) << 20;
+constexpr Index kWidestGap = Index(1) << 32;  // the rows of a small tensor pass every 32-bit offset
 constexpr Index kWildStride = Index(1) << 40;  // far beyond any mapping: using it faults
 
 Axis axis_of(char letter, std::string_view text) {
@@ -53,7 +53,7 @@ Layout Layout::parse(std::string_view text) {
       const auto [stop, error] = std::from_chars(word.data() + 4, end, layout.gap_);
       if (error != std::errc() || stop != end || layout.gap_ < 1 || layout.gap_ > kWidestGap) {
         throw InputError(
-            "", fmt::format("layout \"{}\": gap takes a count of elements, at most 2^20", text));
+            "", fmt::format("layout \"{}\": gap takes a count of elements, at most 2^32", text));
       }
     } else if (word.starts_with("expand=") && word.size() > 7) {
       for (const char letter : word.substr(7)) {

@@ -320,9 +320,7 @@ TEST(GridsTest, HaveMoreThan65535OfEverything) {
       "batch elements",   "heads", "key heads", "queries", "heads of all batch elements",
       "rows of all heads"};
   std::vector<Words> wanted;
-  for (const char* axis : kAxes) {
-    for (const char* dtype : {"f32", "bf16"}) wanted.push_back({axis, dtype});
-  }
+  for (const char* axis : kAxes) wanted.push_back({axis});
   expect_each_tried(wanted, [&](const Case& c, const auto& add) {
     const Problem& p = c.problem;
     if (p.packed || p.backward) return;
@@ -331,7 +329,7 @@ TEST(GridsTest, HaveMoreThan65535OfEverything) {
     const Index rows = std::max(heads, p.query_len) > 65535 ? 0 : heads * p.query_len;
     std::size_t axis = 0;
     for (const Index size : {p.batch, p.query_heads, p.key_heads, p.query_len, heads, rows}) {
-      if (size > 65535) add({kAxes[axis], std::string(name(p.dtype))});
+      if (size > 65535) add({kAxes[axis]});
       ++axis;
     }
   });

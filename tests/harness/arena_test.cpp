@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -297,6 +298,75 @@ TEST(KeepPoisonTest, IsTheOppositeInTheOtherPlacement) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BothPlacements, ExchangeTest,
+                         testing::Values(Placement::end_flush, Placement::start_flush));
+
+// ---- Rows far apart -----------------------------------------------------------------------------
+
+class SparseTest : public testing::TestWithParam<Placement> {
+ protected:
+  static constexpr std::size_t kApart = std::size_t(3'000'000'000);  // bytes, of two rows in f16
+  Arena arena_{std::size_t(1) << 35};
+
+  Exchange exchange() {
+    Exchange result(arena_, GetParam(), 16);
+    Values values = zeros({1, 1, 4, 2});
+    for (std::size_t i = 0; i < values.data.size(); ++i) values.data[i] = static_cast<double>(i);
+    const Layout layout = Layout::parse("bhsd gap=1499999998");
+    result.add_input("q", DType::f16, values, layout);
+    result.add_output("o", DType::f16, values.shape, layout);
+    result.seal();
+    return result;
+  }
+  std::byte* row(const Exchange& e, const char* name, std::size_t number) {
+    const auto tensor = e.to_json().at(name);
+    std::byte* memory = tensor.at("memory") == "output" ? arena_.outputs() : arena_.inputs();
+    return memory + tensor.at("offset").get<std::size_t>() + number * kApart;
+  }
+  // How much of both memories is there.
+  std::size_t touched() const {
+    std::size_t bytes = 0;
+    for (const int fd : {arena_.input_fd(), arena_.output_fd()}) {
+      struct stat about {};
+      EXPECT_EQ(fstat(fd, &about), 0);
+      bytes += static_cast<std::size_t>(about.st_blocks) * 512;
+    }
+    return bytes;
+  }
+};
+
+TEST_P(SparseTest, TouchesThePagesOfItsElementsAlone) {
+  const Exchange e = exchange();
+  EXPECT_FALSE(e.damage());
+  EXPECT_THAT(e.read("o"), Each(e.poison(DType::f16)));
+  EXPECT_EQ(decode(DType::f16, e.read("q")[7]), 7);
+  EXPECT_LE(touched(), std::size_t(1) << 20);
+}
+
+TEST_P(SparseTest, WriteFarFromAnyElementIsFound) {
+  for (const std::ptrdiff_t at : {-2l, 4l, 1'000'000'000l, 2'999'999'998l}) {
+    const Exchange e = exchange();
+    row(e, "o", 1)[at] = std::byte(1);
+    const auto damage = e.damage();
+    ASSERT_TRUE(damage) << at;
+    EXPECT_EQ(damage->reason, "guard");
+  }
+  EXPECT_FALSE(exchange().damage()) << "what an earlier call left is cleared";
+}
+
+TEST_P(SparseTest, ReadFarFromAnyElementIsNoDamageAndAChangedInputIs) {
+  const Exchange e = exchange();
+  for (const char* name : {"q", "o"}) {
+    const volatile unsigned char* const hole =
+        reinterpret_cast<unsigned char*>(row(e, name, 1) + 500'000'000);
+    EXPECT_EQ(int(*hole), 0);
+  }
+  EXPECT_FALSE(e.damage());
+  row(e, "q", 3)[1] ^= std::byte(1);
+  ASSERT_TRUE(e.damage());
+  EXPECT_EQ(e.damage()->reason, "input_mutated");
+}
+
+INSTANTIATE_TEST_SUITE_P(BothPlacements, SparseTest,
                          testing::Values(Placement::end_flush, Placement::start_flush));
 
 TEST(ArenaTest, NobodyCanMapOrWriteInputsAnew) {

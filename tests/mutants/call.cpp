@@ -62,6 +62,7 @@ std::byte* View::at(Index b, Index h, Index s, Index d) const {
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if (t.shape[axis] > 1) offset += place[axis] * t.stride[axis];
   }
+  if (offsets_32_bits) offset = static_cast<std::uint32_t>(offset);
   return static_cast<std::byte*>(t.data) + offset * format_of(static_cast<DType>(t.dtype)).bytes;
 }
 
@@ -101,6 +102,9 @@ static attest_tensor misread(const Call& call, attest_tensor t, char name) {
   const bool all_dense = (call.has("pages_taken_for_dense") && call.paged() && name != 'q') ||
                          (call.has("dense_for_64_channels") && t.shape[3] == 64);
   if (all_dense) std::copy(dense.begin(), dense.end(), t.stride);
+  for (Index& stride : t.stride) {
+    if (call.has("strides_32_bits")) stride = static_cast<std::uint32_t>(stride);
+  }
   if (call.has("heads_and_batch_flattened") && name == 'q') {
     t.stride[0] = t.shape[1] * t.stride[1];
   }
@@ -159,6 +163,7 @@ Told::Told(FaultId fault, const attest_problem& p, const attest_inputs& in,
     keep_or_take(inputs.k, last_k);
     keep_or_take(inputs.v, last_v);
   }
+  View::offsets_32_bits = fault == FaultId("offsets_32_bits");
   const Call call(fault, problem, inputs, 1, false);
   inputs.q = misread(call, inputs.q, 'q');
   inputs.k = misread(call, inputs.k, 'k');

@@ -26,6 +26,7 @@ inline Index elements(const attest_tensor& t) {
 
 // Elements where the strides say.
 struct View {
+  static inline bool offsets_32_bits = false;  // a fault of all tensors
   const attest_tensor& t;
   std::byte* at(Index b, Index h, Index s, Index d) const;
   float load(Index b, Index h, Index s, Index d) const;

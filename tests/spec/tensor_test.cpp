@@ -108,7 +108,7 @@ TEST(TensorTest, LayoutsAreReadStrictly) {
   for (const char* text :
        {"", "bhs", "bhsdd", "bhsx", "bhsd gap", "bhsd gap=0", "bhsd gap=-1", "bhsd gap=2x",
         "bhsd expand=", "bhsd expand=x", "bhsd tame", "BHSD", "bhsd gap=1 gap=1", "bhsd wild wild",
-        "bhsd expand=bb", "bhsd expand=b expand=b", "bhsd gap=1048577"}) {
+        "bhsd expand=bb", "bhsd expand=b expand=b", "bhsd gap=4294967297"}) {
     EXPECT_THROW(Layout::parse(text), InputError) << text;
   }
   EXPECT_EQ(Layout::parse("bshd wild expand=hb gap=7").to_string(), "bshd gap=7 expand=bh wild");
