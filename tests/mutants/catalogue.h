@@ -308,7 +308,7 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "the sink relative to a maximum of the tile of queries before", "SINK-1", "A047",
      "Dao-AILab/flash-attention@2f78d484"},
     {"fma_exp", textbook, "fma-exp",
-     "the exponent by fma: not 0 for the largest score, once its product rounds", "SOFTMAX-2 LAW-2",
+     "the exponent by fma: not 0 for the largest score, once its product rounds", "SOFTMAX-3",
      "A048", "pytorch/pytorch#121558, deepseek-ai/FlashMLA#68"},
     {"rescaled_too_rarely", fa2, "rescale",
      "O rescaled only where the maximum grows by 16: weights beyond f16", "SOFTMAX-1 SOFTMAX-2",
