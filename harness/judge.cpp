@@ -31,7 +31,7 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   long double squares = 0, sum = 0;
   std::size_t finite = 0, worst = 0;
   double worst_ratio = -1;
-  bool worst_is_beyond = false;
+  bool worst_is_advice = false;
   const bool some_beyond = !expected.recommended.empty();
   for (std::size_t i = 0; i < bits.size(); ++i) {
     if (std::isnan(expected.value[i])) {
@@ -59,10 +59,12 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     }
     const long double away = distance(actual, exact, dtype, rounding);
     const bool within = away <= bound;
+    // Weights that overflow, or all vanish.
+    const bool advice = !within && beyond && (actual == 0 || !std::isfinite(actual));
     const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
     if (vacuous) {
       verdict.conclusive = false;
-    } else if (!within && beyond) {
+    } else if (advice) {
       verdict.advised = false;
     } else if (!within) {
       verdict.passed = false;
@@ -74,11 +76,11 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
                          : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
                                                             : kInfinity;
     // What breaks a requirement is worse than any other.
-    const bool first_broken = !within && !vacuous && !beyond && worst_is_beyond;
-    const bool hides_broken = beyond && !verdict.passed;
+    const bool first_broken = !within && !vacuous && !advice && worst_is_advice;
+    const bool hides_broken = advice && !verdict.passed;
     if (first_broken || (ratio > worst_ratio && !hides_broken)) {
       worst_ratio = ratio;
-      worst_is_beyond = beyond;
+      worst_is_advice = advice;
       worst = i;
     }
   }
@@ -91,7 +93,9 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   evidence.max_ratio = worst_ratio;
   evidence.actual = decode(dtype, bits[worst]);
   evidence.exact = expected.value[worst];
-  evidence.bound = worst_is_beyond ? expected.recommended[worst] : expected.bound[worst];
+  evidence.bound = some_beyond && std::isfinite(expected.recommended[worst])
+                       ? expected.recommended[worst]
+                       : expected.bound[worst];
   if (finite > 0) {
     evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
     evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));

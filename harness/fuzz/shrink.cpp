@@ -111,6 +111,8 @@ class Steps {
       if (!entry_.contains(setting)) continue;
       json other = entry_;
       other.erase(setting);
+      // Where nothing lies hidden, no clause about it is tried, and none is only recommended.
+      if (setting == std::string_view("hidden")) other["clauses"] = json::array({"SOFTMAX-1"});
       found_.push_back(std::move(other));
     }
     without_packing();

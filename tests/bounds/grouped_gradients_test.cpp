@@ -33,7 +33,7 @@ TEST(GroupedGradientsTest, AHeadOfEightThatIsLostIsSeenThoughEachIsRounded) {
                        .head_dim = 32,
                        .value_dim = 32,
                        .scale = 0.25,
-                       .mask = Mask::causal(),
+                       .mask = Mask::window(kUnbounded, 0, Anchor::top_left),
                        .backward = true};
     bounds::Random random(1, 1);
     const auto values = [&](const Shape& shape) {

@@ -66,14 +66,15 @@ TEST(JudgeTest, WhatIsRecommendedAloneIsMissedWithoutFailing) {
   };
   EXPECT_TRUE(judge_two(1.4, 1).advised);
   EXPECT_TRUE(judge_two(1.4, 1).conclusive);
-  for (const double wrong : {1.6, kInfinity, kNan}) {
+  EXPECT_FALSE(judge_two(1.6, 1).passed);  // no overflow makes that
+  for (const double wrong : {0.0, kInfinity, kNan}) {
     const TensorVerdict verdict = judge_two(wrong, 1);
     EXPECT_FALSE(verdict.advised) << wrong;
     EXPECT_TRUE(verdict.passed && !verdict.nonfinite) << wrong;
     EXPECT_EQ(verdict.evidence.bound, 0.5);
   }
   // What is required is told first, however much worse the other is.
-  const TensorVerdict both = judge_two(1e9, 1.5);
+  const TensorVerdict both = judge_two(kInfinity, 1.5);
   EXPECT_FALSE(both.passed);
   EXPECT_EQ(both.evidence.bound, 0.25);
 }
