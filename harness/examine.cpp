@@ -377,10 +377,8 @@ class Examiner {
       captured_ += other.captured;
       finding.message += "; with finite numbers in place of what is hidden: " + other.message;
       finding.clause = other.clauses.front();
-      if (!numeric.contains(other.reason)) {
-        finding.outcome = other.outcome;
-        finding.reason = other.reason;
-      }
+      finding.outcome = other.outcome;
+      finding.reason = other.reason;
       return finding;
     }
     finding.outcome = Outcome::warn;

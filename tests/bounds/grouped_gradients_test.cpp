@@ -56,8 +56,8 @@ TEST(GroupedGradientsTest, AHeadOfEightThatIsLostIsSeenThoughEachIsRounded) {
     const bounds::Outputs wrong = bounds::run_kernel(p, without_last, seen, style);
     EXPECT_EQ(share_beyond(expected.dv, right.dv, dtype), 0);
     EXPECT_EQ(share_beyond(expected.dk, right.dk, dtype), 0);
-    EXPECT_GT(share_beyond(expected.dv, wrong.dv, dtype), 0.8) << name(dtype);
-    EXPECT_GT(share_beyond(expected.dk, wrong.dk, dtype), 0.7) << name(dtype);
+    EXPECT_GT(share_beyond(expected.dv, wrong.dv, dtype), 0.4) << name(dtype);
+    EXPECT_GT(share_beyond(expected.dk, wrong.dk, dtype), 0.4) << name(dtype);
   }
 }
 
