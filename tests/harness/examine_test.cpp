@@ -381,7 +381,7 @@ TEST_F(LeakTest, IsAWarningAndWhateverFiniteNumbersShowFails) {
   spoil = scale_o;
   v = verdict();
   EXPECT_EQ(v.outcome, Outcome::fail);
-  EXPECT_EQ(v.reason, "nonfinite");
+  EXPECT_EQ(v.reason, "bound");
   EXPECT_THAT(v.clauses, ElementsAre("MASK-2", "HIDE-3"));
   EXPECT_THAT(v.message, HasSubstr("with finite numbers"));
   // A weight that only huge numbers show (HIDE-1).
