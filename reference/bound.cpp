@@ -56,8 +56,10 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
       2 * u_s + scale_share;
   dp_share =
       share(declared.dp, sum_roundings<Real>(declared.dp, problem.value_dim, problem.value_dim));
-  score_absolute = z * larger_tau * Real(problem.head_dim);
-  score_operand = z * larger_tau * Real(2 * unit_roundoff(problem.lse_dtype()));
+  // A score is kept over the scale, or over the softcap, on its way.
+  const Real score_size = std::max(larger_tau, Real(problem.softcap));
+  score_absolute = z * score_size * Real(problem.head_dim);
+  score_operand = z * score_size * Real(2 * unit_roundoff(problem.lse_dtype()));
   score_overflow = Real(largest_finite(problem.lse_dtype())) / 2;
 
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
@@ -84,8 +86,12 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
   tiny = declared.flushes_inputs || rounds_operands ? normal : Real(0);
   tiny_score = tiny;
   // Scaled, it may become subnormal: flushed as a result, or as an operand of the product.
-  if (flushes) tiny_score = std::max(tiny_score, z / smaller_tau);
-  if (declared.qk.operand_roundoff > 0) tiny_score = std::max(tiny_score, normal / smaller_tau);
+  // scale / softcap may be one factor.
+  const Real cap_size = std::max(Real(1), Real(problem.softcap));
+  if (flushes) tiny_score = std::max(tiny_score, z * cap_size / smaller_tau);
+  if (declared.qk.operand_roundoff > 0) {
+    tiny_score = std::max(tiny_score, normal * cap_size / smaller_tau);
+  }
   tiny_f32 = declared.flushes_inputs ? Real(smallest_normal(DType::f32)) : Real(0);
   flushed = declared.flushes_outputs ? Real(smallest_normal(problem.dtype)) : Real(0);
   flushed_lse = declared.flushes_outputs ? z : Real(0);

@@ -305,8 +305,9 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
   if (row.den > Real(0.25) && (model.declared.kv_splits == 1 || alone) && unshared < Real(0.5)) {
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
-    row.beyond = std::abs(row.m) > softmax_2_limit<Real>(model.declared.dtype);
   }
+  row.beyond =
+      row.den > Real(0.25) && std::abs(row.m) > softmax_2_limit<Real>(model.declared.dtype);
   row.lse_bound = (lost + model.u_s * (8 * (row.lse - row.m + model.lag) + 13 * row.sink_rise +
                                        5 * (std::abs(row.m) + model.lag) + std::abs(row.lse) + 2)) *
                       Real(kSlack) +
@@ -1239,6 +1240,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   const bool beyond = may_go_beyond(problem, inputs);
   prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
   prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, beyond);
+  result.lse.leaves_sink = problem.sink;
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -1367,6 +1369,7 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   prepare(result.dv, problem, problem.v_shape(), unless_put, beyond);
   if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0, beyond);
   if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0, beyond);
+  result.dsink.leaves_sink = problem.sink;
   const Index heads = problem.batch * problem.key_heads;
   if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0) return result;
 

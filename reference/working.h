@@ -23,6 +23,7 @@ struct Expected {
   // The bound where scores are too large for SOFTMAX-2, beyond which SOFTMAX-3 advises against
   // overflow; `bound` is infinite there. Empty if no score is; infinite elsewhere.
   std::vector<double> recommended = {};
+  bool leaves_sink = false;  // where all weights vanish there, it is what a sink alone makes
 };
 
 struct ForwardExpected {

@@ -316,14 +316,14 @@ Index mixed(Index n) {
 // 32, and differs among rows, or they had one LSE.
 class Loudness {
  public:
-  explicit Loudness(const Problem& p) {
+  explicit Loudness(const Problem& p) : shares_pages_(p.paging.page_size > 0) {
     while (bits_ < p.head_dim && (Index(1) << bits_) < p.key_len) ++bits_;
     for (gap_ = 2 * std::abs(p.scale); gap_ > 0 && gap_ < 32; gap_ *= 2) query_ *= 2;
     if (p.scale < 0) query_ = -query_;
   }
   // Of a key head of a batch element.
   double key(Index b, Index h, Index j, Index c) const {
-    const Index name = j ^ mixed(131 * b + h) % period();
+    const Index name = j ^ mixed(131 * (shares_pages_ ? 0 : b) + h) % period();
     return c >= bits_ ? 0 : (name >> c & 1) != 0 ? 1 : -1;
   }
   // What the query is that many times the key.
@@ -339,6 +339,7 @@ class Loudness {
   double gap() const { return gap_; }
 
  private:
+  bool shares_pages_;  // a key may be that of several batch elements
   Index bits_ = 0;
   double query_ = 1, gap_ = 0;
 };

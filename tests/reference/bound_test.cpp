@@ -91,8 +91,9 @@ class Slow {
       rounds |= each.operand_roundoff > 0;
     }
     tiny = a.flushes_inputs || rounds ? normal : 0;
-    tiny_score = std::max({tiny, a.flushes_inputs || a.flushes_outputs ? z / smaller_tau : 0,
-                           a.qk.operand_roundoff > 0 ? normal / smaller_tau : 0});
+    const Real cap = std::max(Real(1), Real(p.softcap));
+    tiny_score = std::max({tiny, a.flushes_inputs || a.flushes_outputs ? z * cap / smaller_tau : 0,
+                           a.qk.operand_roundoff > 0 ? normal * cap / smaller_tau : 0});
     flush = a.flushes_outputs ? Real(smallest_normal(p.dtype)) : 0;
     flushes = a.flushes_inputs || a.flushes_outputs;
     if (p.dropout.mode != Dropout::Mode::none) {
@@ -178,7 +179,7 @@ class Slow {
       const Real operands = sum(p.head_dim, [&](Index c) {
         return magnitude(in.q, head, i, c) + magnitude(in.k, kh, j, c);
       });
-      const Real larger = std::max(Real(1), tau);
+      const Real larger = std::max({Real(1), tau, Real(p.softcap)});
       r.s.push_back(Real(p.scale) * dot);
       r.s_error.push_back(
           (share(a.qk, roundings(a.qk, p.head_dim, p.head_dim), u(a.qk)) + 2 * u_s + scale_share) *
