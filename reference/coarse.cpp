@@ -185,13 +185,14 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   row.key_len = head.keys;
   const double products = largest_product(q, head.k) * kUp;
   row.size = model.tau * products * kUp;
-  row.overflows = may_overflow(model, products);
   double q_sum = 0, q_small = 0, q_most = 0;
   for (Index c = 0; c < q.count; ++c) {
     q_sum += std::abs(q[c]);
     q_small += small_part(q[c], model.tiny_score) * head.k.size[at(c)];
     q_most += std::abs(q[c]) * head.k.small[at(c)];
   }
+  row.overflows = may_overflow(model, products) ||
+                  model.tau * std::max(q_sum, head.k.sum) >= model.score_overflow;
   row.score_error = model.score_share * row.size + model.score_absolute +
                     model.score_operand * (q_sum + head.k.sum) + model.tau * (q_small + q_most);
   row.m = row.size;

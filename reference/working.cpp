@@ -100,6 +100,7 @@ struct KeyHead {
   Operand<Strips<Real>> k, v;
   Panels<Real> k_panels, k_small_panels, v_panels, v_small_panels;  // of V for a backward pass
   std::vector<Real> k_sum;                                          // sum_c |k_jc|
+  std::vector<Real> k_most;                                         // max_c |k_jc|
   Real k_reach = 0, v_reach = 0;  // the largest sum_j |k_jc|, sum_j |v_jc| of any channel
   bool small_integers = true;     // so that all sums of columns of V are exact in f32
 };
@@ -132,8 +133,13 @@ KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const 
   }
   for (Index j = 0; j < keys.end; ++j) {
     Real sum = 0;
-    for (Index c = 0; c < problem.head_dim; ++c) sum += head.k.size.at(j, c);
+    Real most = 0;
+    for (Index c = 0; c < problem.head_dim; ++c) {
+      sum += head.k.size.at(j, c);
+      most = std::max(most, head.k.size.at(j, c));
+    }
     head.k_sum.push_back(sum);
+    head.k_most.push_back(most);
   }
   if (problem.backward) head.k_reach = largest_column_sum(head.k.size, problem.head_dim);
   head.v_reach = largest_column_sum(head.v.size, problem.value_dim);
@@ -306,8 +312,12 @@ void bound_row(const Model<Real>& model, RowState<Real>& row) {
   if (row.den > Real(0.25) && (model.declared.kv_splits == 1 || alone) && unshared < Real(0.5)) {
     row.reach = (row.g + narrowed * (1 + row.g) + 2 * unshared) / (1 - unshared);
   }
-  row.beyond =
-      row.den > Real(0.25) && std::abs(row.m) > softmax_2_limit<Real>(model.declared.dtype);
+  // Any score may be the running maximum for a while.
+  const Real limit = softmax_2_limit<Real>(model.declared.dtype);
+  row.beyond = row.has_sink && std::abs(row.sink) > limit;
+  for (std::size_t t = 0; t < n; ++t) {
+    row.beyond |= std::abs(seen.s[t]) + seen.s_error[t] > limit;
+  }
   row.lse_bound = (lost + model.u_s * (8 * (row.lse - row.m + model.lag) + 13 * row.sink_rise +
                                        5 * (std::abs(row.m) + model.lag) + std::abs(row.lse) + 2)) *
                       Real(kSlack) +
@@ -464,6 +474,12 @@ void shape_scores(const Context<Real>& context, const Block<Real>& block, Index 
   }
 }
 
+template <class Real>
+Real largest_of(const Rows<Real>& rows, Index r) {
+  return std::accumulate(rows.row(r), rows.row(r) + rows.width, Real(0),
+                         [](Real most, Real x) { return std::max(most, x); });
+}
+
 // s_j and its error before the softmax; products that may be flushed count in full. Where nothing
 // shapes the scores and nothing joins them, rows of zeros are exact.
 template <class Real>
@@ -480,15 +496,17 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
     for (Index c = 0; c < block.q.size.width; ++c) row.q_sum += block.q.size.row(r)[c];
     const Real* dot = block.dot.row(r);
     const Real* size = block.size.row(r);
-    Real largest = 0;
+    Real largest = 0, operand = largest_of(block.q.size, r);
     for (std::size_t t = 0; t < seen.key.size(); ++t) {
       const Index j = seen.key[t];
       largest = std::max(largest, size[j]);
+      operand = std::max(operand, head.k_most[at(j)]);
       seen.s[t] = scale * dot[j];
       seen.s_error[t] = model.score_share * (model.tau * size[j]) + model.score_absolute +
                         model.score_operand * (row.q_sum + head.k_sum[at(j)]);
     }
-    row.overflows = may_overflow(model, largest);
+    // Q, or K, may be scaled before the product.
+    row.overflows = may_overflow(model, largest) || model.tau * operand >= model.score_overflow;
     row.doubt = reference_error(model, model.tau * largest, context.problem.head_dim);
     row.exact = largest == 0 && model.adds_exactly() && head.small_integers &&
                 !context.problem.sink && !context.drops();
@@ -814,12 +832,6 @@ Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Rea
           .bound = (row.sink_p + shift) * x_error + shift * std::abs(x) +
                    model.z * (std::abs(x) + x_error + 2),
           .seen = true};
-}
-
-template <class Real>
-Real largest_of(const Rows<Real>& rows, Index r) {
-  return std::accumulate(rows.row(r), rows.row(r) + rows.width, Real(0),
-                         [](Real most, Real x) { return std::max(most, x); });
 }
 
 // dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for row r of the block
