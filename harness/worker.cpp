@@ -433,7 +433,10 @@ WorkerExecutor::WorkerExecutor(WorkerOptions options) : options_(std::move(optio
 WorkerExecutor::~WorkerExecutor() = default;
 
 Arena& WorkerExecutor::arena(std::size_t bytes) {
-  if (!arena_ || arena_->capacity() < bytes) {
+  // One for tensors that lie far apart is not kept: there are more workers than addresses for it.
+  constexpr std::size_t kMostKept = std::size_t(1) << 32;
+  const bool too_large = arena_ && arena_->capacity() > kMostKept && bytes <= kMostKept;
+  if (!arena_ || arena_->capacity() < bytes || too_large) {
     stop();
     std::size_t capacity = kFirstArenaBytes;
     while (capacity < bytes) capacity *= 2;
@@ -445,7 +448,7 @@ Arena& WorkerExecutor::arena(std::size_t bytes) {
 void WorkerExecutor::stop() { process_.reset(); }
 
 void WorkerExecutor::start() {
-  arena(1);
+  if (!arena_) arena(1);
   auto process = std::make_unique<Process>();
   Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
   int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
