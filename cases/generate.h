@@ -13,7 +13,7 @@ namespace attest {
 
 struct InputClass {
   std::string name;
-  std::string about;  // what it makes visible
+  std::string about;     // what it makes visible
   bool generic = false;  // so random that roundings are as good as independent (NUM-3)
 };
 

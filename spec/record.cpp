@@ -37,10 +37,14 @@ NoiseEvidence noise_from(const json& j) {
 }
 
 json to_json(const TensorEvidence& e) {
-  json j = {{"max_ratio", number_to_json(e.max_ratio)}, {"worst", e.worst},
-            {"actual", number_to_json(e.actual)},       {"exact", number_to_json(e.exact)},
-            {"bound", number_to_json(e.bound)},         {"rms", number_to_json(e.rms)},
-            {"mean", number_to_json(e.mean)},           {"compared", e.compared},
+  json j = {{"max_ratio", number_to_json(e.max_ratio)},
+            {"worst", e.worst},
+            {"actual", number_to_json(e.actual)},
+            {"exact", number_to_json(e.exact)},
+            {"bound", number_to_json(e.bound)},
+            {"rms", number_to_json(e.rms)},
+            {"mean", number_to_json(e.mean)},
+            {"compared", e.compared},
             {"unspecified", e.unspecified}};
   if (e.noise) j["noise"] = to_json(*e.noise);
   return j;
