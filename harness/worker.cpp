@@ -433,10 +433,7 @@ WorkerExecutor::WorkerExecutor(WorkerOptions options) : options_(std::move(optio
 WorkerExecutor::~WorkerExecutor() = default;
 
 Arena& WorkerExecutor::arena(std::size_t bytes) {
-  // One for tensors that lie far apart is not kept: there are more workers than addresses for it.
-  constexpr std::size_t kMostKept = std::size_t(1) << 32;
-  const bool too_large = arena_ && arena_->capacity() > kMostKept && bytes <= kMostKept;
-  if (!arena_ || arena_->capacity() < bytes || too_large) {
+  if (!arena_ || arena_->capacity() < bytes) {
     stop();
     std::size_t capacity = kFirstArenaBytes;
     while (capacity < bytes) capacity *= 2;
@@ -642,6 +639,13 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
 Reply WorkerExecutor::settle() {
   if (!process_) return Executor::settle();
   Reply reply = execute({{"op", "describe"}, {"brief", true}});
+  // Memory for tensors that lie far apart is not kept: with many testees and jobs there are more
+  // workers than addresses for it.
+  constexpr std::size_t kMostKept = std::size_t(1) << 32;
+  if (arena_->capacity() > kMostKept) {
+    stop();
+    arena_.reset();
+  }
   // What it says is of no interest, only that it is the reply to this.
   return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
 }
