@@ -23,7 +23,7 @@ struct TensorVerdict {
   // No element has a bound that admits anything, and not all of them are unspecified.
   bool conclusive = true;
   bool nonfinite = false;  // a NaN or Inf stands where none may
-  bool advised = true;  // no score is so large that its weights overflowed or vanished (SOFTMAX-3)
+  bool advised = true;     // every element is within what is recommended (SOFTMAX-3)
 };
 
 // `bits` are the returned elements, in dense order, of `dtype`.

@@ -1252,7 +1252,6 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
   const bool beyond = may_go_beyond(problem, inputs);
   prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
   prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, beyond);
-  result.lse.leaves_sink = problem.sink;
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -1381,7 +1380,6 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
   prepare(result.dv, problem, problem.v_shape(), unless_put, beyond);
   if (problem.bias_shape) prepare(result.dbias, problem, *problem.bias_shape, 0, beyond);
   if (problem.sink) prepare(result.dsink, problem, problem.sink_shape(), 0, beyond);
-  result.dsink.leaves_sink = problem.sink;
   const Index heads = problem.batch * problem.key_heads;
   if (heads == 0 || problem.query_heads == 0 || problem.query_len == 0) return result;
 

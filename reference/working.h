@@ -20,10 +20,9 @@ struct Expected {
   // The bound B on the distance between the exact value and the rounding cell of a correct result.
   // 0 demands the value itself; infinity admits anything, which makes a verdict inconclusive.
   std::vector<double> bound = {};
-  // The bound where scores are too large for SOFTMAX-2, beyond which SOFTMAX-3 advises against
-  // overflow; `bound` is infinite there. Empty if no score is; infinite elsewhere.
+  // The bound where scores are too large for SOFTMAX-2, by SOFTMAX-3, which is recommended;
+  // `bound` is infinite there. Empty if no score is; infinite elsewhere.
   std::vector<double> recommended = {};
-  bool leaves_sink = false;  // where all weights vanish there, it is what a sink alone makes
 };
 
 struct ForwardExpected {
