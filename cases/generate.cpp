@@ -545,19 +545,26 @@ const Recipe& recipe_of(const Case& test_case) {
 }
 
 Values fill(const Source& source, Tensor tensor, Make make) {
-  Values values = zeros(source.stored_shape(tensor));
+  const Shape shape = source.stored_shape(tensor);
+  Values values = zeros(shape);
   const DType dtype = source.problem.dtype;
-  for (Index i = 0; i < element_count(values.shape); ++i) {
-    const Coordinates at = source.owner(tensor, coordinates(values.shape, i));
-    Element element{source, source.problem, at, source.random(tensor, at)};
-    const double value = round_to(dtype, make(element));
-    if (!std::isfinite(value)) {
-      throw InputError("",
-                       fmt::format("with the scale {} this problem has no finite numbers of its "
-                                   "class",
-                                   source.problem.scale));
+  const Index channels = shape[kChannel];
+  const bool channels_differ = source.canonical(tensor, {0, 0, 0, 1})[kChannel] == 1;
+  const Index rows = channels == 0 ? 0 : element_count(values.shape) / channels;
+  for (Index row = 0; row < rows; ++row) {
+    Coordinates at = source.owner(tensor, coordinates(shape, row * channels));
+    for (Index d = 0; d < channels; ++d) {
+      if (channels_differ) at[kChannel] = d;
+      Element element{source, source.problem, at, source.random(tensor, at)};
+      const double value = round_to(dtype, make(element));
+      if (!std::isfinite(value)) {
+        throw InputError("",
+                         fmt::format("with the scale {} this problem has no finite numbers of its "
+                                     "class",
+                                     source.problem.scale));
+      }
+      values.data[static_cast<std::size_t>(row * channels + d)] = value;
     }
-    values.data[static_cast<std::size_t>(i)] = value;
   }
   return values;
 }

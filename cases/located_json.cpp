@@ -93,9 +93,15 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     std::string key = {};
   };
 
-  int line(std::ptrdiff_t ahead) const {
-    return 1 + static_cast<int>(
-                   std::count(text_.data(), std::max(text_.data(), reached_ - ahead), '\n'));
+  int line(std::ptrdiff_t ahead) {
+    const char* const here = std::max(text_.data(), reached_ - ahead);
+    if (here < counted_) {  // by the one character that is ahead
+      line_ -= static_cast<int>(std::count(here, counted_, '\n'));
+    } else {
+      line_ += static_cast<int>(std::count(counted_, here, '\n'));
+    }
+    counted_ = here;
+    return line_;
   }
 
   nlohmann::json* place(nlohmann::json value, std::ptrdiff_t ahead, std::string& pointer) {
@@ -139,6 +145,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   std::string_view text_;
   const char* reached_;
+  const char* counted_ = text_.data();  // up to which line_ counts
+  int line_ = 1;
   const std::string& file_;
   nlohmann::json& root_;
   std::map<std::string, int>& lines_;

@@ -1,5 +1,6 @@
 #include "harness/judge.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -47,16 +48,16 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
     const bool beyond = some_beyond && std::isfinite(expected.recommended[i]);
     const double bound = beyond ? expected.recommended[i] : expected.bound[i];
     const long double error = actual - exact;
-    if (std::isfinite(error)) {
+    if (std::isfinite(actual) && std::isfinite(expected.value[i])) {
       squares += error * error;
       sum += error;
       ++finite;
     }
-    // Nearer still to its cell: it passes, and there is worse.
-    if (std::isfinite(bound) && std::abs(error) <= bound &&
-        static_cast<double>(std::abs(error) / bound) <= worst_ratio) {
-      continue;
-    }
+    // Nearer still to its cell: it passes, and there is worse. (A little less than the worst, so
+    // that no rounding of this product decides what is recorded.)
+    const long double least = std::min(worst_ratio, 1.0) * static_cast<long double>(bound);
+    const bool known = worst_ratio >= 0 && std::isfinite(bound);
+    if (known && std::abs(error) <= least * (1 - 0x1p-40L)) continue;
     const long double away = distance(actual, exact, dtype, rounding);
     const bool within = away <= bound;
     const bool advice = !within && beyond;
