@@ -6,8 +6,6 @@
 // starts a fresh one.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,21 +14,9 @@
 
 #include "harness/arena.h"
 #include "harness/executor.h"
+#include "harness/sandbox.h"
 
 namespace attest {
-
-// From the strongest to none.
-enum class Isolation {
-  other_user,      // nobody, in process and mount namespaces of its own: sees no other process, nor
-                   // the record
-  user_namespace,  // the same user, in such namespaces
-  user_only,       // nobody, where the system gives no namespaces
-  none,            // only accidental faults are contained
-};
-
-constexpr bool has_namespaces(Isolation isolation) {
-  return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
-}
 
 struct Limits {
   double start_seconds = 60;  // until the first reply, which includes loading the testee
@@ -72,14 +58,6 @@ class WorkerExecutor : public Executor {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
 };
-
-// How this isolation is called in records.
-std::string describe(Isolation isolation);
-
-// The strongest isolation that the system allows here, such that `files`, which a worker must read,
-// can be read under it, and folders among them entered. Tried with a program of the system, so that
-// no testee has a say in it.
-Isolation strongest_isolation(const std::vector<std::string>& files);
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.
 void harden_this_process();

@@ -1,0 +1,153 @@
+#include "harness/processes.h"
+
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a sanitizer takes for itself, many times that of the kernel, cannot be told from it.
+#ifdef ATTEST_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// The children of a process, as the system lists them; false where it does not.
+bool add_children(pid_t parent, std::vector<pid_t>& children) {
+  std::error_code gone;
+  bool listed = false;
+  for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
+    std::ifstream list(thread.path() / "children");
+    listed = listed || bool(list);
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return listed || !fs::exists(fmt::format("/proc/{}", parent), gone);
+}
+
+// The children of each process that there is.
+std::map<pid_t, std::vector<pid_t>> all_children() {
+  std::map<pid_t, std::vector<pid_t>> children;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    if (pid <= 0 || !std::getline(stat, line)) continue;
+    // pid (name) state parent ...; the name may hold anything, so count from its end.
+    std::istringstream rest(line.substr(line.rfind(')') + 1));
+    std::string state;
+    pid_t parent = 0;
+    rest >> state >> parent;
+    children[parent].push_back(pid);
+  }
+  return children;
+}
+
+// An entry of /proc/PID/status that counts KiB, in bytes; nothing if it isn't there.
+std::optional<std::size_t> status_bytes(pid_t pid, const std::string& wanted) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::size_t kib = 0;
+    if (key == wanted && status >> kib) return kib << 10;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+// The files in memory (memfd_create, /dev/shm) that a process has open, with their bytes. They take
+// memory though nobody maps them.
+void add_memory_files(pid_t pid, std::map<FileId, std::size_t>& files) {
+  std::error_code gone;
+  const fs::path folder = fmt::format("/proc/{}/fd", pid);
+  for (const auto& entry : fs::directory_iterator(folder, gone)) {
+    struct stat about {};
+    struct statfs system {};
+    const char* path = entry.path().c_str();
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
+    files[{about.st_dev, about.st_ino}] = static_cast<std::size_t>(about.st_blocks) * 512;
+  }
+}
+
+// Bytes of the mappings of those files that a process has in memory. Slow: the system walks its
+// page tables.
+std::size_t mapped_bytes(pid_t pid, const std::set<FileId>& files) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  std::size_t bytes = 0;
+  bool counts = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned major = 0, minor = 0;
+    unsigned long inode = 0;
+    std::size_t kib = 0;
+    // Either "begin-end permissions offset device inode path", or "Key: value kB".
+    if (std::sscanf(line.c_str(), "%*x-%*x %*s %*x %x:%x %lu", &major, &minor, &inode) == 3) {
+      counts = files.contains({makedev(major, minor), inode});
+    } else if (counts && std::sscanf(line.c_str(), "Rss: %zu kB", &kib) == 1) {
+      bytes += kib << 10;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<pid_t> family_of(pid_t root) {
+  std::vector<pid_t> family = {root};
+  bool listed = true;
+  for (std::size_t i = 0; listed && i < family.size(); ++i) {
+    listed = add_children(family[i], family);
+  }
+  if (listed) return family;
+  std::map<pid_t, std::vector<pid_t>> children = all_children();
+  family = {root};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    const std::vector<pid_t>& born = children[family[i]];
+    family.insert(family.end(), born.begin(), born.end());
+  }
+  return family;
+}
+
+bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
+                    const std::set<FileId>& apart) {
+  std::map<FileId, std::size_t> files;
+  std::size_t own = 0, mapped = 0, open = 0;
+  for (const pid_t pid : processes) {
+    own += status_bytes(pid, "RssAnon:").value_or(0);
+    mapped += status_bytes(pid, "RssShmem:").value_or(0);
+    add_memory_files(pid, files);
+  }
+  for (const auto& [id, bytes] : files) open += apart.contains(id) ? 0 : bytes;
+  if (own + open > limit) return true;
+  if (own + mapped <= limit) return false;
+  for (const pid_t pid : processes) mapped -= std::min(mapped, mapped_bytes(pid, apart));
+  return own + mapped > limit;
+}
+
+std::optional<std::size_t> resident_bytes(pid_t pid) { return status_bytes(pid, "VmRSS:"); }
+
+std::optional<std::size_t> peak_bytes(pid_t pid) { return status_bytes(pid, "VmHWM:"); }
+
+bool forget_peak(pid_t pid) {
+  if (kSanitized) return false;
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
+  file << "5" << std::flush;
+  return bool(file);
+}
+
+}  // namespace attest

@@ -1,0 +1,174 @@
+// attest-sandbox: makes the sandbox that sandbox.h describes, and starts a worker in it. Only the
+// harness calls it; a person never does.
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "harness/sandbox.h"
+
+namespace attest {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+
+// What it says is captured as if the worker had printed it.
+[[noreturn]] void fail(const std::string& what) {
+  const std::string line = "attest-sandbox: " + what + ": " + std::strerror(errno) + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) _exit(kSandboxFailed);
+  _exit(kSandboxFailed);
+}
+
+void must(bool done, const std::string& what) {
+  if (!done) fail(what);
+}
+
+bool write_file(const char* path, const std::string& text) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool done = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(fd);
+  return done;
+}
+
+Sandbox read_sandbox() {
+  std::string words;
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const ssize_t n =
+        pread(kWordsFd, buffer.data(), buffer.size(), static_cast<off_t>(words.size()));
+    must(n >= 0, "reading what to start");
+    if (n == 0) return sandbox_from_words(words);
+    words.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+}
+
+// Who waits for the worker learns whom to wait for.
+void report_born(pid_t pid) {
+  must(write(kBornFd, &pid, sizeof(pid)) == sizeof(pid), "reporting a process");
+}
+
+// The same user in a namespace of its own, without a privilege: root is called nobody there.
+void enter_user_namespace() {
+  const bool root = getuid() == 0;
+  const auto map = [&](auto own) {
+    return std::to_string(root ? kNobody : own) + " " + std::to_string(own) + " 1";
+  };
+  const std::string users = map(getuid()), groups = map(getgid());
+  must(unshare(CLONE_NEWUSER) == 0, "a user namespace");
+  must(write_file("/proc/self/uid_map", users), "/proc/self/uid_map");
+  // Whoever may not drop groups may not map one either, unless he gives up on dropping. Without a
+  // map no file can be made that belongs to the group: none in /dev/shm at all.
+  must(write_file("/proc/self/setgroups", "deny") || errno == ENOENT, "/proc/self/setgroups");
+  must(write_file("/proc/self/gid_map", groups), "/proc/self/gid_map");
+}
+
+[[noreturn]] void become_worker(const Sandbox& sandbox) {
+  setpgid(0, 0);
+  const rlimit no_core = {0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  rlimit open_files{};
+  if (!sandbox.open_files.empty() && getrlimit(RLIMIT_NOFILE, &open_files) == 0) {
+    open_files.rlim_cur = std::strtoull(sandbox.open_files.c_str(), nullptr, 10);
+    setrlimit(RLIMIT_NOFILE, &open_files);
+  }
+  if (sandbox.isolation == Isolation::other_user || sandbox.isolation == Isolation::user_only) {
+    must(syscall(SYS_setgroups, 0, nullptr) == 0 &&
+             syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
+             syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0,
+         "becoming nobody");
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user clears it
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  std::vector<char*> arguments;
+  for (const std::string& word : sandbox.command)
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  errno == ENOENT ? _exit(kNoSuchProgram) : fail(sandbox.command[0]);
+}
+
+// Lets nobody in this namespace change what is in that folder, nor move it away.
+void keep_folder(const char* folder) {
+  must(mount(folder, folder, nullptr, MS_BIND | MS_REC, nullptr) == 0, folder);
+  mount_attr read_only = {};
+  read_only.attr_set = MOUNT_ATTR_RDONLY;
+  must(mount_setattr(AT_FDCWD, folder, 0, &read_only, sizeof(read_only)) == 0 ||
+           errno == ENOSYS,  // before Linux 5.12
+       folder);
+}
+
+// The first process of a worker's own namespaces: hides what is not for it, starts it, and ends as
+// it ends. With it ends everything that the worker started, wherever that has fled.
+[[noreturn]] void become_init(const Sandbox& sandbox) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  must(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mounts of its own");
+  must(mount("proc", "/proc", "proc", kPlain, nullptr) == 0, "/proc");
+  // What it leaves in shared memory is limited, and ends with it. Where there is none, or a
+  // container forbids it, nothing else changes.
+  if (!sandbox.shared_memory.empty()) {
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, sandbox.shared_memory.c_str());
+  }
+  // Memory that shmget gives lives on where no process has it. Older systems let only the first
+  // user of all say how much.
+  if (!sandbox.shared_pages.empty()) write_file("/proc/sys/kernel/shmall", sandbox.shared_pages);
+  for (const std::string& folder : sandbox.kept_folders) keep_folder(folder.c_str());
+  for (const std::string& file : sandbox.hidden_files) {
+    // Nothing hides what is not there, and nothing has to.
+    must(mount("/dev/null", file.c_str(), nullptr, MS_BIND, nullptr) == 0 || errno == ENOENT, file);
+  }
+  const pid_t worker = fork();
+  must(worker >= 0, "starting a worker");
+  if (worker == 0) become_worker(sandbox);
+  syscall(SYS_close_range, 0u, ~0u, 0u);
+  for (;;) {
+    int status = 0;
+    const pid_t gone = waitpid(-1, &status, 0);
+    if (gone == worker) _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    if (gone < 0 && errno != EINTR) _exit(kSandboxFailed);
+  }
+}
+
+[[noreturn]] void make_sandbox() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (syscall(SYS_close_range, kBornFd + 1, ~0u, 0u) != 0) {
+    for (int fd = kBornFd + 1; fd < 4096; ++fd) close(fd);
+  }
+  const Sandbox sandbox = read_sandbox();
+  close(kWordsFd);
+  fcntl(kBornFd, F_SETFD, FD_CLOEXEC);
+  if (!has_namespaces(sandbox.isolation)) {
+    report_born(getpid());
+    become_worker(sandbox);
+  }
+  if (sandbox.isolation == Isolation::user_namespace) enter_user_namespace();
+  must(unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC) == 0, "namespaces");
+  // A child of the harness, as this process is, so that the harness can wait for its end.
+  const auto init = static_cast<pid_t>(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0));
+  must(init >= 0, "namespaces");
+  if (init == 0) {
+    close(kBornFd);
+    become_init(sandbox);
+  }
+  report_born(init);
+  _exit(0);
+}
+
+}  // namespace
+}  // namespace attest
+
+int main() { attest::make_sandbox(); }
