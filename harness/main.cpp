@@ -67,6 +67,7 @@ struct Options {
   Tier tier = Tier::standard;
   std::uint64_t seed = 1;
   int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::size_t workers = 1;  // at a time
   int threads = 1;
   std::string shard = "1/1";
   fs::path out = "reports/out";
@@ -282,6 +283,7 @@ class Session {
   std::ostream& results() { return results_; }
   RunOptions run_options() const {
     return {.jobs = options_.jobs,
+            .workers = options_.workers,
             .threads = options_.threads,
             .limits = options_.limits,
             .from = header_.from};
@@ -515,7 +517,11 @@ int side_by_side(Options options) {
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
     comparison.sides.push_back(criteria::compare(
-        set, subjects, {.jobs = options.jobs, .threads = options.threads, .limits = options.limits},
+        set, subjects,
+        {.jobs = options.jobs,
+         .workers = options.workers,
+         .threads = options.threads,
+         .limits = options.limits},
         [&](const Testee& testee) {
           WorkerOptions worker = worker_options(testee, options.limits, {});
           worker.interrupted = interrupted;
@@ -829,6 +835,14 @@ int main(int argc, char** argv) {
   }
   options.limits.memory_bytes = options.memory_mib << 20;
   harden_this_process();
+  raise_open_files();
+  const Crew crew = crew_for(options.jobs);
+  if (crew.jobs < options.jobs) {
+    fmt::print(stderr, "attest: {} jobs instead of {}: the system lets it open too few files\n",
+               crew.jobs, options.jobs);
+  }
+  options.jobs = crew.jobs;
+  options.workers = crew.workers;
   const fs::path plugins =
       options.plugins.empty() ? find_installation().test_plugins : options.plugins;
   options.testees = with_mutants(options.testees, plugins / "mutants.so");

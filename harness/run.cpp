@@ -11,6 +11,7 @@
 
 #include "harness/conclude.h"
 #include "harness/examine.h"
+#include "harness/jobs.h"
 
 namespace attest {
 namespace {
@@ -148,6 +149,7 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
     record.verdict.outcome = Outcome::harness_error;
     record.verdict.message = error.what();
     record.verdict.clauses = test_case.clauses;
+    executor.renew();  // what it was at must not answer the next case
   }
   record.verdict.wall_s = seconds_since(start);
   record.verdict.repro = repro_line(test_case, testee, options);
@@ -166,27 +168,21 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   out.flush();
   InOrder in_order(cases.size(), record, out, seen);
   std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    // Each job keeps its own process of every testee.
-    std::vector<std::unique_ptr<Executor>> executors;
-    for (const Testee& testee : testees) executors.push_back(make_executor(testee));
+  ExecutorPool executors(make_executor, options.workers);
+  in_parallel(options.jobs, [&] {
     for (std::size_t i = next++; i < cases.size() && !interrupted(); i = next++) {
       const Preparation preparation = prepare(cases[i]);
       std::vector<VerdictRecord> verdicts;
-      for (std::size_t t = 0; t < testees.size(); ++t) {
-        verdicts.push_back(
-            examine_safely(preparation, cases[i], testees[t], *executors[t], options));
+      for (const Testee& testee : testees) {
+        const auto executor = executors.take(testee.name, testee);
+        verdicts.push_back(examine_safely(preparation, cases[i], testee, *executor, options));
       }
       // What was broken off is left out, as all that never began is.
       std::erase_if(verdicts,
                     [](const VerdictRecord& v) { return v.verdict.outcome == Outcome::not_run; });
       in_order.put(i, std::move(verdicts));
     }
-  };
-  std::vector<std::thread> jobs;
-  for (int job = 1; job < options.jobs; ++job) jobs.emplace_back(work);
-  work();
-  for (std::thread& job : jobs) job.join();
+  });
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);
   record.footer->wall_s = seconds_since(start);

@@ -3,25 +3,26 @@
 
 #include <functional>
 #include <iosfwd>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "cases/case.h"
 #include "harness/examine.h"
+#include "harness/pool.h"
 #include "harness/testee.h"
 #include "spec/record.h"
 
 namespace attest {
 
 struct RunOptions {
-  int jobs = 1;     // cases examined at a time
+  int jobs = 1;  // cases examined at a time
+  // That testees have at a time, if jobs are no more.
+  std::size_t workers = std::numeric_limits<std::size_t>::max();
   int threads = 1;  // that a testee may use in a call
   Limits limits = {};
   std::string from = {};  // the file or folder of the cases, if they are none of the suite's
 };
-
-// Starts the executor of a testee; a test puts a mock here.
-using MakeExecutor = std::function<std::unique_ptr<Executor>(const Testee&)>;
 
 // Examines every case with every testee. Verdicts are written to `out` in the order of the cases,
 // then testees, however many jobs there are. Every case has exactly one verdict with every testee,

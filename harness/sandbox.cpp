@@ -84,10 +84,11 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
   std::vector<Descriptor> moved;
   moved.reserve(descriptors.size() + 2);
   const auto give = [&](int fd, int as) {
-    constexpr int kBeyondTargets = kBornFd + 1;
-    const Descriptor& copy =
-        moved.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kBeyondTargets), "descriptors of a worker");
-    posix_spawn_file_actions_adddup2(&actions.files, copy.get(), as);
+    if (fd <= kBornFd) {
+      fd = moved.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, kBornFd + 1), "descriptors of a worker")
+               .get();
+    }
+    posix_spawn_file_actions_adddup2(&actions.files, fd, as);
   };
   for (std::size_t i = 0; i < descriptors.size(); ++i) give(descriptors[i], static_cast<int>(i));
   give(words.get(), kWordsFd);

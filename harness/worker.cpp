@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <map>
 #include <random>
+#include <semaphore>
 #include <set>
 #include <system_error>
 
@@ -42,6 +43,18 @@ Pipe make_pipe() {
   const int failed = pipe2(ends.data(), O_CLOEXEC);
   return {{failed ? failed : ends[0], "pipe"}, {ends[1], "pipe"}};
 }
+
+// A turn at what only so many may do at a time.
+class Turn {
+ public:
+  explicit Turn(std::counting_semaphore<kStartsAtOnce>& turns) : turns_(turns) { turns.acquire(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { turns_.release(); }
+
+ private:
+  std::counting_semaphore<kStartsAtOnce>& turns_;
+};
 
 // 128 fresh random bits. They only tie a reply to its request; no verdict depends on them.
 std::string fresh_nonce() {
@@ -173,6 +186,8 @@ void WorkerExecutor::stop() { process_.reset(); }
 
 void WorkerExecutor::start() {
   if (!arena_) arena(1);
+  static std::counting_semaphore<kStartsAtOnce> starting(kStartsAtOnce);
+  const Turn turn(starting);
   Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

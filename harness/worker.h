@@ -18,6 +18,11 @@
 
 namespace attest {
 
+// Descriptors that an executor holds on to, and how many more it needs while it starts a worker,
+// which so many do at a time.
+inline constexpr std::size_t kDescriptorsOfAWorker = 6, kDescriptorsOfAStart = 14;
+inline constexpr std::ptrdiff_t kStartsAtOnce = 4;
+
 struct Limits {
   double start_seconds = 60;  // until the first reply, which includes loading the testee
   double call_seconds = 60;   // for each later reply

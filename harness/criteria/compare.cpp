@@ -1,6 +1,7 @@
 #include "harness/criteria/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,13 +11,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "harness/criteria/eager.h"
 #include "harness/criteria/rule.h"
 #include "harness/examine.h"
 #include "harness/exemptions.h"
+#include "harness/jobs.h"
 #include "harness/judge.h"
 #include "spec/description.h"
 
@@ -287,22 +288,6 @@ class Notices {
   std::vector<std::map<DType, Noticed>> by_;
 };
 
-// The process of a plug-in serves all kernels in it.
-class Executors {
- public:
-  explicit Executors(const MakeExecutor& make) : make_(make) {}
-
-  Executor& of(const Testee& testee) {
-    auto& executor = executors_[testee.command];
-    if (!executor) executor = make_(testee);
-    return *executor;
-  }
-
- private:
-  const MakeExecutor& make_;
-  std::map<std::vector<std::string>, std::unique_ptr<Executor>> executors_;
-};
-
 // `noticed`: whether the subject of that number was.
 template <class Predicate>
 Score score_of(const std::vector<Subject>& subjects, DType dtype, const Predicate& noticed) {
@@ -364,8 +349,8 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
   // Calls `visit` with each case and the processes of its job.
   const auto for_each_case = [&](const auto& visit) {
     std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
-      Executors executors(make_executor);
+    ExecutorPool executors(make_executor, options.workers);
+    in_parallel(options.jobs, [&] {
       for (std::size_t i = next++; i < set.cases.size() && !stops && !interrupted(); i = next++) {
         try {
           visit(set.cases[i], executors);
@@ -377,25 +362,24 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
         const std::lock_guard lock(mutex);
         seen();
       }
-    };
-    std::vector<std::thread> jobs;
-    for (int job = 1; job < options.jobs; ++job) jobs.emplace_back(work);
-    work();
-    for (std::thread& job : jobs) job.join();
+    });
   };
-  const auto look = [&](std::size_t s, SharedCase& shared, Executors& executors,
+  const auto look = [&](std::size_t s, SharedCase& shared, ExecutorPool& executors,
                         const Flags& looking, const Flags& asked) {
     const Testee& testee = subjects[s].testee;
     const Case& c = shared.prepared.test_case();
     try {
-      Look one(shared, testee, executors.of(testee), options.threads, asked);
+      // The process of a plug-in serves all kernels in it.
+      const auto executor =
+          executors.take(fmt::format("{}", fmt::join(testee.command, " ")), testee);
+      Look one(shared, testee, *executor, options.threads, asked);
       notices.add(s, c.problem.dtype, looking, one.noticed());
     } catch (const std::exception& error) {
       throw std::runtime_error(fmt::format("{} on {}: {}", testee.name, c.id, error.what()));
     }
   };
 
-  for_each_case([&](const Case& c, Executors& executors) {
+  for_each_case([&](const Case& c, ExecutorPool& executors) {
     std::optional<SharedCase> shared;
     const Flags looking = lookers(set, c);
     for (std::size_t s = 0; s < subjects.size() && !interrupted(); ++s) {

@@ -8,12 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "harness/examine.h"
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
+#include "harness/jobs.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
 
@@ -216,18 +216,14 @@ class Search {
   }
 
   FuzzResult run() {
-    std::vector<std::thread> jobs;
-    const auto work = [this] {
+    in_parallel(options_.run.jobs, [this] {
       try {
         try_problems();
       } catch (...) {
         const std::lock_guard lock(mutex_);
         ours_ = std::current_exception();
       }
-    };
-    for (int job = 1; job < options_.run.jobs; ++job) jobs.emplace_back(work);
-    work();
-    for (std::thread& job : jobs) job.join();
+    });
     if (ours_) std::rethrow_exception(ours_);
     look();
     return std::move(result_);

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <set>
 #include <sstream>
-#include <thread>
 
+#include "harness/jobs.h"
 #include "spec/clause.h"
 #include "spec/json_reader.h"
 
@@ -130,13 +130,12 @@ class Hunter {
 
   Hunt hunt() {
     std::atomic<std::size_t> next = 0;
-    in_parallel([&] {
-      // Each job keeps its own process of every mutant that it still needs.
-      std::map<const Testee*, std::unique_ptr<Executor>> executors;
+    ExecutorPool executors(make_executor_, options_.run.workers);
+    in_parallel(options_.run.jobs, [&] {
       for (std::size_t i = next++; i < steps_.size() && !interrupted_(); i = next++) {
         take_step(i, executors);
         for (const Quarry* quarry : steps_[i].wanted) {
-          if (is_done(quarry->testee, i)) executors.erase(quarry->testee);
+          if (is_done(quarry->testee, i)) executors.forget(quarry->testee->name);
         }
       }
     });
@@ -150,13 +149,6 @@ class Hunter {
   }
 
  private:
-  void in_parallel(const std::function<void()>& work) const {
-    std::vector<std::thread> jobs;
-    for (int job = 1; job < options_.run.jobs; ++job) jobs.emplace_back(work);
-    work();
-    for (std::thread& job : jobs) job.join();
-  }
-
   // One case, and whom it is tried on.
   struct Step {
     std::size_t place;
@@ -174,15 +166,14 @@ class Hunter {
                        [&](const Quarry* quarry) { return is_over(*quarry, i); });
   }
 
-  void take_step(std::size_t i, std::map<const Testee*, std::unique_ptr<Executor>>& executors) {
+  void take_step(std::size_t i, ExecutorPool& executors) {
     const Case& test_case = cases_[steps_[i].place];
     std::optional<Preparation> prepared;
     for (Quarry* const wanted : steps_[i].wanted) {
       Quarry& quarry = *wanted;
       if (is_over(quarry, i) || interrupted_()) continue;
       if (!prepared) prepared = prepare(test_case);
-      std::unique_ptr<Executor>& executor = executors[quarry.testee];
-      if (!executor) executor = make_executor_(*quarry.testee);
+      const auto executor = executors.take(quarry.testee->name, *quarry.testee);
       VerdictRecord record =
           examine_safely(*prepared, test_case, *quarry.testee, *executor, options_.run);
       if (record.verdict.outcome == Outcome::not_run) continue;  // broken off

@@ -83,6 +83,34 @@ TEST(RunTest, OurOwnFailureBecomesAHarnessErrorAndTheRunGoesOn) {
   EXPECT_EQ(record.footer->exit_code, 2);
 }
 
+// Fails on our side in the middle of every other call, whose reply is then still to come.
+class FalteringExecutor : public RefusingExecutor {
+ public:
+  FalteringExecutor() : RefusingExecutor(false) {}
+  Reply execute(nlohmann::json request) override {
+    if (pending_) return {.kind = Reply::Kind::protocol_error, .message = "an earlier reply"};
+    pending_ = (calls_++ % 2 == 0);
+    if (pending_) throw std::runtime_error("no more descriptors");
+    return RefusingExecutor::execute(std::move(request));
+  }
+  void renew() override { pending_ = false; }
+
+ private:
+  bool pending_ = false;
+  int calls_ = 0;
+};
+
+TEST(RunTest, FailureOfOurOwnIsNotBlamedOnTheNextCase) {
+  std::stringstream out;
+  const Record record = run(
+      cases(10), {testee("a")}, {}, {.jobs = 1},
+      [](const Testee&) { return std::make_unique<FalteringExecutor>(); }, out,
+      [](const Verdict&) {}, [] { return false; });
+  for (const VerdictRecord& v : record.verdicts) {
+    EXPECT_NE(v.verdict.outcome, Outcome::protocol_error) << v.case_id;
+  }
+}
+
 TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
   std::stringstream out;
   std::atomic<int> asked = 0;
