@@ -52,6 +52,13 @@ constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max()
 const std::map<std::string, Tier> kTiers = {
     {"smoke", Tier::smoke}, {"standard", Tier::standard}, {"full", Tier::full}};
 
+std::string_view name_of(Isolation isolation) {
+  for (const auto& [value, text] : kIsolations) {
+    if (value == isolation) return text;
+  }
+  return "?";
+}
+
 std::string name_of(Tier tier) {
   for (const auto& [text, value] : kTiers) {
     if (value == tier) return text;
@@ -67,7 +74,11 @@ struct Options {
   Tier tier = Tier::standard;
   std::uint64_t seed = 1;
   int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::size_t workers = 1;  // at a time
+  std::size_t workers = 1;               // at a time
+  std::vector<std::string> environment;  // more names of variables that testees get
+  bool network = false;
+  bool keep_cache = false;
+  Isolation weakest = Isolation::none;  // that will do
   int threads = 1;
   std::string shard = "1/1";
   fs::path out = "reports/out";
@@ -200,6 +211,30 @@ void make_out_folder(const fs::path& folder) {
   if (access(folder.c_str(), W_OK | X_OK) != 0) cannot_write_into(folder, std::strerror(errno));
 }
 
+// What testees find around them, where `files` are not for them.
+Surroundings surroundings_for(const Options& options, const Installation& installation,
+                              const std::vector<std::string>& files = {}) {
+  Surroundings around = {.variables = passed_variables(options.environment),
+                         .homes = std::make_shared<Homes>(options.keep_cache),
+                         .read_only = files_to_keep(installation, options.testees),
+                         .network = options.network};
+  hide(around, files);
+  return around;
+}
+
+std::vector<Testee> testees_for(const Options& options, const Installation& installation,
+                                const Surroundings& around) {
+  std::vector<Testee> testees = find_testees(options.testees, installation, options.limits, around);
+  for (const Testee& testee : testees) {
+    if (testee.isolation <= options.weakest) continue;
+    throw InputError("",
+                     fmt::format("--require-isolation {}: {} would run with {}{}{}",
+                                 name_of(options.weakest), testee.name, describe(testee.isolation),
+                                 testee.unisolated.empty() ? "" : ": ", testee.unisolated));
+  }
+  return testees;
+}
+
 // What is found in the folder of a record: none of it is for testees.
 std::vector<std::string> record_files(const fs::path& folder) {
   std::vector<std::string> files;
@@ -235,14 +270,15 @@ class Session {
           const std::vector<std::string>& more_files = {})
       : options_(options), file_(options.out / "results.jsonl") {
     make_out_folder(options.out);
-    hidden_ = record_files(options.out);
-    for (const fs::path file : hidden_) {
+    std::vector<std::string> hidden = record_files(options.out);
+    for (const fs::path file : hidden) {
       if (fs::is_directory(file)) {
         cannot_write_into(options.out, fmt::format("{} is a folder", file.filename().string()));
       }
     }
-    hidden_.insert(hidden_.end(), more_files.begin(), more_files.end());
-    testees_ = find_testees(options.testees, installation, options.limits, hidden_);
+    hidden.insert(hidden.end(), more_files.begin(), more_files.end());
+    around_ = surroundings_for(options, installation, hidden);
+    testees_ = testees_for(options, installation, around_);
     for (const Testee& t : testees_) {
       if (t.isolation != Isolation::none) continue;
       fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
@@ -289,7 +325,7 @@ class Session {
             .from = header_.from};
   }
   std::unique_ptr<Executor> start(const Testee& testee) const {
-    WorkerOptions worker = worker_options(testee, options_.limits, hidden_);
+    WorkerOptions worker = worker_options(testee, options_.limits, around_);
     worker.interrupted = [] { return g_interrupted.load(); };
     return std::make_unique<WorkerExecutor>(std::move(worker));
   }
@@ -310,6 +346,7 @@ class Session {
     publish(record);
     fmt::print("{}", to_summary_text(record));
     fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+    if (options_.keep_cache) fmt::print("Caches: {}\n", around_.homes->folder().string());
     if (!record.footer) {
       fmt::print(stderr, "attest: interrupted; the record is truncated\n");
       return kIncomplete;
@@ -327,7 +364,7 @@ class Session {
   const Options& options_;
   fs::path file_;
   std::pair<dev_t, ino_t> folder_;
-  std::vector<std::string> hidden_;
+  Surroundings around_;
   std::vector<Testee> testees_;
   std::ofstream results_;
   Header header_;
@@ -489,9 +526,10 @@ int side_by_side(Options options) {
   }
   const bool named = !options.testees.empty();
   if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
-  auto testees = find_testees(options.testees, installation, options.limits, {});
+  const Surroundings around = surroundings_for(options, installation);
+  auto testees = testees_for(options, installation, around);
   if (!named) {
-    for (Testee& bundled : find_testees({}, installation, options.limits, {})) {
+    for (Testee& bundled : find_testees({}, installation, options.limits, around)) {
       testees.push_back(std::move(bundled));
     }
   }
@@ -523,7 +561,7 @@ int side_by_side(Options options) {
          .threads = options.threads,
          .limits = options.limits},
         [&](const Testee& testee) {
-          WorkerOptions worker = worker_options(testee, options.limits, {});
+          WorkerOptions worker = worker_options(testee, options.limits, around);
           worker.interrupted = interrupted;
           std::error_code none;
           if (!testee.plugin.empty() && fs::equivalent(testee.plugin, mutants, none)) {
@@ -555,11 +593,11 @@ std::string folder_name(std::string name) {
 
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
 void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
-                 const Options& options) {
+                 const Options& options, const Surroundings& around) {
   stop_on_signals();
   const RunOptions run = {.threads = options.threads, .limits = options.limits};
   const auto start = [&](const Testee& t) {
-    return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, {}));
+    return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, around));
   };
   const Find find = shrunk({.entry = entry_of(test_case), .verdict = verdict}, "attest repro",
                            testee, run, start, interrupted);
@@ -574,7 +612,8 @@ void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& te
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
-  const auto testees = find_testees(options.testees, installation, options.limits, {});
+  const Surroundings around = surroundings_for(options, installation);
+  const auto testees = testees_for(options, installation, around);
   if (options.shrink) {
     if (test_case.seed != 1) {
       throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
@@ -597,7 +636,7 @@ int repro(const Options& options) {
       if (testee.plugin.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
       executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.plugin));
     } else {
-      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, {}));
+      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, around));
     }
     const Examination examination =
         examine(prepared, testee.description, testee.kernel, *executor, options.threads);
@@ -626,7 +665,7 @@ int repro(const Options& options) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
-      if (options.shrink) shrink_case(test_case, v, testee, options);
+      if (options.shrink) shrink_case(test_case, v, testee, options, around);
     }
   }
   return exit_code;
@@ -688,6 +727,16 @@ CLI::Validator takes_seconds(const std::string& option) {
                });
 }
 
+// The name of an isolation, but for none.
+CLI::Validator takes_isolation() {
+  return takes("--require-isolation", "other-user, namespaces or user",
+               [](const std::string& text) {
+                 return std::any_of(kIsolations.begin(), kIsolations.end(), [&](const auto& each) {
+                   return each.second == text && each.first != Isolation::none;
+                 });
+               });
+}
+
 void add_testee_options(CLI::App& command, Options& options) {
   command.add_option("--testee", options.testees,
                      "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
@@ -706,6 +755,27 @@ void add_testee_options(CLI::App& command, Options& options) {
       .add_option("--memory-limit", options.memory_mib,
                   "MiB of memory for a testee, beside the tensors")
       ->check(takes_count("--memory-limit", 1, 1 << 30));
+  command
+      .add_option("--env", options.environment,
+                  fmt::format("A variable that testees get besides {}; a * may end the name. May "
+                              "be given again",
+                              fmt::join(passed_names(), ", ")))
+      ->type_name("NAME");
+  command.add_flag("--allow-network", options.network,
+                   "Leave testees the network, of which they have none where that can be");
+  command.add_flag("--keep-cache", options.keep_cache,
+                   "Keep the homes of testees, with what they compiled, and print where they are");
+  command
+      .add_option_function<std::string>(
+          "--require-isolation",
+          [&](const std::string& text) {
+            for (const auto& [isolation, name] : kIsolations) {
+              if (name == text) options.weakest = isolation;
+            }
+          },
+          "Refuse to run testees with less: other-user, namespaces or user")
+      ->check(takes_isolation())
+      ->type_name("LEVEL");
 }
 
 int main(int argc, char** argv) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -105,6 +106,13 @@ std::size_t mapped_bytes(pid_t pid, const std::set<FileId>& files) {
   return bytes;
 }
 
+bool clear_refs(pid_t pid, const char* which) {
+  if (kSanitized) return false;
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
+  file << which << std::flush;
+  return bool(file);
+}
+
 }  // namespace
 
 std::vector<pid_t> family_of(pid_t root) {
@@ -143,11 +151,35 @@ std::optional<std::size_t> resident_bytes(pid_t pid) { return status_bytes(pid, 
 
 std::optional<std::size_t> peak_bytes(pid_t pid) { return status_bytes(pid, "VmHWM:"); }
 
-bool forget_peak(pid_t pid) {
-  if (kSanitized) return false;
-  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
-  file << "5" << std::flush;
-  return bool(file);
+bool forget_peak(pid_t pid) { return clear_refs(pid, "5"); }
+
+std::optional<std::size_t> touched_bytes(pid_t pid) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  if (!smaps) return std::nullopt;
+  std::size_t bytes = 0, referenced = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "Referenced: %zu kB", &kib) == 1) referenced = kib << 10;
+    // Which comes after it, of the same mapping.
+    if (std::sscanf(line.c_str(), "Anonymous: %zu kB", &kib) == 1) {
+      bytes += std::min(referenced, kib << 10);
+    }
+  }
+  return bytes;
+}
+
+bool forget_touched(pid_t pid) { return clear_refs(pid, "1"); }
+
+std::optional<std::size_t> ended_bytes(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(stat, line)) return std::nullopt;
+  std::istringstream rest(line.substr(line.rfind(')') + 1));
+  std::string other;
+  for (int field = 3; field <= 10; ++field) rest >> other;
+  std::size_t faults = 0;  // the 11th: of children, without reading a disk
+  if (!(rest >> faults)) return std::nullopt;
+  return faults * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace attest

@@ -28,4 +28,11 @@ std::optional<std::size_t> resident_bytes(pid_t pid);
 std::optional<std::size_t> peak_bytes(pid_t pid);
 bool forget_peak(pid_t pid);
 
+// Bytes of its own, held by no file, that it has used since forget_touched; likewise.
+std::optional<std::size_t> touched_bytes(pid_t pid);
+bool forget_touched(pid_t pid);
+
+// Bytes of the pages that its children had come to, those that have ended and been waited for.
+std::optional<std::size_t> ended_bytes(pid_t pid);
+
 }  // namespace attest

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "harness/descriptor.h"
+#include "harness/surroundings.h"
 
 namespace attest {
 namespace {
@@ -104,7 +105,6 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
   std::vector<char*> environment;
-  for (char** variable = environ; *variable; ++variable) environment.push_back(*variable);
   for (const std::string& variable : variables) {
     environment.push_back(const_cast<char*>(variable.c_str()));  // as posix_spawn has it
   }
@@ -141,7 +141,8 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
     const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
     WorkerDescriptors descriptors;
     descriptors.fill(null.get());
-    const pid_t pid = start_worker({.command = command, .isolation = isolation}, descriptors, {});
+    const pid_t pid = start_worker({.command = command, .isolation = isolation, .network = false},
+                                   descriptors, passed_variables());
     int status = -1;
     const bool ended = waitpid(pid, &status, 0) == pid;
     if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) return isolation;

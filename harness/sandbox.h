@@ -11,9 +11,12 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace attest {
+
+inline constexpr uid_t kNobody = 65534;
 
 // From the strongest to none.
 enum class Isolation {
@@ -24,6 +27,14 @@ enum class Isolation {
   none,            // only accidental faults are contained
 };
 
+// Each by the name that --require-isolation takes.
+inline constexpr std::array<std::pair<Isolation, std::string_view>, 4> kIsolations = {{
+    {Isolation::other_user, "other-user"},
+    {Isolation::user_namespace, "namespaces"},
+    {Isolation::user_only, "user"},
+    {Isolation::none, "none"},
+}};
+
 constexpr bool has_namespaces(Isolation isolation) {
   return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
 }
@@ -31,10 +42,12 @@ constexpr bool has_namespaces(Isolation isolation) {
 struct Sandbox {
   std::vector<std::string> command;  // program and arguments
   Isolation isolation = Isolation::none;
-  std::vector<std::string> kept_folders = {};  // that nobody in it can change nor move away
+  std::vector<std::string> read_only = {};     // files and folders, not to be moved away either
   std::vector<std::string> hidden_files = {};  // that are empty in it
   std::string shared_memory = {};  // how a /dev/shm of its own is mounted; empty: the system's
   std::string shared_pages = {};   // that shmget may give; empty: as many as the system has
+  std::string home = {};           // beside which there are none, in namespaces; empty: none
+  bool network = true;             // that of the system; else none but itself, where it can be
   std::string open_files = {};     // the soft limit on descriptors; empty: as the harness has it
 };
 
@@ -50,9 +63,9 @@ using WorkerDescriptors = std::array<int, 7>;
 // Its own exit codes, beside those of the worker.
 inline constexpr int kSandboxFailed = 125, kNoSuchProgram = 127;
 
-// Starts a worker with those descriptors, and `variables` (NAME=VALUE) beside the environment of
-// this process. Returns the process whose end is the worker's, and that of all it started. Throws
-// std::system_error if there is no process to be had.
+// Starts a worker with those descriptors and `variables` (NAME=VALUE). Returns the process whose
+// end is the worker's, and that of all it started. Throws std::system_error if there is no process
+// to be had.
 pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
                    const std::vector<std::string>& variables);
 

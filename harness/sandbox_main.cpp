@@ -1,16 +1,20 @@
 // attest-sandbox: makes the sandbox that sandbox.h describes, and starts a worker in it. Only the
 // harness calls it; a person never does.
 #include <fcntl.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -22,7 +26,7 @@
 namespace attest {
 namespace {
 
-constexpr uid_t kNobody = 65534;
+constexpr rlim_t kMostProcesses = 32768;  // of a user; one testee never needs as many
 
 // What it says is captured as if the worker had printed it.
 [[noreturn]] void fail(const std::string& what) {
@@ -79,6 +83,11 @@ void enter_user_namespace() {
   setpgid(0, 0);
   const rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
+  rlimit processes{};
+  if (getrlimit(RLIMIT_NPROC, &processes) == 0) {
+    processes.rlim_cur = std::min(processes.rlim_cur, kMostProcesses);
+    setrlimit(RLIMIT_NPROC, &processes);
+  }
   rlimit open_files{};
   if (!sandbox.open_files.empty() && getrlimit(RLIMIT_NOFILE, &open_files) == 0) {
     open_files.rlim_cur = std::strtoull(sandbox.open_files.c_str(), nullptr, 10);
@@ -100,14 +109,37 @@ void enter_user_namespace() {
   errno == ENOENT ? _exit(kNoSuchProgram) : fail(sandbox.command[0]);
 }
 
-// Lets nobody in this namespace change what is in that folder, nor move it away.
-void keep_folder(const char* folder) {
-  must(mount(folder, folder, nullptr, MS_BIND | MS_REC, nullptr) == 0, folder);
+// Lets nobody in this namespace change what is at or below that path, nor move it away.
+void make_read_only(const char* path) {
+  must(mount(path, path, nullptr, MS_BIND | MS_REC, nullptr) == 0 || errno == ENOENT, path);
   mount_attr read_only = {};
   read_only.attr_set = MOUNT_ATTR_RDONLY;
-  must(mount_setattr(AT_FDCWD, folder, 0, &read_only, sizeof(read_only)) == 0 ||
+  must(mount_setattr(AT_FDCWD, path, 0, &read_only, sizeof(read_only)) == 0 || errno == ENOENT ||
            errno == ENOSYS,  // before Linux 5.12
-       folder);
+       path);
+}
+
+// Leaves of all homes that one.
+void keep_home(const std::string& home) {
+  const std::string homes = home.substr(0, home.rfind('/'));
+  const int own = open(home.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  must(own >= 0, home);
+  must(mount("tmpfs", homes.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0711,size=64k") == 0,
+       homes);
+  must(mkdir(home.c_str(), 0700) == 0, home);
+  const std::string source = "/proc/self/fd/" + std::to_string(own);
+  must(mount(source.c_str(), home.c_str(), nullptr, MS_BIND, nullptr) == 0, home);
+  close(own);
+}
+
+// A network of its own has nothing but the way to itself, and that not by itself.
+void raise_loopback() {
+  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq loopback = {};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+  ioctl(any, SIOCSIFFLAGS, &loopback);  // few need it
+  close(any);
 }
 
 // The first process of a worker's own namespaces: hides what is not for it, starts it, and ends as
@@ -126,11 +158,13 @@ void keep_folder(const char* folder) {
   // Memory that shmget gives lives on where no process has it. Older systems let only the first
   // user of all say how much.
   if (!sandbox.shared_pages.empty()) write_file("/proc/sys/kernel/shmall", sandbox.shared_pages);
-  for (const std::string& folder : sandbox.kept_folders) keep_folder(folder.c_str());
+  for (const std::string& path : sandbox.read_only) make_read_only(path.c_str());
   for (const std::string& file : sandbox.hidden_files) {
     // Nothing hides what is not there, and nothing has to.
     must(mount("/dev/null", file.c_str(), nullptr, MS_BIND, nullptr) == 0 || errno == ENOENT, file);
   }
+  if (!sandbox.home.empty()) keep_home(sandbox.home);
+  if (!sandbox.network) raise_loopback();
   const pid_t worker = fork();
   must(worker >= 0, "starting a worker");
   if (worker == 0) become_worker(sandbox);
@@ -156,7 +190,8 @@ void keep_folder(const char* folder) {
     become_worker(sandbox);
   }
   if (sandbox.isolation == Isolation::user_namespace) enter_user_namespace();
-  must(unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC) == 0, "namespaces");
+  constexpr int kOwn = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC;
+  if (sandbox.network || unshare(kOwn | CLONE_NEWNET) != 0) must(unshare(kOwn) == 0, "namespaces");
   // A child of the harness, as this process is, so that the harness can wait for its end.
   const auto init = static_cast<pid_t>(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0));
   must(init >= 0, "namespaces");

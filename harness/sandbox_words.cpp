@@ -32,10 +32,12 @@ std::string to_words(const Sandbox& sandbox) {
   std::string words;
   put(words, std::to_string(static_cast<int>(sandbox.isolation)));
   put(words, sandbox.command);
-  put(words, sandbox.kept_folders);
+  put(words, sandbox.read_only);
   put(words, sandbox.hidden_files);
   put(words, sandbox.shared_memory);
   put(words, sandbox.shared_pages);
+  put(words, sandbox.home);
+  put(words, sandbox.network ? "network" : "");
   put(words, sandbox.open_files);
   return words;
 }
@@ -44,10 +46,12 @@ Sandbox sandbox_from_words(std::string_view words) {
   Sandbox sandbox;
   sandbox.isolation = static_cast<Isolation>(std::atoi(take(words).c_str()));
   sandbox.command = take_list(words);
-  sandbox.kept_folders = take_list(words);
+  sandbox.read_only = take_list(words);
   sandbox.hidden_files = take_list(words);
   sandbox.shared_memory = take(words);
   sandbox.shared_pages = take(words);
+  sandbox.home = take(words);
+  sandbox.network = !take(words).empty();
   sandbox.open_files = take(words);
   return sandbox;
 }

@@ -126,11 +126,9 @@ std::string why_absent(const nlohmann::json& description, const std::string& ker
 }
 
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
-                             const std::vector<std::string>& hidden_files) {
-  WorkerExecutor executor({.command = target.command,
-                           .limits = limits,
-                           .isolation = isolation,
-                           .hidden_files = hidden_files});
+                             const Surroundings& around) {
+  WorkerExecutor executor(
+      {.command = target.command, .limits = limits, .isolation = isolation, .around = around});
   const Reply reply = executor.execute({{"op", "describe"}});
   const auto complain = [&](const std::string& what) {
     throw InputError("",
@@ -207,7 +205,7 @@ Installation find_installation() {
 
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::vector<std::string>& hidden_files) {
+                                 const Surroundings& around) {
   const auto names = specs.empty() ? bundled_names(installation) : specs;
   if (names.empty()) {
     throw InputError(
@@ -229,7 +227,7 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
               ? "the system allows none"
               : fmt::format("no other user may read all of {}", fmt::join(target.files, ", "));
     }
-    for (Testee& testee : describe(target, limits, isolation, hidden_files)) {
+    for (Testee& testee : describe(target, limits, isolation, around)) {
       testee.unisolated = unisolated;
       ++uses[testee.name];
       testees.push_back(std::move(testee));
@@ -255,11 +253,29 @@ Isolation weakest_isolation(const std::vector<Testee>& testees) {
 }
 
 WorkerOptions worker_options(const Testee& testee, const Limits& limits,
-                             const std::vector<std::string>& hidden_files) {
+                             const Surroundings& around) {
   return {.command = testee.command,
           .limits = limits,
           .isolation = testee.isolation,
-          .hidden_files = hidden_files};
+          .around = around,
+          .counts_old_memory = !testee.plugin.empty()};
+}
+
+std::vector<std::string> files_to_keep(const Installation& installation,
+                                       const std::vector<std::string>& specs) {
+  std::vector<std::string> files = {installation.worker.parent_path().string(),
+                                    installation.plugins.string(), installation.cases.string()};
+  for (const std::string& spec : specs) {
+    const Target target = parse(spec, installation);
+    for (const std::string& file : target.files) {
+      if (!fs::is_directory(file)) files.push_back(file);
+    }
+  }
+  for (std::string& file : files) file = fs::absolute(file).lexically_normal().string();
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  std::erase_if(files, [](const std::string& file) { return !fs::exists(file); });
+  return files;
 }
 
 }  // namespace attest

@@ -45,12 +45,17 @@ Installation find_installation();
 // description that is malformed or beyond the caps.
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const std::vector<std::string>& hidden_files);
+                                 const Surroundings& around);
 
 // The weakest isolation among testees.
 Isolation weakest_isolation(const std::vector<Testee>& testees);
 
 WorkerOptions worker_options(const Testee& testee, const Limits& limits,
-                             const std::vector<std::string>& hidden_files);
+                             const Surroundings& around);
+
+// The files of testees and of the installation, which no testee may change while others depend on
+// them.
+std::vector<std::string> files_to_keep(const Installation& installation,
+                                       const std::vector<std::string>& specs);
 
 }  // namespace attest

@@ -32,6 +32,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of processes that a measured call starts and ends, less than any declaration has to count.
+constexpr std::size_t kUnseenBytes = std::size_t(8) << 20;
 constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
 
 struct Pipe {
@@ -62,19 +64,6 @@ std::string fresh_nonce() {
   std::string text;
   for (int word = 0; word < 4; ++word) text += fmt::format("{:08x}", device());
   return text;
-}
-
-// The folders of files that nobody but us may change. Not those that are everybody's, as /tmp is: a
-// testee may need them.
-std::vector<std::string> folders_to_keep(const std::vector<std::string>& files) {
-  std::set<std::string> folders;
-  for (const std::string& file : files) {
-    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
-    struct stat about {};
-    if (stat(folder.c_str(), &about) != 0 || (about.st_mode & S_ISVTX) != 0) continue;
-    folders.insert(folder.string());
-  }
-  return {folders.begin(), folders.end()};
 }
 
 // Whether it may need the system's /dev/shm, because a file of its own is there.
@@ -134,6 +123,7 @@ struct WorkerExecutor::Process {
   Descriptor request = {}, reply = {};     // our ends
   std::array<Descriptor, 2> printed = {};  // stdout, stderr
   bool answered_once = false;
+  std::set<pid_t> first_family = {};  // the processes that there were then
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
@@ -190,22 +180,29 @@ void WorkerExecutor::start() {
   const Turn turn(starting);
   Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
+  const Surroundings& around = options_.around;
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   Sandbox sandbox = {.command = options_.command,
                      .isolation = options_.isolation,
-                     .kept_folders = folders_to_keep(options_.hidden_files),
-                     .hidden_files = options_.hidden_files,
-                     .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page)};
+                     .read_only = around.read_only,
+                     .hidden_files = around.hidden_files,
+                     .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page),
+                     .network = around.network};
   if (!lies_in_shared_memory(sandbox.command)) {
     sandbox.shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
   }
   const WorkerDescriptors descriptors = {null.get(),         out.write.get(),   err.write.get(),
                                          request.read.get(), reply.write.get(), arena_->input_fd(),
                                          arena_->output_fd()};
-  const pid_t pid = start_worker(
-      sandbox, descriptors,
-      {fmt::format("ATTEST_REQUEST_FD={}", kRequestFd), fmt::format("ATTEST_REPLY_FD={}", kReplyFd),
-       fmt::format("ATTEST_INPUT_FD={}", kInputFd), fmt::format("ATTEST_OUTPUT_FD={}", kOutputFd)});
+  std::vector<std::string> variables = around.variables;
+  if (around.homes) {
+    sandbox.home = around.homes->of(options_.command, options_.isolation).string();
+    variables = at_home(std::move(variables), sandbox.home);
+  }
+  const std::array<std::pair<const char*, int>, 4> ends = {
+      {{"REQUEST", kRequestFd}, {"REPLY", kReplyFd}, {"INPUT", kInputFd}, {"OUTPUT", kOutputFd}}};
+  for (const auto& [name, fd] : ends) variables.push_back(fmt::format("ATTEST_{}_FD={}", name, fd));
+  const pid_t pid = start_worker(sandbox, descriptors, variables);
   process_ = std::make_unique<Process>();
   process_->pid = pid;
   process_->request = std::move(request.write);
@@ -256,15 +253,16 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
     return ended(Kind::protocol_error, "sent a reply that nobody asked for");
   }
   std::string outbox = frame(json_text(request));
-  constexpr int kWatchMs = 50;  // how often memory is looked at
-  auto next_look = Clock::now() + std::chrono::milliseconds(kWatchMs);
+  // How often memory is looked at.
+  const int watch_ms = peaks_ ? 5 : 50;
+  auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
   for (;;) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
     std::array<pollfd, 4> watched = {
         pollfd{process.reply.get(), POLLIN, 0}, pollfd{process.printed[0].get(), POLLIN, 0},
         pollfd{process.printed[1].get(), POLLIN, 0},
         pollfd{outbox.empty() ? -1 : process.request.get(), POLLOUT, 0}};
-    const int ready = poll(watched.data(), watched.size(), kWatchMs);
+    const int ready = poll(watched.data(), watched.size(), watch_ms);
     if (ready < 0 && errno != EINTR)
       throw std::system_error(errno, std::generic_category(), "poll");
     for (std::size_t i = 0; ready > 0 && i < 2; ++i) {
@@ -309,6 +307,10 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
                                "case"
                              : "sent a reply to another request");
           }
+          if (!process.answered_once) {
+            const std::vector<pid_t> family = family_of(process.pid);
+            process.first_family = {family.begin(), family.end()};
+          }
           process.answered_once = true;
           process.last_nonce = nonce;
           process.nonces.insert(nonce);
@@ -329,8 +331,14 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       return ended(Kind::timed_out, fmt::format("no reply within {} s", seconds));
     }
     if (now > next_look) {
-      next_look = now + std::chrono::milliseconds(kWatchMs);
-      if (hold_more_than(options_.limits.memory_bytes, family_of(process.pid), files_of(*arena_))) {
+      next_look = now + std::chrono::milliseconds(watch_ms);
+      const std::vector<pid_t> family = family_of(process.pid);
+      if (family.size() > options_.limits.processes) {
+        return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
+                                                options_.limits.processes));
+      }
+      note_peaks(family);
+      if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
         return ended(Kind::out_of_memory,
                      fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
       }
@@ -344,22 +352,47 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   for (const auto& tensor : request.value("tensors", nlohmann::json::object())) {
     tensors += tensor.at("region_bytes").get<std::size_t>();
   }
-  std::map<pid_t, std::optional<std::size_t>> before;
+  struct Before {
+    std::optional<std::size_t> resident, ended;
+  };
+  std::map<pid_t, Before> before;
   bool measurable = true;
   for (const pid_t pid : family_of(process_->pid)) {
-    measurable = forget_peak(pid) && measurable;
-    before[pid] = resident_bytes(pid);
+    measurable = forget_peak(pid) && forget_touched(pid) && measurable;
+    before[pid] = {resident_bytes(pid), ended_bytes(pid)};
   }
+  peaks_.emplace();
   Reply reply = execute(std::move(request));
-  if (!measurable || !process_ || reply.kind != Reply::Kind::answered) return reply;
-  std::size_t risen = 0;
-  for (const auto& [pid, resident] : before) {
-    const std::optional<std::size_t> peak = peak_bytes(pid);
-    if (!peak || !resident) return reply;  // nobody knows
-    risen += *peak - std::min(*peak, *resident);
+  const bool answered = process_ && reply.kind == Reply::Kind::answered;
+  if (answered) note_peaks(family_of(process_->pid));
+  const std::map<pid_t, std::size_t> peaks = *std::exchange(peaks_, std::nullopt);
+  if (!measurable || !answered) return reply;
+  std::size_t risen = 0, touched = 0, ended = 0, seen = 0;
+  for (const auto& [pid, then] : before) {
+    const std::optional<std::size_t> old = touched_bytes(pid), over = ended_bytes(pid);
+    if (!then.resident || !then.ended || !old || !over) return reply;  // nobody knows
+    ended += *over - *then.ended;
+    touched += *old;
   }
-  reply.peak_bytes = risen - std::min(risen, tensors);
+  for (const auto& [pid, peak] : peaks) {
+    const auto then = before.find(pid);
+    risen += peak - (then == before.end() ? 0 : std::min(peak, *then->second.resident));
+    if (then == before.end()) seen += peak;
+  }
+  // Processes that came and went between two looks.
+  if (ended > seen + kUnseenBytes) return reply;
+  risen -= std::min(risen, tensors);
+  reply.peak_bytes = options_.counts_old_memory ? std::max(risen, touched) : risen;
   return reply;
+}
+
+// Of each process, while a call is measured.
+void WorkerExecutor::note_peaks(const std::vector<pid_t>& family) {
+  if (!peaks_) return;
+  for (const pid_t pid : family) {
+    std::size_t& most = (*peaks_)[pid];
+    most = std::max(most, peak_bytes(pid).value_or(0));
+  }
 }
 
 Reply WorkerExecutor::settle() {
@@ -371,9 +404,19 @@ Reply WorkerExecutor::settle() {
   if (arena_->capacity() > kMostKept) {
     stop();
     arena_.reset();
+  } else if (process_ && leaves_processes()) {
+    stop();
   }
   // What it says is of no interest, only that it is the reply to this.
   return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
+}
+
+// Whether there are processes that were not there when the worker first answered: what a case left
+// behind might write into the tensors of the next.
+bool WorkerExecutor::leaves_processes() const {
+  const std::vector<pid_t> family = family_of(process_->pid);
+  return std::any_of(family.begin(), family.end(),
+                     [&](pid_t pid) { return !process_->first_family.contains(pid); });
 }
 
 void harden_this_process() { prctl(PR_SET_DUMPABLE, 0); }

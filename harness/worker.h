@@ -6,7 +6,10 @@
 // starts a fresh one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +18,7 @@
 #include "harness/arena.h"
 #include "harness/executor.h"
 #include "harness/sandbox.h"
+#include "harness/surroundings.h"
 
 namespace attest {
 
@@ -28,13 +32,17 @@ struct Limits {
   double call_seconds = 60;   // for each later reply
   // Of the worker and all that it starts: private memory, and shared memory but for the arena.
   std::size_t memory_bytes = std::size_t(8) << 30;
+  std::size_t processes = 4096;  // the worker among them
 };
 
 struct WorkerOptions {
   std::vector<std::string> command;  // program and arguments
   Limits limits = {};
   Isolation isolation = Isolation::none;
-  std::vector<std::string> hidden_files = {};  // that a worker in namespaces finds empty
+  Surroundings around = {};
+  // Whether a call is measured by the memory that it uses, whenever that was taken, not only by
+  // what it takes: of plug-ins, beside which attest-worker has next to none.
+  bool counts_old_memory = false;
   std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
 };
 
@@ -44,11 +52,12 @@ class WorkerExecutor : public Executor {
   ~WorkerExecutor() override;
 
   Reply execute(nlohmann::json request) override;
-  // The memory of the worker's processes, as the system counts it from outside; all pages of the
-  // tensors are taken to be touched.
+  // The memory of the worker's processes and of all that the call starts, as the system counts it
+  // from outside; all pages of the tensors are taken to be touched.
   Reply measure(nlohmann::json request) override;
   void renew() override { stop(); }
-  // Asks for one more reply: whatever comes before it is one too many.
+  // Asks for one more reply: whatever comes before it is one too many. What a case left running
+  // ends here, and the worker with it.
   Reply settle() override;
   Arena& arena(std::size_t bytes) override;
 
@@ -58,10 +67,13 @@ class WorkerExecutor : public Executor {
   void stop();
   Reply ended(Reply::Kind kind, const std::string& message);
   Reply broke_off();
+  bool leaves_processes() const;
+  void note_peaks(const std::vector<pid_t>& family);
 
   WorkerOptions options_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
+  std::optional<std::map<pid_t, std::size_t>> peaks_;  // while a call is measured
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

@@ -433,10 +433,12 @@ TEST(RecordOfOthersTest, TesteeCannotRewriteTheResults) {
   if (!has_namespaces(isolation)) {
     GTEST_SKIP() << "no namespaces here; records say so";
   }
+  Surroundings around;
+  hide(around, {file});
   WorkerExecutor worker({.command = {ROGUE, "rewrites", file},
                          .limits = {.start_seconds = 20},
                          .isolation = isolation,
-                         .hidden_files = {file}});
+                         .around = around});
   const Reply reply = worker.execute({{"op", "describe"}});
   EXPECT_TRUE(reply.ok()) << reply.message;
   std::ifstream still(file);

@@ -13,6 +13,7 @@
 namespace attest {
 namespace {
 
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -129,6 +130,19 @@ TEST(LedgerTest, SecretMemoryIsFoundThoughItIsFreedBeforeTheCallReturns) {
   EXPECT_EQ(v.reason, "memory");
   EXPECT_EQ(v.clauses.front(), "MEM-1");
   EXPECT_THAT(v.message, HasSubstr("forward of 1024 queries and 1024 keys: took 2"));
+}
+
+// Between two looks at what runs it may come and go: then nobody knows, and nothing passes.
+TEST(LedgerTest, MemoryOfAProcessThatACallStartsNeverPasses) {
+  const Verdict v = verdict_on("delegates", memory_case());
+  EXPECT_THAT(v.outcome, AnyOf(Outcome::fail, Outcome::inconclusive)) << v.message;
+}
+
+TEST(LedgerTest, MemoryTakenAtLoadTimeCountsForTheCallThatUsesIt) {
+  const Verdict v = verdict_on("keeps", memory_case());
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.clauses.front(), "MEM-1");
+  EXPECT_THAT(v.message, HasSubstr("took 3"));
 }
 
 TEST(LedgerTest, GrowthBeyondItsClassIsFound) {

@@ -1,10 +1,15 @@
 // A worker program that breaks the protocol in the way its argument says; "honest" keeps to it.
 // Tests start it as exec:rogue WAY [FILE].
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -155,6 +160,59 @@ int main(int argc, char** argv) {
             {"status", "ok"},
             {"uid", getuid()},
             {"groups", getgroups(0, nullptr)}});
+    } else if (way == "leaves_child") {
+      if (fork() == 0) {
+        for (;;) pause();
+      }
+      json reply = honest;
+      reply["requests"] = nonces.size();
+      send(reply);
+    } else if (way == "variables" || way == "files") {
+      // What is set, or whether files are there, by name.
+      json reply = honest;
+      for (int i = 2; i < argc; ++i) {
+        const char* value = std::getenv(argv[i]);
+        reply[argv[i]] = way == "files" ? json(std::filesystem::exists(argv[i]))
+                         : value        ? json(value)
+                                        : json(nullptr);
+      }
+      send(reply);
+    } else if (way == "litters") {
+      // Leaves a file at home, and says which were there.
+      json reply = honest;
+      reply["found"] = json::array();
+      for (const auto& entry : std::filesystem::directory_iterator(std::getenv("HOME"))) {
+        reply["found"].push_back(entry.path().filename());
+      }
+      for (const char* name : {"HOME", "TMPDIR"}) {
+        std::ofstream file(std::filesystem::path(std::getenv(name)) / "litter");
+        reply[name] = bool(file << "litter" << std::flush);
+      }
+      std::filesystem::create_directories(std::filesystem::path(std::getenv("TRITON_CACHE_DIR")));
+      send(reply);
+    } else if (way == "semaphore") {
+      sem_t* const semaphore = sem_open("/attest_rogue", O_CREAT, 0600, 1);
+      json reply = honest;
+      reply["made"] = semaphore != SEM_FAILED;
+      send(reply);
+    } else if (way == "connects") {
+      // To a port of this machine, that argument.
+      const int end = socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(argv[2])));
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      json reply = honest;
+      reply["connected"] =
+          connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+      send(reply);
+    } else if (way == "forks") {
+      for (int i = 0; i < 200; ++i) {
+        if (fork() == 0) {
+          for (;;) pause();
+        }
+      }
+      for (;;) pause();
     } else if (way == "descriptors") {
       json open = json::array();
       for (int fd = 0; fd < 1024; ++fd) {

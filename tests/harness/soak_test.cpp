@@ -1,5 +1,7 @@
 // Hostile calls at random places of a long run: it ends, every case has one verdict, the right one,
-// and the next case nothing of it. ATTEST_SOAK is the number of cases, 1000 unless it is set.
+// and the next case nothing of it. ATTEST_SOAK is the number of cases, 1000 unless it is set, and
+// ATTEST_SOAK_JOBS that of jobs, else 2.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,12 +29,14 @@ Consequence consequence(Deed deed) {
     case Deed::breaks_in:
     case Deed::floods:
     case Deed::leaves_child:
+    case Deed::uses_up_descriptors:
       return {Outcome::pass};
     case Deed::segfault:
     case Deed::kills_itself:
     case Deed::kills_all:
     case Deed::exits:
     case Deed::aborts:
+    case Deed::forks:
       return {Outcome::crash};
     case Deed::stops_itself:
     case Deed::hangs:
@@ -51,6 +55,7 @@ Consequence consequence(Deed deed) {
     case Deed::closes_guard_again:
       return {Outcome::fail, "guard"};
     case Deed::writes_elsewhere:
+    case Deed::writes_late:
       return {Outcome::fail, "bound"};
     case Deed::returns_nan:
       return {Outcome::fail, "nonfinite"};
@@ -62,6 +67,8 @@ Consequence consequence(Deed deed) {
   return {Outcome::harness_error};
 }
 
+constexpr std::uint64_t kSeldom = 9;  // of those deeds: one in five hundred calls is theirs
+
 // One in four calls is hostile; those that take until they are given up are few.
 Deed deed_at(std::uint64_t place) {
   std::uint64_t bits = (place + 1) * 0x9e3779b97f4a7c15u;
@@ -70,7 +77,7 @@ Deed deed_at(std::uint64_t place) {
   if (bits % 4 != 0) return Deed::nothing;
   const auto deed = static_cast<Deed>(bits / 4 % hostile::kDeeds);
   const bool slow = consequence(deed).outcome == Outcome::timeout;
-  return slow && bits / 128 % 16 != 0 ? Deed::nothing : deed;
+  return slow && bits / 128 % kSeldom != 0 ? Deed::nothing : deed;
 }
 
 Case case_at(std::uint64_t place) {
@@ -87,12 +94,18 @@ Case case_at(std::uint64_t place) {
   return c;
 }
 
+std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
 TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
-  const char* asked = std::getenv("ATTEST_SOAK");
-  const std::uint64_t count = asked ? std::strtoull(asked, nullptr, 10) : 1000;
+  const std::uint64_t count = number_in("ATTEST_SOAK", 1000);
+  const Crew crew = crew_for(static_cast<int>(number_in("ATTEST_SOAK_JOBS", 2)));
   std::vector<Case> cases;
   for (std::uint64_t place = 0; place < count; ++place) cases.push_back(case_at(place));
-  const Limits limits = {.call_seconds = 2, .memory_bytes = std::size_t(64) << 20};
+  const Limits limits = {
+      .call_seconds = 1, .memory_bytes = std::size_t(64) << 20, .processes = 100};
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
   const auto testees = find_testees({HOSTILE}, installation, limits, {});
   // It kills whatever it may.
@@ -104,7 +117,7 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
   header.testees.push_back({.name = "hostile", .dtypes = {"f32"}});
   std::ostringstream out;
   const Record record = run(
-      cases, testees, header, {.jobs = 2, .limits = limits},
+      cases, testees, header, {.jobs = crew.jobs, .workers = crew.workers, .limits = limits},
       [&](const Testee& t) {
         return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
       },
@@ -116,6 +129,10 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
     const VerdictRecord& v = record.verdicts[place];
     const Consequence expected = consequence(deed_at(place));
     EXPECT_EQ(v.case_id, cases[place].id);
+    if (deed_at(place) == Deed::writes_late) {  // where and when it hits is a matter of time
+      EXPECT_THAT(v.verdict.outcome, testing::AnyOf(Outcome::pass, Outcome::fail));
+      continue;
+    }
     EXPECT_EQ(v.verdict.outcome, expected.outcome)
         << "deed " << static_cast<int>(deed_at(place)) << ": " << v.verdict.message;
     EXPECT_EQ(v.verdict.reason, expected.reason) << v.verdict.message;

@@ -24,6 +24,12 @@ WorkerExecutor rogue(const std::string& way, Isolation isolation = Isolation::no
        .isolation = isolation});
 }
 
+Surroundings hiding(const std::vector<std::string>& files) {
+  Surroundings around;
+  hide(around, files);
+  return around;
+}
+
 TEST(WorkerTest, HonestProgramIsAnsweredAgainAndAgain) {
   WorkerExecutor worker = rogue("honest");
   for (int i = 0; i < 3; ++i) {
@@ -120,7 +126,7 @@ TEST(WorkerTest, HiddenFileIsEmptyToAWorkerAndItsFolderIsNot) {
     WorkerExecutor worker({.command = {ROGUE, "reads", file},
                            .limits = {.start_seconds = 20},
                            .isolation = isolation,
-                           .hidden_files = {record, folder + "attest_nonexistent"}});
+                           .around = hiding({record, folder + "attest_nonexistent"})});
     return worker.execute({{"op", "describe"}}).body;
   };
   EXPECT_EQ(read(record).at("text"), "");
@@ -141,13 +147,29 @@ TEST(WorkerTest, FolderOfTheRecordCannotBeChangedOrMovedAway) {
     WorkerExecutor worker({.command = {ROGUE, "moves", folder},
                            .limits = {.start_seconds = 20},
                            .isolation = isolation,
-                           .hidden_files = {record, folder / "index.html"}});
+                           .around = hiding({record, folder / "index.html"})});
     EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
     EXPECT_TRUE(std::filesystem::exists(record));
     EXPECT_FALSE(std::filesystem::exists(folder / "index.html"));
     EXPECT_FALSE(std::filesystem::exists(folder.string() + ".gone"));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(WorkerTest, WhatACaseLeavesRunningEndsWithIt) {
+  WorkerExecutor worker = rogue("leaves_child");
+  EXPECT_EQ(worker.execute({{"op", "describe"}}).body.at("requests"), 1);
+  EXPECT_EQ(worker.execute({{"op", "forward"}}).body.at("requests"), 2);
+  EXPECT_TRUE(worker.settle().ok());
+  EXPECT_EQ(worker.execute({{"op", "forward"}}).body.at("requests"), 1);
+}
+
+TEST(WorkerTest, TooManyProcessesAreStopped) {
+  WorkerExecutor worker(
+      {.command = {ROGUE, "forks"}, .limits = {.start_seconds = 20, .processes = 100}});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(reply.kind, Kind::crashed);
+  EXPECT_THAT(reply.message, HasSubstr("started more than 100 processes"));
 }
 
 TEST(WorkerTest, WhoeverAnswersOnceSettles) {

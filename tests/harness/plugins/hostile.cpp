@@ -93,6 +93,16 @@ bool misbehave(Deed deed, const attest_inputs& in) {
         for (;;) pause();
       }
       break;
+    case Deed::forks:  // and holds on to them
+      for (int i = 0; i < 200; ++i) {
+        if (fork() == 0) {
+          for (;;) pause();
+        }
+      }
+      for (;;) pause();
+    case Deed::uses_up_descriptors:
+      while (dup(STDERR_FILENO) >= 0) continue;
+      break;
     case Deed::hoards:  // and holds on to it
       mmap(nullptr, std::size_t(96) << 20, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -147,6 +157,15 @@ void spoil(Deed deed, const attest_problem& p, const attest_outputs& out, const 
       mprotect(const_cast<char*>(guard), kPage, PROT_NONE);
       break;
     }
+    case Deed::writes_late:  // for as long as it may
+      if (fork() == 0) {
+        close(attest::hostile::kReplyFd);
+        for (;;) {
+          usleep(1000);
+          last = 1e6f;
+        }
+      }
+      break;
     case Deed::returns_nan:
       last = std::numeric_limits<float>::quiet_NaN();
       break;

@@ -34,8 +34,11 @@ enum class Deed {
   returns_nan,
   writes_nothing,
   fails,
+  forks,
+  uses_up_descriptors,
+  writes_late,
 };
-inline constexpr int kDeeds = 26;
+inline constexpr int kDeeds = 29;
 
 // A deed crosses as the scale of a problem.
 inline double scale_of(Deed deed) { return 1 + static_cast<int>(deed) / 64.0; }

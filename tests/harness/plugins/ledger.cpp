@@ -1,5 +1,8 @@
 // Kernels that report their blocks and declare their memory, each with a fault of its own:
 // causal attention in blocks of 16 x 16, whose rows of blocks are dealt to the workers in turn.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +28,8 @@ enum class Fault {
   imbalanced,  // one worker reports all
   hoards,      // takes memory for each pair that it doesn't declare
   grows,       // declares more than enough, and calls that linear
+  delegates,   // as hoards, in a process of its own
+  keeps,       // uses memory that it took when it was loaded
 };
 
 struct Kernel {
@@ -45,15 +50,19 @@ std::string describe(const std::string& name, Fault fault) {
 
 Kernel make(const char* name, Fault fault) { return {name, fault, describe(name, fault)}; }
 
-std::array<Kernel, 9> g_kernels = {make("ledger/none", Fault::none),
-                                   make("ledger/misses", Fault::misses),
-                                   make("ledger/misses_dq", Fault::misses_dq),
-                                   make("ledger/doubles", Fault::doubles),
-                                   make("ledger/visits", Fault::visits),
-                                   make("ledger/lies", Fault::lies),
-                                   make("ledger/imbalanced", Fault::imbalanced),
-                                   make("ledger/hoards", Fault::hoards),
-                                   make("ledger/grows", Fault::grows)};
+std::array<Kernel, 11> g_kernels = {make("ledger/none", Fault::none),
+                                    make("ledger/misses", Fault::misses),
+                                    make("ledger/misses_dq", Fault::misses_dq),
+                                    make("ledger/doubles", Fault::doubles),
+                                    make("ledger/visits", Fault::visits),
+                                    make("ledger/lies", Fault::lies),
+                                    make("ledger/imbalanced", Fault::imbalanced),
+                                    make("ledger/hoards", Fault::hoards),
+                                    make("ledger/grows", Fault::grows),
+                                    make("ledger/delegates", Fault::delegates),
+                                    make("ledger/keeps", Fault::keeps)};
+
+std::vector<char> g_kept(std::size_t(32) << 20, 1);
 
 const Kernel& self(const attest_kernel* kernel) {
   return *static_cast<const Kernel*>(kernel->self);
@@ -100,6 +109,15 @@ void report(const attest_problem& p, const attest_context& context, Fault fault,
 }
 
 void take_memory(const attest_problem& p, Fault fault) {
+  if (fault == Fault::keeps) std::memset(g_kept.data(), 2, g_kept.size());
+  if (fault == Fault::delegates) {
+    const pid_t child = fork();
+    if (child == 0) {
+      take_memory(p, Fault::hoards);
+      _exit(0);
+    }
+    waitpid(child, nullptr, 0);
+  }
   if (fault != Fault::hoards && fault != Fault::grows) return;
   const auto pairs = static_cast<std::size_t>(p.batch * p.query_heads * p.query_len * p.key_len);
   auto* hoard = static_cast<char*>(std::malloc(pairs * kBytesPerPair));
