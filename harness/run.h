@@ -27,8 +27,7 @@ struct RunOptions {
 // Examines every case with every testee. Verdicts are written to `out` in the order of the cases,
 // then testees, however many jobs there are. Every case has exactly one verdict with every testee,
 // whatever the testee does; a failure of our own becomes HARNESS_ERROR. `seen` is told of each.
-// Before
-// them comes one FAIL(beyond_caps) for each format of theirs that a testee declares so (NUM-2).
+// Before them comes one FAIL(beyond_caps) for each format that a testee declares so (NUM-2).
 // Stops early, without a footer, once `interrupted` says so.
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
