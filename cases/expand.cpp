@@ -72,6 +72,13 @@ Point point_of(std::vector<Setting> settings) {
   return {.label = std::move(label), .settings = std::move(settings)};
 }
 
+void check_count(std::size_t points, const std::string& pointer) {
+  if (points <= kMostPoints) return;
+  throw InputError(pointer, fmt::format("\"for\" makes {} cases or more of one entry, which has at "
+                                        "most {}",
+                                        points, kMostPoints));
+}
+
 std::vector<Point> product(const nlohmann::json& axes, const std::string& pointer) {
   std::vector<std::vector<Setting>> rows = {{}};
   std::vector<std::string> names;
@@ -87,6 +94,7 @@ std::vector<Point> product(const nlohmann::json& axes, const std::string& pointe
           place, fmt::format("the axis \"{}\" takes a list of at least one value, not {}", axis,
                              json_text(values)));
     }
+    check_count(rows.size() * values.size(), place);
     std::vector<std::vector<Setting>> longer;
     for (const std::vector<Setting>& row : rows) {
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -109,6 +117,7 @@ std::vector<std::string> keys_of(const nlohmann::json& object) {
 }
 
 std::vector<Point> listed(const nlohmann::json& list, const std::string& pointer) {
+  check_count(list.size(), pointer);
   std::vector<Point> points;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::string place = fmt::format("{}/{}", pointer, i);

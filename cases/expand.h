@@ -26,11 +26,15 @@ struct Point {
   std::vector<Setting> settings;
 };
 
+// How many cases one entry may have: more than any has, and no more than a person may have meant.
+inline constexpr std::size_t kMostPoints = 10'000;
+
 // Whether a text may stand in an id as the name of an entry or an axis.
 bool is_name(const std::string& text);
 
 // All points of `axes` ("for"; null: a single point without settings). Throws InputError for an
-// empty list, for a list of objects with unlike keys, and for a point that stands twice. `axes`
+// empty list, for a list of objects with unlike keys, for a point that stands twice, and for more
+// than kMostPoints. `axes`
 // must outlive the points.
 std::vector<Point> expand_axes(const nlohmann::json* axes, const std::string& pointer);
 

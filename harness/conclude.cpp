@@ -35,6 +35,7 @@ ProfileRecord stand(const TesteeRecord& testee, const std::string& profile_name,
     if (!demands(profile, claimed, v.verdict.clauses)) continue;
     ++record.demanded;
     record.passed += conforms(v.verdict.outcome);
+    whole = whole && v.verdict.outcome != Outcome::not_run;
   }
   record.complete = whole && record.demanded > 0;
   const bool taken = record.with.empty() || takes_declared(profile_name);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -76,6 +77,16 @@ const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
                              : backward.dsink;
 }
 
+// The threads that computed at least a tenth of what the busiest one did, in a call that is long
+// enough to tell.
+int computing_threads(const std::vector<double>& seconds) {
+  constexpr double kEnoughSeconds = 0.02, kShare = 0.1;
+  if (std::accumulate(seconds.begin(), seconds.end(), 0.0) < kEnoughSeconds) return 0;
+  const double busiest = *std::max_element(seconds.begin(), seconds.end());
+  return static_cast<int>(std::count_if(seconds.begin(), seconds.end(),
+                                        [&](double s) { return s >= kShare * busiest; }));
+}
+
 // What may lie there instead of NaN: numbers like all others, and where no row sees them, huge
 // ones.
 std::vector<Hidden> finite_instead_of(Hidden hidden) {
@@ -127,6 +138,7 @@ class Examiner {
     v.reason = finding->reason;
     v.message = finding->message.substr(0, kMessageBytes);
     v.captured = captured_.substr(0, kCaptureBytes);
+    if (finding->time) v.time.push_back(*finding->time);
     if (!finding->clause.empty()) {
       std::erase(v.clauses, finding->clause);
       v.clauses.insert(v.clauses.begin(), finding->clause);
@@ -139,7 +151,7 @@ class Examiner {
   Verdict& verdict() { return result_.verdict; }
   Trial try_out(Placement placement, bool trace = false) {
     Calling calling = calling_;
-    calling.trace = trace;
+    calling.trace = calling.measure = trace;
     return attest::try_out(calling, problem(), prepared_.inputs(), placement);
   }
 
@@ -219,6 +231,7 @@ class Examiner {
     if (wanted == Check::neighbours && !arithmetic_.batch_invariant) {
       return not_promised("batch_invariant");
     }
+    if (!testee_.threads && abandons("CALL-2")) return not_promised("threads");
     if (wanted == Check::schedule && !testee_.schedule) return not_promised("schedule");
     if (wanted == Check::memory && !testee_.memory) return not_promised("memory");
     if (wanted == Check::schedule) {
@@ -232,6 +245,11 @@ class Examiner {
       }
     }
     return std::nullopt;
+  }
+
+  bool cites(const char* clause) const {
+    const std::vector<std::string>& clauses = result_.verdict.clauses;
+    return std::find(clauses.begin(), clauses.end(), clause) != clauses.end();
   }
 
   // Cites that clause no longer; whether it was what the case is about.
@@ -379,6 +397,7 @@ class Examiner {
       finding.clause = other.clauses.front();
       finding.outcome = other.outcome;
       finding.reason = other.reason;
+      if (!other.time.empty()) finding.time = other.time.front();
       return finding;
     }
     finding.outcome = Outcome::warn;
@@ -493,8 +512,43 @@ class Examiner {
     return found;
   }
 
+  // Whether calls that are long enough to tell compute on more threads than they may.
+  std::optional<Finding> count_threads() {
+    constexpr Index kTimes = 4;  // the case's lengths
+    constexpr int kSeen = 3;     // calls with more than they may use; fewer are an accident
+    Case longer = prepared_.test_case();
+    const auto lengthened_problem = lengthened(problem(), kTimes);
+    if (!lengthened_problem) {
+      return Finding{.outcome = Outcome::inconclusive,
+                     .message = "a problem with tables cannot be lengthened"};
+    }
+    longer.problem = *lengthened_problem;
+    const Inputs inputs = generate(longer);
+    if (auto finding = refusal(longer.problem)) return finding;
+    int exceeding = 0;
+    for (const int threads : {1, 1, 1, 2, 3, 4, 7}) {
+      // Of its own, so that threads of an earlier call that wait for work are not counted.
+      calling_.executor.renew();
+      Calling calling = calling_;
+      calling.threads = threads;
+      calling.measure = true;
+      const Trial trial = attest::try_out(calling, longer.problem, inputs, Placement::end_flush);
+      if (trial.stopped) return trial.stopped;
+      for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
+        const int computing = computing_threads(facts->thread_seconds);
+        if (computing <= threads || ++exceeding < kSeen) continue;
+        return failure("threads", fmt::format("{} threads computed in a call that may use {}",
+                                              computing, threads));
+      }
+    }
+    return std::nullopt;
+  }
+
   // Right for any number of threads, and the same bits if that is declared.
   std::optional<Finding> check_threads(const Trial& first) {
+    if (cites("CALL-2")) {
+      if (auto finding = count_threads()) return finding;
+    }
     const int usual = calling_.threads;
     for (const int threads : {1, 2, 3, 4, 7}) {
       if (threads == usual) continue;
@@ -554,22 +608,53 @@ class Examiner {
 
   std::optional<Finding> check_schedule(const Trial& first) {
     ScheduleDeclaration declared = *testee_.schedule;
-    const std::vector<std::string>& cited = verdict().clauses;
-    if (std::find(cited.begin(), cited.end(), "SCHED-3") == cited.end()) {
+    if (!cites("SCHED-3")) {
       declared.imbalance.reset();  // a case with few blocks has no fair balance
     }
+    std::set<int> counts = {1, 2, 3};
     if (auto finding = schedule_finding(declared, first, calling_.threads)) return finding;
-    for (const int threads : {1, 2, 3}) {
-      if (threads == calling_.threads) continue;
+    if (!counts.contains(calling_.threads)) note_schedule(first, {}, calling_.threads);
+    for (const int threads : counts) {
       Calling calling = calling_;
       calling.threads = threads;
+      calling.measure = true;
+      // Few workers have few blocks in a small case, and no time to be seen at them.
+      std::optional<Trial> untraced;
+      if (declared.imbalance && threads > 1) {
+        untraced = attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
+        if (untraced->stopped) return untraced->stopped;
+      }
       calling.trace = true;
-      const Trial other =
-          attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
-      if (other.stopped) return other.stopped;
-      if (auto finding = schedule_finding(declared, other, threads)) return finding;
+      std::optional<Trial> again;
+      if (threads != calling_.threads) {
+        again = attest::try_out(calling, problem(), prepared_.inputs(), Placement::end_flush);
+      }
+      const Trial& traced = again ? *again : first;
+      if (traced.stopped) return traced.stopped;
+      if (auto finding = schedule_finding(declared, traced, threads)) return finding;
+      if (untraced && arithmetic_.deterministic) {
+        if (const auto where = difference(traced, *untraced, exemptions_)) {
+          return failure("nondeterministic",
+                         fmt::format("asked for its blocks, with {} threads, it gives other bits "
+                                     "than unasked: {}",
+                                     threads, *where));
+        }
+      }
+      note_schedule(traced, untraced, threads);
     }
     return std::nullopt;
+  }
+
+  // Keeps the figures of a schedule that is as it must be.
+  void note_schedule(const Trial& traced, const std::optional<Trial>& untraced, int threads) {
+    const auto note = [&](const CallFacts& facts, const CallFacts& unasked, bool backward) {
+      verdict().schedule.push_back(schedule_evidence(facts.blocks, backward, threads,
+                                                     facts.thread_seconds, unasked.thread_seconds));
+    };
+    note(traced.forward, untraced ? untraced->forward : CallFacts(), false);
+    if (problem().backward) {
+      note(traced.backward, untraced ? untraced->backward : CallFacts(), true);
+    }
   }
 
   std::optional<Finding> schedule_finding(ScheduleDeclaration declared, const Trial& trial,

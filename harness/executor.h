@@ -7,6 +7,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "spec/verdict.h"
 
 namespace attest {
 
@@ -30,6 +33,9 @@ struct Reply {
   // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
   // was measured.
   std::optional<std::size_t> peak_bytes = {};
+  // Processor seconds of each thread that ran meanwhile, if that was measured.
+  std::vector<double> thread_seconds = {};
+  std::optional<TimeEvidence> time = {};  // if it timed out
 
   bool ok() const { return kind == Kind::answered && body.value("status", "") == "ok"; }
 };
@@ -42,7 +48,7 @@ class Executor {
   // request meets a fresh testee.
   virtual Reply execute(nlohmann::json request) = 0;
 
-  // As execute, and measures memory where that is possible.
+  // As execute, and measures memory and threads where that is possible.
   virtual Reply measure(nlohmann::json request) { return execute(std::move(request)); }
 
   // The next request meets a fresh testee, whose memory nobody has used.

@@ -10,6 +10,7 @@ std::string clause_of(const Reason& reason) {
   if (reason == "input_mutated") return "SAFE-2";
   if (reason == "unwritten") return "SAFE-3";
   if (reason == "wrong_refusal") return "CALL-1";
+  if (reason == "threads") return "CALL-2";
   if (reason == "nondeterministic") return "DET-1";
   return "";
 }
@@ -33,7 +34,8 @@ Finding finding_of(const Reply& reply, const std::string& pass) {
   const auto ended = [&](Outcome outcome) {
     return Finding{.outcome = outcome,
                    .message = fmt::format("{}: {}", pass, reply.message),
-                   .clause = "SAFE-4"};
+                   .clause = "SAFE-4",
+                   .time = reply.time};
   };
   switch (reply.kind) {
     case Reply::Kind::crashed:

@@ -1,6 +1,7 @@
 // What went wrong with a testee, before it becomes a verdict.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "harness/executor.h"
@@ -12,7 +13,8 @@ struct Finding {
   Outcome outcome;
   Reason reason = {};
   std::string message;
-  std::string clause = {};  // the one it breaks, if not simply those of the case
+  std::string clause = {};                // the one it breaks, if not simply those of the case
+  std::optional<TimeEvidence> time = {};  // of a time-out
 };
 
 // A FAIL that cites the clause which that reason always breaks, if there is one.

@@ -47,6 +47,8 @@ namespace fs = std::filesystem;
 
 std::atomic<bool> g_interrupted = false;
 
+bool interrupted() { return g_interrupted; }
+
 constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
 
 const std::map<std::string, Tier> kTiers = {
@@ -101,6 +103,9 @@ struct Options {
   bool full = false;
   bool shrink = false;
   bool legitimate = false;
+  int give_up_after = RunOptions().give_up_after;
+  bool fail_fast = false;
+  double max_seconds = 0;
   std::string inputs = "both";  // theirs, ours
 };
 
@@ -224,13 +229,21 @@ Surroundings surroundings_for(const Options& options, const Installation& instal
 
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,
                                 const Surroundings& around) {
-  std::vector<Testee> testees = find_testees(options.testees, installation, options.limits, around);
+  std::vector<Testee> testees =
+      find_testees(options.testees, installation, options.limits, around, interrupted);
   for (const Testee& testee : testees) {
     if (testee.isolation <= options.weakest) continue;
     throw InputError("",
                      fmt::format("--require-isolation {}: {} would run with {}{}{}",
                                  name_of(options.weakest), testee.name, describe(testee.isolation),
                                  testee.unisolated.empty() ? "" : ": ", testee.unisolated));
+  }
+  for (const Testee& t : testees) {
+    if (t.isolation != Isolation::none || options.in_process) continue;
+    fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
+  }
+  if (options.keep_cache) {
+    fmt::print(stderr, "attest: homes are kept in {}\n", around.homes->folder().string());
   }
   return testees;
 }
@@ -279,11 +292,6 @@ class Session {
     hidden.insert(hidden.end(), more_files.begin(), more_files.end());
     around_ = surroundings_for(options, installation, hidden);
     testees_ = testees_for(options, installation, around_);
-    for (const Testee& t : testees_) {
-      if (t.isolation != Isolation::none) continue;
-      fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
-    }
-    stop_on_signals();
     results_.open(file_, std::ios::binary);
     // Until the run is over nobody else may read what others returned.
     if (!results_) cannot_write_into(options.out, std::strerror(errno));
@@ -322,11 +330,14 @@ class Session {
             .workers = options_.workers,
             .threads = options_.threads,
             .limits = options_.limits,
-            .from = header_.from};
+            .from = header_.from,
+            .give_up_after = options_.give_up_after,
+            .fail_fast = options_.fail_fast,
+            .max_seconds = options_.max_seconds};
   }
   std::unique_ptr<Executor> start(const Testee& testee) const {
     WorkerOptions worker = worker_options(testee, options_.limits, around_);
-    worker.interrupted = [] { return g_interrupted.load(); };
+    worker.interrupted = interrupted;
     return std::make_unique<WorkerExecutor>(std::move(worker));
   }
 
@@ -346,7 +357,6 @@ class Session {
     publish(record);
     fmt::print("{}", to_summary_text(record));
     fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
-    if (options_.keep_cache) fmt::print("Caches: {}\n", around_.homes->folder().string());
     if (!record.footer) {
       fmt::print(stderr, "attest: interrupted; the record is truncated\n");
       return kIncomplete;
@@ -369,8 +379,6 @@ class Session {
   std::ofstream results_;
   Header header_;
 };
-
-bool interrupted() { return g_interrupted; }
 
 int run(const Options& options) {
   check_profiles(options.profiles);
@@ -529,7 +537,7 @@ int side_by_side(Options options) {
   const Surroundings around = surroundings_for(options, installation);
   auto testees = testees_for(options, installation, around);
   if (!named) {
-    for (Testee& bundled : find_testees({}, installation, options.limits, around)) {
+    for (Testee& bundled : find_testees({}, installation, options.limits, around, interrupted)) {
       testees.push_back(std::move(bundled));
     }
   }
@@ -551,7 +559,6 @@ int side_by_side(Options options) {
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
   make_out_folder(options.out);
-  stop_on_signals();
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
     comparison.sides.push_back(criteria::compare(
@@ -594,7 +601,6 @@ std::string folder_name(std::string name) {
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
 void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
                  const Options& options, const Surroundings& around) {
-  stop_on_signals();
   const RunOptions run = {.threads = options.threads, .limits = options.limits};
   const auto start = [&](const Testee& t) {
     return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, around));
@@ -636,10 +642,13 @@ int repro(const Options& options) {
       if (testee.plugin.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
       executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.plugin));
     } else {
-      executor = std::make_unique<WorkerExecutor>(worker_options(testee, options.limits, around));
+      WorkerOptions worker = worker_options(testee, options.limits, around);
+      worker.interrupted = interrupted;
+      executor = std::make_unique<WorkerExecutor>(std::move(worker));
     }
     const Examination examination =
         examine(prepared, testee.description, testee.kernel, *executor, options.threads);
+    if (interrupted()) throw Interrupted();
     const Verdict& v = examination.verdict;
     fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
                name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
@@ -737,6 +746,26 @@ CLI::Validator takes_isolation() {
                });
 }
 
+// Says which words of the command line mean nothing, and what they may have been meant to be.
+[[noreturn]] void complain_of_extras(const CLI::App& app) {
+  const CLI::App& command = *app.get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& word : app.remaining(true)) {
+    if (word.starts_with("-")) unknown.push_back(word.substr(0, word.find('=')));
+  }
+  if (unknown.empty()) {
+    throw InputError("", fmt::format("{} does not know what to do with {}", command.get_name(),
+                                     fmt::join(app.remaining(true), " ")));
+  }
+  throw InputError(
+      "", fmt::format("{} has no option {}; the nearest are {}", command.get_name(),
+                      unknown.front(), fmt::join(nearest_names(unknown.front(), names), ", ")));
+}
+
 void add_testee_options(CLI::App& command, Options& options) {
   command.add_option("--testee", options.testees,
                      "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
@@ -818,6 +847,16 @@ int main(int argc, char** argv) {
                          "declared beyond the default, too. Default: all that a testee declares");
   add_recording(run_command);
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
+  run_command
+      .add_option("--give-up-after", options.give_up_after,
+                  "Time-outs of a testee after which its other cases are NOT_RUN; 0: never")
+      ->check(takes_count("--give-up-after", 0, 1'000'000))
+      ->capture_default_str();
+  run_command.add_flag("--fail-fast", options.fail_fast,
+                       "After the first verdict that does not conform the rest is NOT_RUN");
+  run_command
+      .add_option("--max-time", options.max_seconds, "Seconds after which the rest is NOT_RUN")
+      ->check(takes_seconds("--max-time"));
 
   CLI::App& fuzz_command =
       *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
@@ -900,10 +939,14 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    complain_of_extras(app);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
   }
   options.limits.memory_bytes = options.memory_mib << 20;
+  // What is asked for is nobody else's: case ids never cross, by no command line either.
+  for (int i = 1; i < argc; ++i) std::memset(argv[i], 0, std::strlen(argv[i]));
   harden_this_process();
   raise_open_files();
   const Crew crew = crew_for(options.jobs);
@@ -916,6 +959,8 @@ int main(int argc, char** argv) {
   const fs::path plugins =
       options.plugins.empty() ? find_installation().test_plugins : options.plugins;
   options.testees = with_mutants(options.testees, plugins / "mutants.so");
+  // Whoever starts testees ends them; in this process, the debugger is asked.
+  if (!list_command && !report_command && !options.in_process) stop_on_signals();
   if (list_command) return list(options);
   if (run_command) return run(options);
   if (fuzz_command) return fuzz(options);
@@ -936,9 +981,12 @@ int main(int argc, char** argv) {
   mallopt(M_TOP_PAD, 16 << 20);
   try {
     return attest::main(argc, argv);
+  } catch (const attest::Interrupted& error) {
+    std::fputs(fmt::format("attest: {}\n", error.what()).c_str(), stderr);
+    return attest::kIncomplete;
   } catch (const std::exception& error) {
     // It may quote what a testee printed.
-    fmt::print(stderr, "attest: {}\n", attest::clean(error.what()));
+    std::fputs(fmt::format("attest: {}\n", attest::clean(error.what())).c_str(), stderr);
     return attest::kUsageOrHarnessError;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -42,20 +43,35 @@ bool add_children(pid_t parent, std::vector<pid_t>& children) {
   return listed || !fs::exists(fmt::format("/proc/{}", parent), gone);
 }
 
+// Numbers of a stat file, from that field on, counted from 1 as proc(5) does; nothing if they
+// aren't there.
+std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
+  std::ifstream stat(file);
+  std::string line;
+  if (!std::getline(stat, line)) return std::nullopt;
+  // pid (name) state parent ...; the name may hold anything, so count from its end.
+  std::istringstream rest(line.substr(line.rfind(')') + 1));
+  std::string other;
+  for (int field = 3; field < first; ++field) rest >> other;
+  std::vector<std::size_t> numbers(static_cast<std::size_t>(count));
+  for (std::size_t& number : numbers) rest >> number;
+  if (!rest) return std::nullopt;
+  return numbers;
+}
+
+double seconds_of(std::size_t ticks) {
+  static const double per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  return static_cast<double>(ticks) / per_second;
+}
+
 // The children of each process that there is.
 std::map<pid_t, std::vector<pid_t>> all_children() {
   std::map<pid_t, std::vector<pid_t>> children;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const pid_t pid = std::atoi(entry.path().filename().c_str());
-    std::ifstream stat(entry.path() / "stat");
-    std::string line;
-    if (pid <= 0 || !std::getline(stat, line)) continue;
-    // pid (name) state parent ...; the name may hold anything, so count from its end.
-    std::istringstream rest(line.substr(line.rfind(')') + 1));
-    std::string state;
-    pid_t parent = 0;
-    rest >> state >> parent;
-    children[parent].push_back(pid);
+    if (pid <= 0) continue;
+    const auto parent = stat_fields(entry.path() / "stat", 4, 1);
+    if (parent) children[static_cast<pid_t>(parent->front())].push_back(pid);
   }
   return children;
 }
@@ -69,6 +85,17 @@ std::optional<std::size_t> status_bytes(pid_t pid, const std::string& wanted) {
     status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
   return std::nullopt;
+}
+
+// Whether nobody waits for its children, so that what they took is not added to it.
+bool ignores_children(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::uint64_t ignored = 0;
+    if (key == "SigIgn:" && status >> std::hex >> ignored) return ignored >> (SIGCHLD - 1) & 1;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return false;
 }
 
 // The files in memory (memfd_create, /dev/shm) that a process has open, with their bytes. They take
@@ -170,16 +197,53 @@ std::optional<std::size_t> touched_bytes(pid_t pid) {
 
 bool forget_touched(pid_t pid) { return clear_refs(pid, "1"); }
 
+std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
+  std::map<pid_t, ThreadTime> times;
+  std::error_code gone;
+  for (const pid_t pid : processes) {
+    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+      ThreadTime time;
+      double cpu_ns = 0, waited_ns = 0;
+      if (std::ifstream(thread.path() / "schedstat") >> cpu_ns >> waited_ns) {
+        time = {cpu_ns * 1e-9, waited_ns * 1e-9};
+      } else if (const auto ticks = stat_fields(thread.path() / "stat", 14, 2)) {
+        time.cpu_s = seconds_of((*ticks)[0] + (*ticks)[1]);
+      } else {
+        continue;
+      }
+      times[std::atoi(thread.path().filename().c_str())] = time;
+    }
+  }
+  return times;
+}
+
+double ended_seconds(const std::vector<pid_t>& processes) {
+  double seconds = 0;
+  for (const pid_t pid : processes) {
+    // utime, stime, cutime, cstime: the former of all its threads, those that ended too.
+    const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 14, 4);
+    if (!all) continue;
+    seconds += seconds_of((*all)[0] + (*all)[1] + (*all)[2] + (*all)[3]);
+    for (const auto& [id, time] : thread_times({pid})) seconds -= time.cpu_s;
+  }
+  return std::max(0.0, seconds);
+}
+
+std::size_t running_threads() {
+  std::ifstream load("/proc/loadavg");
+  std::string average;
+  for (int i = 0; i < 3; ++i) load >> average;
+  std::size_t running = 0;
+  load >> running;
+  return running;
+}
+
 std::optional<std::size_t> ended_bytes(pid_t pid) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  if (!std::getline(stat, line)) return std::nullopt;
-  std::istringstream rest(line.substr(line.rfind(')') + 1));
-  std::string other;
-  for (int field = 3; field <= 10; ++field) rest >> other;
-  std::size_t faults = 0;  // the 11th: of children, without reading a disk
-  if (!(rest >> faults)) return std::nullopt;
-  return faults * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (ignores_children(pid)) return std::nullopt;
+  // Of children, without reading a disk.
+  const auto faults = stat_fields(fmt::format("/proc/{}/stat", pid), 11, 1);
+  if (!faults) return std::nullopt;
+  return faults->front() * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace attest

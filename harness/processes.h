@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -32,7 +33,21 @@ bool forget_peak(pid_t pid);
 std::optional<std::size_t> touched_bytes(pid_t pid);
 bool forget_touched(pid_t pid);
 
-// Bytes of the pages that its children had come to, those that have ended and been waited for.
+// What one thread has had: seconds of a processor, and seconds that it waited for one (0 where that
+// cannot be told).
+struct ThreadTime {
+  double cpu_s = 0, waited_s = 0;
+};
+std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
+
+// Seconds of a processor that threads and children of those processes had who have ended.
+double ended_seconds(const std::vector<pid_t>& processes);
+
+// Threads of the whole machine that run or wait for a processor.
+std::size_t running_threads();
+
+// Bytes of the pages that its children had come to, those that have ended and been waited for;
+// nothing too where nobody waits for them.
 std::optional<std::size_t> ended_bytes(pid_t pid);
 
 }  // namespace attest

@@ -30,8 +30,7 @@ void Progress::draw() {
   if (total_ == 0) {
     const double rate = static_cast<double>(done_) / spent;
     const std::string text = fmt::format("{} problems, {:.0f} a second", done_, rate);
-    fmt::print(out_, "{}{}{}", terminal_ ? "\r" : "", text, terminal_ ? "\x1b[K" : "\n");
-    std::fflush(out_);
+    write(fmt::format("{}{}{}", terminal_ ? "\r" : "", text, terminal_ ? "\x1b[K" : "\n"));
     return;
   }
   const double left = spent / static_cast<double>(done_) * static_cast<double>(total_ - done_);
@@ -41,16 +40,20 @@ void Progress::draw() {
   if (terminal_) {
     constexpr std::size_t kWidth = 30;
     const std::size_t filled = total_ == 0 ? kWidth : kWidth * done_ / total_;
-    fmt::print(out_, "\r[{:#<{}}{:.<{}}] {}\x1b[K", "", filled, "", kWidth - filled, counts);
+    write(fmt::format("\r[{:#<{}}{:.<{}}] {}\x1b[K", "", filled, "", kWidth - filled, counts));
   } else {
-    fmt::print(out_, "{}\n", counts);
+    write(counts + "\n");
   }
+}
+
+// Whether anybody still reads it is no matter of the run.
+void Progress::write(const std::string& text) {
+  std::fputs(text.c_str(), out_);
   std::fflush(out_);
 }
 
 void Progress::finish() {
-  if (terminal_) fmt::print(out_, "\r\x1b[K");
-  std::fflush(out_);
+  if (terminal_) write("\r\x1b[K");
 }
 
 }  // namespace attest

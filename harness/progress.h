@@ -20,6 +20,7 @@ class Progress {
 
  private:
   void draw();
+  void write(const std::string& text);
 
   std::FILE* out_;
   bool terminal_;

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <numeric>
+#include <optional>
 #include <ostream>
 #include <thread>
 
@@ -97,6 +99,56 @@ std::vector<VerdictRecord> beyond_caps(const std::vector<Case>& cases,
   return found;
 }
 
+// Who is not tried any more, and why.
+class Ends {
+ public:
+  Ends(const RunOptions& options, std::size_t testees) : options_(options), timeouts_(testees) {}
+
+  bool gave_up(std::size_t testee) const {
+    return options_.give_up_after > 0 && timeouts_[testee] >= options_.give_up_after;
+  }
+
+  // What a case becomes that is not tried with that testee; nothing if it is.
+  std::optional<Verdict> untried(std::size_t testee, const Case& test_case) const {
+    const auto verdict = [&](const char* reason, const std::string& why) {
+      return Verdict{.outcome = Outcome::not_run,
+                     .reason = reason,
+                     .message = "not tried: " + why,
+                     .clauses = test_case.clauses};
+    };
+    if (gave_up(testee)) {
+      return verdict("gave_up", fmt::format("{} cases had no reply in time", timeouts_[testee]));
+    }
+    if (failed_) return verdict("fail_fast", "a verdict before it does not conform");
+    if (options_.max_seconds > 0 && seconds_since(start_) >= options_.max_seconds) {
+      return verdict("max_time", fmt::format("the run has {} s", options_.max_seconds));
+    }
+    return std::nullopt;
+  }
+
+  void note(std::size_t testee, const Verdict& verdict) {
+    timeouts_[testee] += verdict.outcome == Outcome::timeout;
+    if (options_.fail_fast && is_fault(verdict.outcome)) failed_ = true;
+  }
+
+ private:
+  const RunOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  std::vector<std::atomic<int>> timeouts_;  // that are believed, of each testee
+  std::atomic<bool> failed_ = false;
+};
+
+// The order in which cases are examined: theirs, but that the few that take seconds come first,
+// lest the others wait for one at the end.
+std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptions& options) {
+  std::vector<std::size_t> order(cases.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  if (options.fail_fast || options.max_seconds > 0) return order;
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t i) { return cases[i].excerpt > 0; });
+  return order;
+}
+
 }  // namespace
 
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
@@ -132,26 +184,52 @@ Preparation prepare(const Case& test_case) {
   }
 }
 
-VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
-                             const Testee& testee, Executor& executor, const RunOptions& options) {
+Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                   const RunOptions& options, const std::function<bool()>& gave_up) {
   const auto start = Clock::now();
+  const auto look = [&]() -> Verdict {
+    try {
+      return examine(prepared, testee.description, testee.kernel, executor, options.threads)
+          .verdict;
+    } catch (const std::exception& error) {
+      executor.renew();  // what it was at must not answer the next case
+      return {.outcome = Outcome::harness_error,
+              .message = error.what(),
+              .clauses = prepared.test_case().clauses};
+    }
+  };
+  Verdict verdict = options.floor->among_others(look);
+  if (verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy) {
+    verdict = options.floor->alone([&] {
+      if (gave_up && gave_up()) {
+        verdict.outcome = Outcome::not_run;
+        verdict.reason = "gave_up";
+        verdict.message += ", while the machine was busy; not tried again";
+        return verdict;
+      }
+      executor.renew();
+      Verdict second = look();
+      second.time.insert(second.time.begin(), verdict.time.begin(), verdict.time.end());
+      return second;
+    });
+  }
+  verdict.wall_s = seconds_since(start);
+  return verdict;
+}
+
+VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
+                             const Testee& testee, Executor& executor, const RunOptions& options,
+                             const std::function<bool()>& gave_up) {
   VerdictRecord record{.case_id = test_case.id,
                        .testee = testee.name,
                        .dtype = std::string(name(test_case.problem.dtype)),
                        .because = test_case.because,
-                       .verdict = {}};
-  try {
-    if (!preparation.prepared) throw std::runtime_error(preparation.error);
-    record.verdict =
-        examine(*preparation.prepared, testee.description, testee.kernel, executor, options.threads)
-            .verdict;
-  } catch (const std::exception& error) {
-    record.verdict.outcome = Outcome::harness_error;
-    record.verdict.message = error.what();
-    record.verdict.clauses = test_case.clauses;
-    executor.renew();  // what it was at must not answer the next case
+                       .verdict = {.outcome = Outcome::harness_error,
+                                   .message = preparation.error,
+                                   .clauses = test_case.clauses}};
+  if (preparation.prepared) {
+    record.verdict = verdict_on(*preparation.prepared, testee, executor, options, gave_up);
   }
-  record.verdict.wall_s = seconds_since(start);
   record.verdict.repro = repro_line(test_case, testee, options);
   return record;
 }
@@ -167,20 +245,38 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   for (const VerdictRecord& v : record.verdicts) out << to_line(v) << '\n';
   out.flush();
   InOrder in_order(cases.size(), record, out, seen);
+  const std::vector<std::size_t> order = order_of(cases, options);
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
+  Ends ends(options, testees.size());
   in_parallel(options.jobs, [&] {
-    for (std::size_t i = next++; i < cases.size() && !interrupted(); i = next++) {
-      const Preparation preparation = prepare(cases[i]);
+    for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
+      const Case& test_case = cases[order[n]];
+      std::optional<Preparation> preparation;
       std::vector<VerdictRecord> verdicts;
-      for (const Testee& testee : testees) {
+      for (std::size_t t = 0; t < testees.size(); ++t) {
+        const Testee& testee = testees[t];
+        if (auto untried = ends.untried(t, test_case)) {
+          untried->repro = repro_line(test_case, testee, options);
+          verdicts.push_back({.case_id = test_case.id,
+                              .testee = testee.name,
+                              .dtype = std::string(name(test_case.problem.dtype)),
+                              .because = test_case.because,
+                              .verdict = std::move(*untried)});
+          continue;
+        }
+        if (!preparation) {
+          preparation = options.floor->among_others([&] { return prepare(test_case); });
+        }
         const auto executor = executors.take(testee.name, testee);
-        verdicts.push_back(examine_safely(preparation, cases[i], testee, *executor, options));
+        VerdictRecord verdict = examine_safely(*preparation, test_case, testee, *executor, options,
+                                               [&] { return ends.gave_up(t); });
+        // What was broken off is left out, as all that never began is.
+        if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) continue;
+        ends.note(t, verdict.verdict);
+        verdicts.push_back(std::move(verdict));
       }
-      // What was broken off is left out, as all that never began is.
-      std::erase_if(verdicts,
-                    [](const VerdictRecord& v) { return v.verdict.outcome == Outcome::not_run; });
-      in_order.put(i, std::move(verdicts));
+      in_order.put(order[n], std::move(verdicts));
     }
   });
   if (interrupted()) return record;

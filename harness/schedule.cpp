@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "harness/wire.h"
@@ -139,15 +140,26 @@ std::optional<Finding> misplaced(const Problem& p, const Block& b, bool backward
   return std::nullopt;
 }
 
-std::optional<Finding> imbalanced(const std::vector<Block>& blocks, double declared, int threads) {
+// Pairs of each worker.
+std::vector<double> shares_of(const std::vector<Block>& blocks, int threads) {
   std::vector<double> pairs(static_cast<std::size_t>(threads));
-  double all = 0;
   for (const Block& b : blocks) {
-    const double own = static_cast<double>(b.query_end - b.query_begin) *
-                       static_cast<double>(b.key_end - b.key_begin);
-    pairs[static_cast<std::size_t>(b.worker)] += own;
-    all += own;
+    pairs[static_cast<std::size_t>(b.worker)] += static_cast<double>(b.query_end - b.query_begin) *
+                                                 static_cast<double>(b.key_end - b.key_begin);
   }
+  return pairs;
+}
+
+// The largest of so many shares, those not listed 0, in means of all; 1 if there is nothing to
+// share.
+double imbalance_of(const std::vector<double>& shares, int count) {
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  return all > 0 ? *std::max_element(shares.begin(), shares.end()) * count / all : 1;
+}
+
+std::optional<Finding> imbalanced(const std::vector<Block>& blocks, double declared, int threads) {
+  const std::vector<double> pairs = shares_of(blocks, threads);
+  const double all = std::accumulate(pairs.begin(), pairs.end(), 0.0);
   const auto busiest = std::max_element(pairs.begin(), pairs.end());
   if (*busiest * threads <= declared * all) return std::nullopt;
   return broken("SCHED-3",
@@ -155,6 +167,14 @@ std::optional<Finding> imbalanced(const std::vector<Block>& blocks, double decla
                             "{:.4g}",
                             busiest - pairs.begin(), threads, *busiest, all,
                             *busiest * threads / all, declared));
+}
+
+// Whether threads computed long enough to tell, and no less evenly than workers are said to have,
+// within what a processor's speed and other work on it make of equal shares.
+bool computes_so(const std::vector<double>& seconds, double imbalance, int threads) {
+  constexpr double kEnoughSeconds = 1e-3, kUneven = 1.5;
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) >= kEnoughSeconds &&
+         imbalance_of(seconds, threads) <= kUneven * imbalance;
 }
 
 }  // namespace
@@ -212,6 +232,21 @@ std::optional<Finding> schedule_defect(const Problem& p, const Inputs& in,
   }
   if (declared.imbalance) return imbalanced(blocks, *declared.imbalance, threads);
   return std::nullopt;
+}
+
+ScheduleEvidence schedule_evidence(const std::vector<Block>& blocks, bool backward, int threads,
+                                   const std::vector<double>& traced_seconds,
+                                   const std::vector<double>& untraced_seconds) {
+  ScheduleEvidence evidence = {.pass = backward ? "backward" : "forward",
+                               .threads = threads,
+                               .blocks = static_cast<Index>(blocks.size()),
+                               .masked = std::count_if(blocks.begin(), blocks.end(),
+                                                       [](const Block& b) { return b.masked; }),
+                               .imbalance = imbalance_of(shares_of(blocks, threads), threads)};
+  const bool both = computes_so(traced_seconds, evidence.imbalance, threads) &&
+                    computes_so(untraced_seconds, evidence.imbalance, threads);
+  evidence.seen = threads == 1 || both;  // one has nobody to share with
+  return evidence;
 }
 
 bool bias_hides(const Problem& p, const Inputs& in, const Position& position) {

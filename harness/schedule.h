@@ -10,6 +10,7 @@
 #include "spec/description.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
+#include "spec/verdict.h"
 
 namespace attest {
 
@@ -29,6 +30,13 @@ std::optional<Finding> schedule_defect(const Problem& problem, const Inputs& inp
                                        const ScheduleDeclaration& declared,
                                        const std::vector<Block>& blocks, bool backward,
                                        int threads);
+
+// The figures of well-formed blocks, for the record. They are seen if the threads of the call, and
+// of another one that was not asked for its blocks, computed in shares like those of the workers:
+// where that can't be measured, or isn't so, they are as reported.
+ScheduleEvidence schedule_evidence(const std::vector<Block>& blocks, bool backward, int threads,
+                                   const std::vector<double>& traced_seconds,
+                                   const std::vector<double>& untraced_seconds);
 
 // Whether a bias of -inf hides the key (MASK-14).
 bool bias_hides(const Problem& problem, const Inputs& inputs, const Position& position);

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "spec/json_reader.h"
 
@@ -59,10 +62,34 @@ std::vector<std::string> bundled_names(const Installation& installation) {
   return names;
 }
 
+// Throws InputError if a command begins with the plain name of a program that there isn't.
+void check_program(const std::string& spec, const std::string& command) {
+  const std::string program = command.substr(0, command.find_first_of(" \t\n"));
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-./";
+  if (program.empty() || program.find_first_not_of(kPlain) != std::string::npos) return;
+  const auto complain = [&](const char* what) {
+    throw InputError("", fmt::format("--testee {}: {} {}", spec, program, what));
+  };
+  if (program.find('/') != std::string::npos) {
+    if (!fs::exists(program)) complain("does not exist");
+    if (fs::is_directory(program)) complain("is a folder");
+    if (access(program.c_str(), X_OK) != 0) complain("is no program: it may not be executed");
+    return;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((fs::path(folder) / program).c_str(), X_OK) == 0) return;
+  }
+  complain("is no program on the PATH");
+}
+
 Target parse(const std::string& spec, const Installation& installation) {
   Target target{.spec = spec, .base = spec, .command = {}, .files = {}, .plugin = {}, .kernel = {}};
   if (spec.starts_with("exec:")) {
     if (spec.size() == 5) throw InputError("", "--testee exec: needs a command behind the colon");
+    check_program(spec, spec.substr(5));
     target.command = {"/bin/sh", "-c", "exec " + spec.substr(5)};
     target.files = files_of(spec.substr(5));
     return target;
@@ -126,14 +153,20 @@ std::string why_absent(const nlohmann::json& description, const std::string& ker
 }
 
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
-                             const Surroundings& around) {
-  WorkerExecutor executor(
-      {.command = target.command, .limits = limits, .isolation = isolation, .around = around});
+                             const Surroundings& around, const std::function<bool()>& interrupted) {
+  constexpr std::size_t kMostQuoted = 4096;  // of what a testee says or prints
+  WorkerExecutor executor({.command = target.command,
+                           .limits = limits,
+                           .isolation = isolation,
+                           .around = around,
+                           .interrupted = interrupted});
   const Reply reply = executor.execute({{"op", "describe"}});
+  if (reply.kind == Reply::Kind::interrupted) throw Interrupted();
   const auto complain = [&](const std::string& what) {
     throw InputError("",
-                     fmt::format("--testee {}: {}{}{}", target.spec, what,
-                                 reply.captured.empty() ? "" : "\nIt printed:\n", reply.captured));
+                     fmt::format("--testee {}: {}{}{}", target.spec, what.substr(0, kMostQuoted),
+                                 reply.captured.empty() ? "" : "\nIt printed:\n",
+                                 reply.captured.substr(0, kMostQuoted)));
   };
   if (reply.kind != Reply::Kind::answered) complain(reply.message);
   if (!reply.ok()) {
@@ -147,6 +180,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
   std::vector<Testee> testees;
   std::vector<std::string> names;
   for (const auto& entry : kernels) {
+    if (interrupted && interrupted()) throw Interrupted();
     Testee testee;
     try {
       ObjectReader reader(entry, "/kernels");
@@ -205,7 +239,8 @@ Installation find_installation() {
 
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const Surroundings& around) {
+                                 const Surroundings& around,
+                                 const std::function<bool()>& interrupted) {
   const auto names = specs.empty() ? bundled_names(installation) : specs;
   if (names.empty()) {
     throw InputError(
@@ -227,7 +262,7 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
               ? "the system allows none"
               : fmt::format("no other user may read all of {}", fmt::join(target.files, ", "));
     }
-    for (Testee& testee : describe(target, limits, isolation, around)) {
+    for (Testee& testee : describe(target, limits, isolation, around, interrupted)) {
       testee.unisolated = unisolated;
       ++uses[testee.name];
       testees.push_back(std::move(testee));
@@ -236,11 +271,10 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   for (Testee& testee : testees) {
     if (uses[testee.name] > 1) testee.name = testee.spec;
   }
-  for (std::size_t i = 0; i < testees.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (testees[i].name == testees[j].name) {
-        throw InputError("", fmt::format("--testee {} is named twice", testees[i].spec));
-      }
+  std::set<std::string> taken;
+  for (const Testee& testee : testees) {
+    if (!taken.insert(testee.name).second) {
+      throw InputError("", fmt::format("--testee {} is named twice", testee.spec));
     }
   }
   return testees;

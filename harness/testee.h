@@ -8,7 +8,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,11 @@
 #include "spec/description.h"
 
 namespace attest {
+
+// Thrown by what was asked to end before it was done.
+struct Interrupted : std::runtime_error {
+  Interrupted() : std::runtime_error("interrupted") {}
+};
 
 struct Testee {
   std::string name;                  // unique in a run: the kernel's, or the spec if two share it
@@ -42,10 +49,11 @@ Installation find_installation();
 
 // Starts the testee of each spec and asks it to describe itself; the bundled kernels if there is no
 // spec. Throws InputError for a spec that names nothing, a plug-in that cannot be loaded, and a
-// description that is malformed or beyond the caps.
+// description that is malformed or beyond the caps; Interrupted once `interrupted` says so.
 std::vector<Testee> find_testees(const std::vector<std::string>& specs,
                                  const Installation& installation, const Limits& limits,
-                                 const Surroundings& around);
+                                 const Surroundings& around,
+                                 const std::function<bool()>& interrupted = {});
 
 // The weakest isolation among testees.
 Isolation weakest_isolation(const std::vector<Testee>& testees);

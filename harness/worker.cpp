@@ -21,6 +21,7 @@
 #include <set>
 #include <system_error>
 
+#include "harness/call_time.h"
 #include "harness/descriptor.h"
 #include "harness/processes.h"
 #include "harness/wire.h"
@@ -129,12 +130,24 @@ struct WorkerExecutor::Process {
   std::string inbox = {};             // bytes of a frame that has not arrived in full
   std::string captured = {};
 
+  // The process, and whatever it started.
+  void kill_all() {
+    if (pid <= 0) return;
+    for (const pid_t each : family_of(pid)) kill(each, SIGKILL);
+    kill(-pid, SIGKILL);
+  }
+
   ~Process() {
     if (pid <= 0) return;
-    kill(-pid, SIGKILL);  // and whatever it started
-    kill(pid, SIGKILL);
+    kill_all();
     int status;
     waitpid(pid, &status, 0);
+  }
+
+  bool has_ended() const {
+    siginfo_t about{};
+    return waitid(P_PID, static_cast<id_t>(pid), &about, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           about.si_pid == pid;
   }
 
   void drain(Descriptor& from) {
@@ -213,10 +226,7 @@ void WorkerExecutor::start() {
 }
 
 Reply WorkerExecutor::ended(Reply::Kind kind, const std::string& message) {
-  if (process_->pid > 0) {
-    kill(-process_->pid, SIGKILL);
-    kill(process_->pid, SIGKILL);
-  }
+  process_->kill_all();
   process_->drain_rest();
   Reply reply{.kind = kind, .message = message, .captured = std::move(process_->captured)};
   stop();
@@ -246,15 +256,14 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   request["nonce"] = nonce;
   const double seconds =
       process.answered_once ? options_.limits.call_seconds : options_.limits.start_seconds;
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(seconds));
+  CallTime time(seconds);
   pollfd unasked = {process.reply.get(), POLLIN, 0};
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
     return ended(Kind::protocol_error, "sent a reply that nobody asked for");
   }
   std::string outbox = frame(json_text(request));
   // How often memory is looked at.
-  const int watch_ms = peaks_ ? 5 : 50;
+  const int watch_ms = watched_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
   for (;;) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
@@ -327,17 +336,22 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
     if (options_.interrupted && options_.interrupted()) {
       return ended(Kind::interrupted, "the run was interrupted");
     }
-    if (now > deadline) {
-      return ended(Kind::timed_out, fmt::format("no reply within {} s", seconds));
-    }
+    // Whoever it started may still hold the stream open.
+    if (ready == 0 && process.has_ended()) return broke_off();
     if (now > next_look) {
       next_look = now + std::chrono::milliseconds(watch_ms);
       const std::vector<pid_t> family = family_of(process.pid);
+      time.look(family);
+      if (const auto passed = time.passed()) {
+        Reply reply = ended(Kind::timed_out, *passed);
+        reply.time = time.spent();
+        return reply;
+      }
       if (family.size() > options_.limits.processes) {
         return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
                                                 options_.limits.processes));
       }
-      note_peaks(family);
+      note(family);
       if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
         return ended(Kind::out_of_memory,
                      fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
@@ -357,16 +371,19 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   };
   std::map<pid_t, Before> before;
   bool measurable = true;
-  for (const pid_t pid : family_of(process_->pid)) {
-    measurable = forget_peak(pid) && forget_touched(pid) && measurable;
+  const std::vector<pid_t> first_family = family_of(process_->pid);
+  for (const pid_t pid : first_family) {
+    measurable = forget_peak(pid) && peak_bytes(pid) && forget_touched(pid) && measurable;
     before[pid] = {resident_bytes(pid), ended_bytes(pid)};
   }
-  peaks_.emplace();
+  watched_ = Watched{.threads_before = thread_times(first_family)};
   Reply reply = execute(std::move(request));
   const bool answered = process_ && reply.kind == Reply::Kind::answered;
-  if (answered) note_peaks(family_of(process_->pid));
-  const std::map<pid_t, std::size_t> peaks = *std::exchange(peaks_, std::nullopt);
-  if (!measurable || !answered) return reply;
+  if (answered) note(family_of(process_->pid));
+  const Watched watched = *std::exchange(watched_, std::nullopt);
+  if (!answered) return reply;
+  for (const auto& [id, seconds] : watched.threads) reply.thread_seconds.push_back(seconds);
+  if (!measurable) return reply;
   std::size_t risen = 0, touched = 0, ended = 0, seen = 0;
   for (const auto& [pid, then] : before) {
     const std::optional<std::size_t> old = touched_bytes(pid), over = ended_bytes(pid);
@@ -374,7 +391,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     ended += *over - *then.ended;
     touched += *old;
   }
-  for (const auto& [pid, peak] : peaks) {
+  for (const auto& [pid, peak] : watched.peaks) {
     const auto then = before.find(pid);
     risen += peak - (then == before.end() ? 0 : std::min(peak, *then->second.resident));
     if (then == before.end()) seen += peak;
@@ -386,12 +403,17 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   return reply;
 }
 
-// Of each process, while a call is measured.
-void WorkerExecutor::note_peaks(const std::vector<pid_t>& family) {
-  if (!peaks_) return;
+// Of each process and thread, while a call is measured.
+void WorkerExecutor::note(const std::vector<pid_t>& family) {
+  if (!watched_) return;
   for (const pid_t pid : family) {
-    std::size_t& most = (*peaks_)[pid];
+    std::size_t& most = watched_->peaks[pid];
     most = std::max(most, peak_bytes(pid).value_or(0));
+  }
+  for (const auto& [id, time] : thread_times(family)) {
+    const auto then = watched_->threads_before.find(id);
+    const double before = then == watched_->threads_before.end() ? 0 : then->second.cpu_s;
+    watched_->threads[id] = time.cpu_s - before;
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "harness/arena.h"
 #include "harness/executor.h"
+#include "harness/processes.h"
 #include "harness/sandbox.h"
 #include "harness/surroundings.h"
 
@@ -28,8 +29,10 @@ inline constexpr std::size_t kDescriptorsOfAWorker = 6, kDescriptorsOfAStart = 1
 inline constexpr std::ptrdiff_t kStartsAtOnce = 4;
 
 struct Limits {
-  double start_seconds = 60;  // until the first reply, which includes loading the testee
-  double call_seconds = 60;   // for each later reply
+  // Of the busiest thread, and idle (call_time.h): until the first reply, which includes loading
+  // the testee, and for each later reply.
+  double start_seconds = 60;
+  double call_seconds = 60;
   // Of the worker and all that it starts: private memory, and shared memory but for the arena.
   std::size_t memory_bytes = std::size_t(8) << 30;
   std::size_t processes = 4096;  // the worker among them
@@ -53,7 +56,7 @@ class WorkerExecutor : public Executor {
 
   Reply execute(nlohmann::json request) override;
   // The memory of the worker's processes and of all that the call starts, as the system counts it
-  // from outside; all pages of the tensors are taken to be touched.
+  // from outside, all pages of the tensors taken to be touched; and what each thread computes.
   Reply measure(nlohmann::json request) override;
   void renew() override { stop(); }
   // Asks for one more reply: whatever comes before it is one too many. What a case left running
@@ -68,12 +71,18 @@ class WorkerExecutor : public Executor {
   Reply ended(Reply::Kind kind, const std::string& message);
   Reply broke_off();
   bool leaves_processes() const;
-  void note_peaks(const std::vector<pid_t>& family);
+  void note(const std::vector<pid_t>& family);
 
   WorkerOptions options_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
-  std::optional<std::map<pid_t, std::size_t>> peaks_;  // while a call is measured
+  // What is seen of a call while it is measured.
+  struct Watched {
+    std::map<pid_t, ThreadTime> threads_before = {};
+    std::map<pid_t, std::size_t> peaks = {};  // bytes of each process
+    std::map<pid_t, double> threads = {};     // processor seconds of each thread
+  };
+  std::optional<Watched> watched_;
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

@@ -538,6 +538,7 @@ std::string description_of(const KernelCode& code) {
                     "sink",       "dlse",     "dropout",    "dropout-generated"}},
       {"keep_quantum", 0x1p-32},
       {"alignment", 8},
+      {"threads", true},
       {"arithmetic", arithmetic},
   };
   if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {

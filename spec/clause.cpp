@@ -101,6 +101,7 @@ constexpr std::array kClauses = {
     Clause{"SAFE-3", required, "every element of every output is written"},
     Clause{"SAFE-4", required, "every call returns, within its time"},
     Clause{"CALL-1", required, "a declared feature binds; a refusal has a reason"},
+    Clause{"CALL-2", required, "a call computes on no more threads than it may, where declared"},
 };
 
 constexpr std::array kPlanned = {

@@ -62,6 +62,21 @@ std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
   return values;
 }
 
+// A text for reports, of a line at most.
+std::string line_of(ObjectReader& reader, const std::string& key) {
+  constexpr std::size_t kLongest = 200;
+  const auto text = reader.get<std::string>(key);
+  if (text.size() > kLongest) {
+    throw InputError(reader.pointer(key), fmt::format("\"{}\" has {} bytes; at most {} are taken",
+                                                      key, text.size(), kLongest));
+  }
+  if (std::any_of(text.begin(), text.end(),
+                  [](char c) { return (c >= 0 && c < ' ') || c == 127; })) {
+    throw InputError(reader.pointer(key), fmt::format("\"{}\" has control characters", key));
+  }
+  return text;
+}
+
 ScheduleDeclaration parse_schedule(const nlohmann::json& json) {
   ObjectReader reader(json, "/schedule");
   ScheduleDeclaration schedule;
@@ -171,9 +186,9 @@ bool Description::has(const std::string& feature) const { return contains(featur
 Description parse_description(const nlohmann::json& json) {
   ObjectReader reader(json, "");
   Description result;
-  result.name = reader.get<std::string>("name");
-  result.version = reader.get<std::string>("version");
-  result.vendor = reader.get<std::string>("vendor");
+  result.name = line_of(reader, "name");
+  result.version = line_of(reader, "version");
+  result.vendor = line_of(reader, "vendor");
   result.profiles = strings(reader, "profiles");
   for (const std::string& profile : result.profiles) {
     if (!find_profile(profile)) {
@@ -206,7 +221,7 @@ Description parse_description(const nlohmann::json& json) {
     ObjectReader dialect(*rows, "/empty_rows");
     const auto differs = [&](const char* key) {
       if (!dialect.find(key)) return false;
-      if (dialect.get<std::string>(key).empty()) {
+      if (line_of(dialect, key).empty()) {
         throw InputError(dialect.pointer(key), "say in words what empty rows hold");
       }
       return true;
@@ -215,6 +230,7 @@ Description parse_description(const nlohmann::json& json) {
     result.empty_lse_differs = differs("lse");
     dialect.finish();
   }
+  result.threads = reader.get_or("threads", false);
   if (const nlohmann::json* schedule = reader.find("schedule")) {
     result.schedule = parse_schedule(*schedule);
   }
@@ -236,7 +252,7 @@ Description parse_description(const nlohmann::json& json) {
     for (const DType dtype : result.dtypes) {
       const std::string key(name(dtype));
       if (!formats.find(key)) continue;
-      result.beyond_caps[dtype] = formats.get<std::string>(key);
+      result.beyond_caps[dtype] = line_of(formats, key);
       if (result.beyond_caps[dtype].empty()) {
         throw InputError(formats.pointer(key), "say in words what lies beyond the caps");
       }

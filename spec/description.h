@@ -67,6 +67,7 @@ struct Description {
   double keep_quantum = 0;
   // Rows beyond a query length are left as they were (MASK-15).
   bool leaves_padding_unwritten = false;
+  bool threads = false;  // its calls compute on threads of the host, as many as they may (CALL-2)
   // What rows that see no key hold is the testee's own affair (EMPTY-5).
   bool empty_o_differs = false, empty_lse_differs = false;
   Index alignment = 16;  // of every tensor's first element, in bytes; a power of two up to 512

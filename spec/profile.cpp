@@ -6,12 +6,12 @@
 namespace attest {
 namespace {
 
-constexpr std::array<std::string_view, 38> kForwardCore = {
+constexpr std::array<std::string_view, 39> kForwardCore = {
     "SHAPE-1", "SHAPE-2", "LAYOUT-1", "LAYOUT-2", "HEAD-1",   "SCORE-1", "SOFTMAX-1", "SOFTMAX-2",
     "MASK-1",  "MASK-2",  "MASK-3",   "EMPTY-1",  "EMPTY-2",  "LSE-1",   "LSE-2",     "FINITE-1",
     "NUM-1",   "NUM-2",   "NUM-3",    "DET-1",    "DET-3",    "SAFE-1",  "SAFE-2",    "SAFE-3",
     "SAFE-4",  "CALL-1",  "FORMAT-2", "FORMAT-3", "FORMAT-4", "LAW-1",   "LAW-2",     "LAW-3",
-    "LAW-4",   "LAW-5",   "LAW-6",    "LAW-7",    "LAW-9",    "LAW-10"};
+    "LAW-4",   "LAW-5",   "LAW-6",    "LAW-7",    "LAW-9",    "LAW-10",  "CALL-2"};
 constexpr std::array<std::string_view, 8> kTrainingCore = {"HEAD-2",  "GRAD-1", "GRAD-2", "GRAD-3",
                                                            "EMPTY-3", "LAW-14", "LAW-15", "LAW-16"};
 constexpr std::array<std::string_view, 5> kTrainingFull = {"GRAD-4", "GRAD-5", "GRAD-6", "SINK-2",

@@ -119,6 +119,20 @@ VerdictRecord verdict_from(const json& j) {
                         .allowed = number_from_json(slope.at("allowed"))});
   }
   v.features = j.value("features", v.features);
+  for (const json& s : j.value("schedule", json::array())) {
+    v.schedule.push_back({.pass = s.at("pass").get<std::string>(),
+                          .threads = s.at("threads").get<Index>(),
+                          .blocks = s.at("blocks").get<Index>(),
+                          .masked = s.at("masked").get<Index>(),
+                          .imbalance = s.at("imbalance").get<double>(),
+                          .seen = s.at("seen").get<bool>()});
+  }
+  for (const json& t : j.value("time", json::array())) {
+    v.time.push_back({.wall_s = t.at("wall_s").get<double>(),
+                      .cpu_s = t.at("cpu_s").get<double>(),
+                      .idle_s = t.at("idle_s").get<double>(),
+                      .busy = t.at("busy").get<bool>()});
+  }
   v.wall_s = j.at("wall_s").get<double>();
   v.repro = j.at("repro").get<std::string>();
   v.captured = j.value("captured", "");
@@ -213,6 +227,18 @@ std::string to_line(const VerdictRecord& record) {
                            {"allowed", number_to_json(slope.allowed)}});
   }
   if (!v.features.empty()) j["features"] = v.features;
+  for (const ScheduleEvidence& s : v.schedule) {
+    j["schedule"].push_back({{"pass", s.pass},
+                             {"threads", s.threads},
+                             {"blocks", s.blocks},
+                             {"masked", s.masked},
+                             {"imbalance", s.imbalance},
+                             {"seen", s.seen}});
+  }
+  for (const TimeEvidence& t : v.time) {
+    j["time"].push_back(
+        {{"wall_s", t.wall_s}, {"cpu_s", t.cpu_s}, {"idle_s", t.idle_s}, {"busy", t.busy}});
+  }
   if (!v.captured.empty()) j["captured"] = v.captured;
   return json_text(j);
 }

@@ -26,8 +26,9 @@ enum class Outcome {
 };
 
 // Why a testee failed: bound, statistical, nonfinite, unwritten, guard, input_mutated,
-// nondeterministic, wrong_refusal, schedule, memory, beyond_caps, or property:NAME. Beside these,
-// of what does not pass though nothing is wrong: dialect (EMPTY-5), and beyond_caps again (NUM-2).
+// nondeterministic, wrong_refusal, schedule, memory, threads, beyond_caps, or property:NAME. Beside
+// these, of what does not pass though nothing is wrong: dialect (EMPTY-5), and beyond_caps again
+// (NUM-2).
 using Reason = std::string;
 
 // What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.
@@ -64,6 +65,26 @@ struct SlopeEvidence {
   double allowed = 0;  // how far they may be apart
 };
 
+// What a call took that was given up for its time. Of the machine and the moment: no part of what
+// two records of the same run have in common.
+struct TimeEvidence {
+  double wall_s = 0;
+  double cpu_s = 0;   // of its busiest thread
+  double idle_s = 0;  // in which none of its threads computed or waited for a processor
+  bool busy = false;  // the machine had other work at half of the time
+};
+
+// The blocks that one call reported (SPEC.md, chapter "Schedule").
+struct ScheduleEvidence {
+  std::string pass;  // "forward", "backward"
+  Index threads = 0;
+  Index blocks = 0, masked = 0;
+  double imbalance = 0;  // pairs of the busiest worker, in means of all
+  // Whether the processor time of its threads, traced and untraced, is spread as the blocks say. If
+  // not, or if that could not be told, the schedule is as reported.
+  bool seen = false;
+};
+
 struct Verdict {
   Outcome outcome = Outcome::not_run;
   Reason reason = {};  // of warn and fail, a dialect, a format beyond the caps; empty otherwise
@@ -73,7 +94,10 @@ struct Verdict {
   std::map<std::string, TensorEvidence> tensors = {};
   std::vector<SlopeEvidence> slopes = {};
   std::vector<std::string> features = {};  // that the problem asks for; given with slopes
+  std::vector<ScheduleEvidence> schedule = {};
   double wall_s = 0;
+  // Of calls that were given up for their time; the second when the case was tried again alone.
+  std::vector<TimeEvidence> time = {};
   std::string repro = {};     // the command that repeats this verdict
   std::string captured = {};  // what the testee printed, if it did not pass
 };

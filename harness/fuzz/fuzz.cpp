@@ -30,22 +30,6 @@ double seconds_since(Clock::time_point start) {
 // What a search is for: failures of the testee, and our own.
 bool is_find(Outcome outcome) { return is_fault(outcome) || outcome == Outcome::harness_error; }
 
-Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
-                   const RunOptions& options) {
-  const auto start = Clock::now();
-  Verdict verdict;
-  try {
-    verdict =
-        examine(prepared, testee.description, testee.kernel, executor, options.threads).verdict;
-  } catch (const std::exception& error) {
-    verdict = {.outcome = Outcome::harness_error,
-               .message = error.what(),
-               .clauses = prepared.test_case().clauses};
-  }
-  verdict.wall_s = seconds_since(start);
-  return verdict;
-}
-
 // ---- Causes -------------------------------------------------------------------------------------
 
 // The words of a mask, or of whatever else a field holds, without their numbers.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "cases/case.h"
 #include "cases/entry.h"
 #include "cases/expand.h"
+#include "spec/json_text.h"
 #include "tests/cases/case_folder.h"
 
 namespace attest {
@@ -284,6 +286,10 @@ struct Mistake {
 
 // Every member of an entry, wrong in one way.
 TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
+  std::vector<int> sizes(200);
+  std::iota(sizes.begin(), sizes.end(), 1);
+  const std::string many_points =
+      "\"for\": " + json_text({{"query_len", sizes}, {"key_len", sizes}});
   const std::vector<Mistake> mistakes = {
       {R"("problme": {})", "a.json:4: ", "\"problme\""},
       {R"("problem": {"query_length": 3})", "a.json:4: ", "\"query_length\""},
@@ -391,6 +397,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("for": {"quer_len": [3]})", "a.json:4: ", "\"quer_len\""},
       {R"("for": {"left": [3]})", "a.json:4: ", "\"left\""},
       {R"("for": {"key_len": [3, 3]})", "a.json:4: ", "\"for\": sk=3 stands twice"},
+      {many_points, "a.json:4: ", "makes 40000 cases or more of one entry"},
       {R"("for": {"batch": [1], "key_len": [3, "3"]})", "a.json:4: ", "b=1,sk=3 stands twice"},
       {R"("for": [{"key_len": 3}, {"key_len": 3}])", "a.json:4: ", "sk=3 stands twice"},
       {R"("problem": {"mask": "prefix {a/b}"}, "for": {"a/b": [1]})", "a.json:4: ", "\"a/b\""},

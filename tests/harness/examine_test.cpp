@@ -747,6 +747,75 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
   EXPECT_GT(wrong.tensors.at("O").max_ratio, 1);
 }
 
+// Calls the mock, and says of a measured call what each of its threads computed.
+class MeasuringExecutor : public InProcessExecutor {
+ public:
+  using Computed = std::function<std::vector<double>(int threads, bool traced)>;
+  MeasuringExecutor(const attest_plugin& plugin, Computed computed)
+      : InProcessExecutor(plugin), computed_(std::move(computed)) {}
+  Reply measure(nlohmann::json request) override {
+    const int threads = request.at("threads");
+    const bool traced = request.value("trace", false);
+    Reply reply = execute(std::move(request));
+    reply.thread_seconds = computed_(threads, traced);
+    return reply;
+  }
+
+ private:
+  Computed computed_;
+};
+
+class ThreadsTest : public CheckTest {
+ protected:
+  ThreadsTest() {
+    test_case_.check = Check::threads;
+    test_case_.clauses = {"CALL-2", "DET-3"};
+    description_.threads = true;
+  }
+  Verdict verdict_if(const MeasuringExecutor::Computed& computed) {
+    MeasuringExecutor executor(mock_.plugin(), computed);
+    PreparedCase prepared(test_case_, 1);
+    return examine(prepared, description_, "mock", executor, 1).verdict;
+  }
+};
+
+TEST_F(ThreadsTest, MoreThanACallMayUseFailsOnceThreeCallsHaveThem) {
+  const auto all_processors = [](int, bool) { return std::vector<double>(64, 0.1); };
+  const Verdict v = verdict_if(all_processors);
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.reason, "threads");
+  EXPECT_EQ(v.clauses.front(), "CALL-2");
+  EXPECT_EQ(v.message, "64 threads computed in a call that may use 1");
+  const auto always_two = [](int, bool) { return std::vector<double>(2, 0.1); };
+  EXPECT_EQ(verdict_if(always_two).reason, "threads");
+
+  int call = 0;
+  const auto twice = [&](int threads, bool) {
+    return std::vector<double>(++call <= 2 ? 64 : static_cast<std::size_t>(threads), 0.1);
+  };
+  EXPECT_EQ(verdict_if(twice).outcome, Outcome::pass);
+}
+
+TEST_F(ThreadsTest, ThreadsThatHardlyComputeAndCallsTooShortToTellDoNotCount) {
+  const auto runtime = [](int threads, bool) {
+    std::vector<double> seconds(64, 0.0099);
+    std::fill_n(seconds.begin(), threads, 0.1);
+    return seconds;
+  };
+  EXPECT_EQ(verdict_if(runtime).outcome, Outcome::pass);
+  const auto brief = [](int, bool) { return std::vector<double>(64, 0.0003); };
+  EXPECT_EQ(verdict_if(brief).outcome, Outcome::pass);
+  EXPECT_EQ(verdict_if([](int, bool) { return std::vector<double>(); }).outcome, Outcome::pass);
+}
+
+TEST_F(ThreadsTest, NobodyIsAskedWhoDoesNotDeclareThem) {
+  description_.threads = false;
+  const Verdict v = verdict_if([](int, bool) { return std::vector<double>(64, 0.1); });
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.message, "does not declare threads");
+  EXPECT_THAT(v.clauses, testing::IsEmpty());
+}
+
 TEST_F(CheckTest, NeighboursAreTakenAwayFromThoseWhoPromiseTheSameBits) {
   test_case_.check = Check::neighbours;
   EXPECT_EQ(verdict().message, "does not declare batch_invariant");

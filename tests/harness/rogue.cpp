@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -68,6 +69,24 @@ int main(int argc, char** argv) {
         if (write(STDERR_FILENO, "\x1b[2Jgone", 8) < 0) return 1;
         reply = {{"nonce", nonces.back()}, {"status", "error"}, {"message", "\x1b[31mred"}};
       }
+      send(reply);
+    } else if (way == "computes") {
+      while (static_cast<double>(std::clock()) < std::atof(argv[2]) * CLOCKS_PER_SEC) continue;
+      send(honest);
+    } else if (way == "leaves_the_stream") {
+      if (fork() == 0) {
+        for (;;) pause();
+      }
+      return 3;
+    } else if (way == "in_a_session") {
+      const pid_t child = fork();
+      if (child == 0) {
+        setsid();
+        for (;;) pause();
+      }
+      while (getsid(child) != child) continue;
+      json reply = honest;
+      reply["child"] = child;
       send(reply);
     } else if (way == "wrong_nonce") {
       send({{"nonce", "0123"}, {"status", "ok"}});

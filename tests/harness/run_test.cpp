@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <sstream>
+#include <thread>
 
 #include "harness/arena.h"
+#include "harness/jobs.h"
 
 namespace attest {
 namespace {
@@ -109,6 +111,98 @@ TEST(RunTest, FailureOfOurOwnIsNotBlamedOnTheNextCase) {
   for (const VerdictRecord& v : record.verdicts) {
     EXPECT_NE(v.verdict.outcome, Outcome::protocol_error) << v.case_id;
   }
+}
+
+// Has as many time-outs as it is told, of calls on a machine with other work or without.
+class SlowExecutor : public RefusingExecutor {
+ public:
+  SlowExecutor(int time_outs, bool busy, int& calls)
+      : RefusingExecutor(false), left_(time_outs), busy_(busy), calls_(calls) {}
+  Reply execute(nlohmann::json request) override {
+    ++calls_;
+    if (left_ == 0) return RefusingExecutor::execute(std::move(request));
+    --left_;
+    const TimeEvidence time = {.wall_s = 3, .cpu_s = 1, .idle_s = 2, .busy = busy_};
+    return {.kind = Reply::Kind::timed_out, .message = "late", .time = time};
+  }
+
+ private:
+  int left_;
+  bool busy_;
+  int& calls_;
+};
+
+Record run_slowly(int count, int time_outs, bool busy, int& calls, RunOptions options = {}) {
+  std::stringstream out;
+  return run(
+      cases(count), {testee("a")}, {}, options,
+      [&](const Testee&) { return std::make_unique<SlowExecutor>(time_outs, busy, calls); }, out,
+      [](const Verdict&) {}, [] { return false; });
+}
+
+TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
+  int calls = 0;
+  const Verdict again = run_slowly(1, 1, true, calls).verdicts.at(0).verdict;
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(again.outcome, Outcome::unsupported) << "as the second try has it";
+  ASSERT_EQ(again.time.size(), 1u);
+  EXPECT_EQ(again.time[0].idle_s, 2);
+
+  const Verdict twice = run_slowly(1, 2, true, calls).verdicts.at(0).verdict;
+  EXPECT_EQ(twice.outcome, Outcome::timeout);
+  EXPECT_EQ(twice.time.size(), 2u);
+}
+
+TEST(RunTest, TimeOutOnAQuietMachineIsBelieved) {
+  int calls = 0;
+  const Verdict once = run_slowly(1, 1, false, calls).verdicts.at(0).verdict;
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(once.outcome, Outcome::timeout);
+  EXPECT_EQ(once.time.size(), 1u);
+}
+
+TEST(RunTest, AfterSoManyTimeOutsTheRestOfATesteeIsNotRunAndTheRunIncomplete) {
+  int calls = 0;
+  const Record record = run_slowly(40, 40, false, calls, {.give_up_after = 3});
+  EXPECT_EQ(calls, 3);
+  ASSERT_EQ(record.verdicts.size(), 40u);
+  EXPECT_EQ(record.footer->counts.at("TIMEOUT"), 3);
+  EXPECT_EQ(record.footer->counts.at("NOT_RUN"), 37);
+  EXPECT_EQ(record.verdicts.back().verdict.reason, "gave_up");
+  EXPECT_NE(record.verdicts.back().verdict.repro, "");
+  EXPECT_EQ(run_slowly(40, 40, false, calls, {.give_up_after = 0}).footer->counts.at("TIMEOUT"),
+            40);
+}
+
+TEST(RunTest, FailFastAndMaxTimeLeaveTheRestUntried) {
+  int calls = 0;
+  const Record failed = run_slowly(40, 40, false, calls, {.fail_fast = true});
+  EXPECT_EQ(failed.footer->counts.at("NOT_RUN"), 39);
+  EXPECT_EQ(failed.verdicts.back().verdict.reason, "fail_fast");
+  EXPECT_EQ(failed.footer->exit_code, 1);
+  const Record late = run_slowly(40, 0, false, calls, {.max_seconds = 1e-9});
+  EXPECT_EQ(late.footer->counts.at("NOT_RUN"), 40);
+  EXPECT_EQ(late.verdicts.back().verdict.reason, "max_time");
+  EXPECT_EQ(late.footer->exit_code, 3);
+}
+
+TEST(RunTest, WhoWorksAloneHasNobodyBeside) {
+  Floor floor;
+  std::atomic<int> working = 0, most_beside = 0;
+  const auto work = [&] {
+    ++working;
+    for (int i = 0; i < 10; ++i) std::this_thread::yield();
+    const int beside = working - 1;
+    --working;
+    return beside;
+  };
+  in_parallel(8, [&] {
+    for (int i = 0; i < 100; ++i) {
+      floor.among_others(work);
+      if (i % 5 == 0) most_beside = std::max(most_beside.load(), floor.alone(work));
+    }
+  });
+  EXPECT_EQ(most_beside, 0);
 }
 
 TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {

@@ -185,6 +185,27 @@ TEST(ScheduleTest, ImbalanceIsOfPairsAndOverAllWorkersOfTheCall) {
   EXPECT_EQ(schedule_clause(p, {.imbalance = 1.8}, blocks, false, 3), "");
 }
 
+TEST(ScheduleTest, FiguresAreSeenWhereThreadsComputeAsTheBlocksSayWhetherAskedForThemOrNot) {
+  const std::vector<Block> blocks = {
+      {.worker = 0, .query_end = 4, .key_end = 6, .masked = true},
+      {.worker = 1, .query_begin = 4, .query_end = 5, .key_end = 6},
+      {.worker = 1, .head = 1, .query_end = 3, .key_end = 6, .masked = true}};
+  const auto seen = [&](const std::vector<double>& traced, const std::vector<double>& untraced) {
+    return schedule_evidence(blocks, false, 2, traced, untraced).seen;
+  };
+  const ScheduleEvidence figures = schedule_evidence(blocks, true, 2, {}, {});
+  EXPECT_EQ(figures.pass, "backward");
+  EXPECT_EQ(figures.blocks, 3);
+  EXPECT_EQ(figures.masked, 2);
+  EXPECT_EQ(figures.imbalance, 1);
+  EXPECT_FALSE(figures.seen) << "nothing was measured";
+  EXPECT_TRUE(seen({0.1, 0.12}, {0.11, 0.1}));
+  EXPECT_FALSE(seen({0.1, 0.12}, {0.2})) << "one thread, unless it is asked for its blocks";
+  EXPECT_FALSE(seen({0.2, 0.01}, {0.1, 0.1}));
+  EXPECT_FALSE(seen({1e-4, 1e-4}, {0.1, 0.1})) << "too short to tell";
+  EXPECT_TRUE(schedule_evidence({}, false, 1, {}, {}).seen) << "one worker shares with nobody";
+}
+
 TEST(ScheduleTest, OnlyListsOfNineNumbersAreBlocks) {
   const auto read = [](const char* text) { return blocks_from_json(parse_json(text)); };
   const auto blocks = read("[[1,2,3,4,5,6,7,1,2]]");

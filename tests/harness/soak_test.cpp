@@ -104,8 +104,7 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
   const Crew crew = crew_for(static_cast<int>(number_in("ATTEST_SOAK_JOBS", 2)));
   std::vector<Case> cases;
   for (std::uint64_t place = 0; place < count; ++place) cases.push_back(case_at(place));
-  const Limits limits = {
-      .call_seconds = 1, .memory_bytes = std::size_t(64) << 20, .processes = 30};
+  const Limits limits = {.call_seconds = 1, .memory_bytes = std::size_t(64) << 20, .processes = 30};
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
   const auto testees = find_testees({HOSTILE}, installation, limits, {});
   // It kills whatever it may.

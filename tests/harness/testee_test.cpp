@@ -111,8 +111,18 @@ TEST(TesteeTest, FileThatIsNoLibraryIsExplained) {
 
 TEST(TesteeTest, ProgramThatEndsAtOnceIsTold) {
   EXPECT_THAT(complaint("exec:true"), HasSubstr("exited with status 0"));
-  EXPECT_THAT(complaint("exec:/nonexistent"), HasSubstr("could not be started"));
   EXPECT_THAT(complaint("exec:"), HasSubstr("needs a command"));
+}
+
+TEST(TesteeTest, ProgramThatIsNotThereIsNamed) {
+  EXPECT_THAT(complaint("exec:no_such_program --fast"),
+              HasSubstr("no_such_program is no program on the PATH"));
+  EXPECT_THAT(complaint("exec:/no/such/program"), HasSubstr("/no/such/program does not exist"));
+  EXPECT_THAT(complaint("exec:/tmp"), HasSubstr("/tmp is a folder"));
+}
+
+TEST(TesteeTest, DescriptionEndsWhenItIsAskedTo) {
+  EXPECT_THROW(find_testees({"fa2"}, kInstallation, {}, {}, [] { return true; }), Interrupted);
 }
 
 TEST(TesteeTest, SameTesteeTwiceIsAMistake) { EXPECT_THROW(find({"fa2", "fa2"}), InputError); }

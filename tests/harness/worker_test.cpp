@@ -2,12 +2,22 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "harness/descriptor.h"
 
 namespace attest {
 namespace {
@@ -83,7 +93,65 @@ TEST(WorkerTest, SilentProgramRunsIntoItsTimeLimit) {
   WorkerExecutor worker({.command = {ROGUE, "silent"}, .limits = {.start_seconds = 0.2}});
   const Reply reply = worker.execute({{"op", "describe"}});
   EXPECT_EQ(reply.kind, Kind::timed_out);
-  EXPECT_THAT(reply.message, HasSubstr("no reply within 0.2 s"));
+  EXPECT_THAT(reply.message, HasSubstr("no reply within 0.2 s in which it was idle"));
+  ASSERT_TRUE(reply.time);
+  EXPECT_GE(reply.time->wall_s, reply.time->idle_s);
+  EXPECT_LT(reply.time->cpu_s, 0.1);
+}
+
+TEST(WorkerTest, ProgramThatComputesRunsIntoTheLimitOfItsBusiestThread) {
+  WorkerExecutor worker({.command = {ROGUE, "computes", "1000"}, .limits = {.start_seconds = 0.2}});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(reply.kind, Kind::timed_out);
+  EXPECT_THAT(reply.message, HasSubstr("no reply within 0.2 s of its busiest thread"));
+  EXPECT_GE(reply.time->cpu_s, 0.2);
+}
+
+// One processor for the worker and four threads that never rest: it gets a fifth of it.
+TEST(WorkerTest, TimeThatOtherWorkTakesDoesNotCount) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);  // what is started here inherits it
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back([&] {
+      while (!done) continue;
+    });
+  }
+  WorkerExecutor worker({.command = {ROGUE, "computes", "0.25"}, .limits = {.start_seconds = 0.5}});
+  const auto start = std::chrono::steady_clock::now();
+  const Reply reply = worker.execute({{"op", "describe"}});
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  done = true;
+  for (std::thread& other : others) other.join();
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_TRUE(reply.ok()) << reply.message;
+  EXPECT_GT(wall.count(), 0.5) << "or nothing was tried";
+}
+
+TEST(WorkerTest, ProgramThatEndedIsKnownThoughItsChildHoldsTheStream) {
+  WorkerExecutor worker({.command = {ROGUE, "leaves_the_stream"}, .limits = {.start_seconds = 20}});
+  const Reply reply = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(reply.kind, Kind::crashed);
+  EXPECT_THAT(reply.message, HasSubstr("exited with status 3"));
+}
+
+TEST(WorkerTest, ProcessInASessionOfItsOwnEndsWithItsWorker) {
+  Descriptor child;
+  {
+    WorkerExecutor worker = rogue("in_a_session");
+    const Reply reply = worker.execute({{"op", "describe"}});
+    child = {static_cast<int>(syscall(SYS_pidfd_open, reply.body.at("child").get<pid_t>(), 0)),
+             "pidfd_open"};
+  }
+  pollfd ended = {child.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 10'000), 1);
 }
 
 TEST(WorkerTest, SecondReplyIsKnownBeforeItMeetsTheNextCase) {
@@ -204,7 +272,7 @@ TEST(WorkerTest, MemoryCountsWhereverItHides) {
 TEST(WorkerTest, WhatItLeavesInSharedMemoryIsLimitedAndGoneWithIt) {
   const Isolation isolation = strongest_isolation({ROGUE});
   if (!has_namespaces(isolation)) GTEST_SKIP() << "no namespaces here";
-  // What isolates it is a copy of this process, which a sanitizer makes large: its memory counts.
+  // A sanitizer makes its own memory large, which counts.
   constexpr std::size_t kRoomy = std::size_t(256) << 20;
   WorkerExecutor worker({.command = {ROGUE, "shared_files"},
                          .limits = {.start_seconds = 20, .memory_bytes = kRoomy},

@@ -21,7 +21,7 @@ inline constexpr const char* kKinds =
     "gradient grid headdim int-overflow layout lse lse-base lse-grad manners mask-align "
     "mask-blockskip mask-dropped mask-sink masked-row memory nan-leak oob overflow paged precision "
     "race rescale ring rowsum scale schedule sentinel sentinel-idx sink softcap softmax-inf "
-    "splitkv stale-index stale-max stride tail uaf uninit unwritten varlen window";
+    "splitkv stale-index stale-max stride tail threads uaf uninit unwritten varlen window";
 
 inline constexpr std::array kFaults = std::to_array<Fault>({
     // The kernels without a fault.
@@ -1034,6 +1034,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "sums in another order on more threads, though declared invariant", "DET-3"},
     {"threads_lose_dk", textbook, "race",
      "several threads: half of dK of the first key of the last tile lost", "DET-3 GRAD-2"},
+    {"threads_of_its_own", textbook, "threads",
+     "four threads compute in every call, however many it may use", "CALL-2"},
     {"fourth_worker_lost", textbook, "race", "the last row of O lost from four threads on",
      "DET-3"},
     {"threads_lose_output_under_features", textbook, "race",

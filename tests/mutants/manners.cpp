@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +97,16 @@ void read_outside(const Call& call, const attest_outputs& out) {
   }
 }
 
+// Keeps a processor busy for so many of its seconds.
+void compute_for(double seconds) {
+  const auto spent = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  while (spent() < seconds) continue;
+}
+
 Index seen_pairs(const Call& call, const attest_block& block) {
   Index seen = 0;
   for (Index i = block.query_begin; i < block.query_end; ++i) {
@@ -140,6 +151,11 @@ void misbehave(const Call& call, const attest_outputs& out) {
       std::memset(std::malloc(kChunk), 1, kChunk);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+  }
+  if (call.has("threads_of_its_own")) {
+    std::vector<std::thread> others;
+    for (int i = 0; i < 4; ++i) others.emplace_back(compute_for, 0.5);
+    for (std::thread& other : others) other.join();
   }
   if (call.has("leaves_child") && fork() == 0) {
     for (;;) pause();

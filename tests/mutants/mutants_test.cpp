@@ -279,6 +279,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"nan_dsink_spreads", Outcome::fail, "nonfinite", "SINK-2"},
                     Expectation{"batch_variant", Outcome::fail, "nondeterministic", "DET-2"},
                     Expectation{"thread_variant", Outcome::fail, "nondeterministic", "DET-3"},
+                    Expectation{"threads_of_its_own", Outcome::fail, "threads", "CALL-2"},
                     Expectation{"stirred_by_hidden", Outcome::fail, "property:hidden_keys",
                                 "HIDE-1"},
                     Expectation{"small_scales", Outcome::fail, "property:rescaled_query", "LAW-5"},

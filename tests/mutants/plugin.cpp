@@ -51,7 +51,7 @@ const char* describe(const attest_kernel* kernel) {
           "profiles": ["forward-core", "training-core", "training-full", "masks", "sparse-masks",
                        "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
                        "layouts"{}],
-          "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001,
+          "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
           "features": ["backward", "lse", "causal", "window", "dense-mask", "prefix", "segments",
                        "block-sparse", "dilated", "mask-and", "mask-or", "lengths", "packed",
                        "paged", "gqa", "value-dim", "strides", "expanded", "transposed",

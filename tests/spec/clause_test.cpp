@@ -150,7 +150,7 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
     names.emplace_back(name(Outcome(i)));
   for (const char* reason : {"bound", "statistical", "nonfinite", "unwritten", "guard",
                              "input_mutated", "nondeterministic", "wrong_refusal", "schedule",
-                             "memory", "beyond_caps", "property:NAME"}) {
+                             "memory", "threads", "beyond_caps", "property:NAME"}) {
     names.emplace_back(reason);
   }
   const auto keys_of = [&](const nlohmann::json& object) {

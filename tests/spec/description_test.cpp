@@ -54,6 +54,13 @@ TEST(DescriptionTest, IsReadStrictly) {
     text[key] = 3;
     EXPECT_THAT(description_error(text), HasSubstr(std::string("/") + key + ": "));
   }
+  for (const char* key : {"name", "version", "vendor"}) {
+    json text = sound_description();
+    text[key] = std::string(15'000'000, 'x');
+    EXPECT_THAT(description_error(text), HasSubstr("has 15000000 bytes; at most 200 are taken"));
+    text[key] = "a\x1b[2J";
+    EXPECT_THAT(description_error(text), HasSubstr("has control characters"));
+  }
   const auto with = [](const char* key, const json& value) {
     json text = sound_description();
     text[key] = value;

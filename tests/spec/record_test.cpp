@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -66,7 +68,14 @@ VerdictRecord verdict(const std::string& id = "mask/causal") {
                                   {"LSE", {.actual = -0.0}}},
                       .slopes = {{.tensor = "dQ", .analytic = 1, .difference = 2, .allowed = 3}},
                       .features = {"sink"},
+                      .schedule = {{.pass = "forward",
+                                    .threads = 2,
+                                    .blocks = 9,
+                                    .masked = 4,
+                                    .imbalance = 1.25,
+                                    .seen = true}},
                       .wall_s = 0.25,
+                      .time = {{.wall_s = 3, .cpu_s = 1, .idle_s = 2, .busy = true}},
                       .repro = "attest repro mask/causal",
                       .captured = "hello"}};
 }
@@ -145,6 +154,11 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_FALSE(read_back.tensors.at("LSE").noise);
   ASSERT_EQ(read_back.slopes.size(), 1u);
   EXPECT_EQ(read_back.slopes[0].difference, 2);
+  ASSERT_EQ(read_back.schedule.size(), 1u);
+  EXPECT_EQ(read_back.schedule[0].imbalance, 1.25);
+  EXPECT_TRUE(read_back.schedule[0].seen);
+  ASSERT_EQ(read_back.time.size(), 1u);
+  EXPECT_EQ(read_back.time[0].idle_s, 2);
   EXPECT_EQ(read_back.features, std::vector<std::string>{"sink"});
   EXPECT_EQ(evidence.worst, (std::vector<Index>{0, 1, 2, 3}));
   EXPECT_TRUE(std::signbit(read_back.tensors.at("LSE").actual));
@@ -229,7 +243,8 @@ TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
 TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
   const json line = parse_json(to_line(verdict()));
   for (const auto& [key, value] : line.items()) {
-    if (key == "captured" || key == "slopes" || key == "features") continue;
+    constexpr std::array kOptional = {"captured", "slopes", "features", "schedule", "time"};
+    if (std::find(kOptional.begin(), kOptional.end(), key) != kOptional.end()) continue;
     json without = line;
     without.erase(key);
     EXPECT_THAT(record_error(to_line(header()) + "\n" + json_text(without) + "\n"),
