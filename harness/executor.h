@@ -17,6 +17,11 @@ class Arena;
 
 inline constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;  // of what a testee prints
 
+// Bytes, as closely as the system tells.
+struct BytesTaken {
+  double least = 0, most = 0;
+};
+
 struct Reply {
   enum class Kind {
     answered,  // `body` is the reply; its "status" says ok, error, refused or fault
@@ -32,7 +37,7 @@ struct Reply {
   std::string captured = {};  // what the testee printed meanwhile, cut at kCaptureBytes
   // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
   // was measured.
-  std::optional<std::size_t> peak_bytes = {};
+  std::optional<BytesTaken> peak_bytes = {};
   // Processor seconds of each thread that ran meanwhile, if that was measured.
   std::vector<double> thread_seconds = {};
   std::optional<TimeEvidence> time = {};  // if it timed out

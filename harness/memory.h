@@ -26,7 +26,8 @@ struct MemoryTaken {
   CallFacts facts;
 };
 
-// What is wrong with a pass, by its name for the message, at ascending lengths.
+// What is wrong with a pass, by its name for the message, at ascending lengths: FAIL if it is wrong
+// whatever lies between the least and the most that it took, INCONCLUSIVE if it may be.
 std::optional<Finding> memory_defect(const MemoryDeclaration& declared, const char* pass,
                                      const std::vector<MemoryTaken>& taken, int threads);
 

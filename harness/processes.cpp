@@ -24,13 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a sanitizer takes for itself, many times that of the kernel, cannot be told from it.
-#ifdef ATTEST_SANITIZED
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // The children of a process, as the system lists them; false where it does not.
 bool add_children(pid_t parent, std::vector<pid_t>& children) {
   std::error_code gone;
@@ -134,7 +127,6 @@ std::size_t mapped_bytes(pid_t pid, const std::set<FileId>& files) {
 }
 
 bool clear_refs(pid_t pid, const char* which) {
-  if (kSanitized) return false;
   std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
   file << which << std::flush;
   return bool(file);
@@ -175,6 +167,8 @@ bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
 }
 
 std::optional<std::size_t> resident_bytes(pid_t pid) { return status_bytes(pid, "VmRSS:"); }
+
+std::optional<std::size_t> own_bytes(pid_t pid) { return status_bytes(pid, "RssAnon:"); }
 
 std::optional<std::size_t> peak_bytes(pid_t pid) { return status_bytes(pid, "VmHWM:"); }
 

@@ -22,8 +22,18 @@ using FileId = std::pair<dev_t, ino_t>;
 bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
                     const std::set<FileId>& apart);
 
-// Bytes that a process has in memory; nothing where that cannot be told.
+// Whether the memory of a process says anything of the testee: a sanitizer takes many times as much
+// for itself, which cannot be told from it.
+#ifdef ATTEST_SANITIZED
+inline constexpr bool kMemoryTells = false;
+#else
+inline constexpr bool kMemoryTells = true;
+#endif
+
+// Bytes that a process has in memory; those of them that are its own, held by no file. Nothing
+// where that cannot be told.
 std::optional<std::size_t> resident_bytes(pid_t pid);
+std::optional<std::size_t> own_bytes(pid_t pid);
 
 // The most that it had in memory since forget_peak, which is false where that cannot be told.
 std::optional<std::size_t> peak_bytes(pid_t pid);

@@ -11,7 +11,7 @@ namespace {
 // What a reply says of the call.
 CallFacts facts_of(const Reply& reply, bool traced) {
   CallFacts facts;
-  if (reply.peak_bytes) facts.peak_bytes = static_cast<double>(*reply.peak_bytes);
+  facts.peak_bytes = reply.peak_bytes;
   facts.thread_seconds = reply.thread_seconds;
   const auto workspace = reply.body.find("workspace_bytes");
   if (workspace != reply.body.end()) facts.workspace_bytes = workspace->get<double>();

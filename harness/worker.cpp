@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <random>
 #include <semaphore>
@@ -367,14 +368,14 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     tensors += tensor.at("region_bytes").get<std::size_t>();
   }
   struct Before {
-    std::optional<std::size_t> resident, ended;
+    bool forgot;  // its peak counts from here, and the pages it touches
+    std::optional<std::size_t> resident, own, peak, ended;
   };
   std::map<pid_t, Before> before;
-  bool measurable = true;
   const std::vector<pid_t> first_family = family_of(process_->pid);
   for (const pid_t pid : first_family) {
-    measurable = forget_peak(pid) && peak_bytes(pid) && forget_touched(pid) && measurable;
-    before[pid] = {resident_bytes(pid), ended_bytes(pid)};
+    const bool forgot = forget_peak(pid) && forget_touched(pid);
+    before[pid] = {forgot, resident_bytes(pid), own_bytes(pid), peak_bytes(pid), ended_bytes(pid)};
   }
   watched_ = Watched{.threads_before = thread_times(first_family)};
   Reply reply = execute(std::move(request));
@@ -383,23 +384,49 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   const Watched watched = *std::exchange(watched_, std::nullopt);
   if (!answered) return reply;
   for (const auto& [id, seconds] : watched.threads) reply.thread_seconds.push_back(seconds);
-  if (!measurable) return reply;
-  std::size_t risen = 0, touched = 0, ended = 0, seen = 0;
+  if (!kMemoryTells) return reply;
+  // What each process took at least, as it was seen to have, and at most, as its peak says; where
+  // the system keeps no peak, there is no most.
+  constexpr double kNobodyKnows = std::numeric_limits<double>::infinity();
+  BytesTaken risen, touched;
+  std::size_t ended = 0, born = 0;
   for (const auto& [pid, then] : before) {
-    const std::optional<std::size_t> old = touched_bytes(pid), over = ended_bytes(pid);
-    if (!then.resident || !then.ended || !old || !over) return reply;  // nobody knows
+    const std::optional<std::size_t> over = ended_bytes(pid);
+    if (!then.resident || !then.ended || !over) return reply;  // it is gone, or nothing is told
     ended += *over - *then.ended;
-    touched += *old;
+    const auto resident = static_cast<double>(*then.resident);
+    const auto seen = watched.memory.find(pid);
+    if (seen == watched.memory.end()) return reply;
+    double least = static_cast<double>(seen->second.resident), most = kNobodyKnows;
+    if (seen->second.peak && then.peak) {
+      most = static_cast<double>(*seen->second.peak);
+      // A peak of before says nothing of now, but that there was none above it.
+      if (then.forgot || *seen->second.peak > *then.peak) least = most;
+    }
+    risen.least += std::max(0.0, least - resident);
+    risen.most += std::max(0.0, most - resident);
+    const std::optional<std::size_t> used = then.forgot ? touched_bytes(pid) : std::nullopt;
+    touched.least += static_cast<double>(used.value_or(0));
+    // Else all that is its own may have been used.
+    const auto own = static_cast<double>(then.own.value_or(*then.resident));
+    touched.most += used ? static_cast<double>(*used) : own + std::max(0.0, most - resident);
   }
-  for (const auto& [pid, peak] : watched.peaks) {
-    const auto then = before.find(pid);
-    risen += peak - (then == before.end() ? 0 : std::min(peak, *then->second.resident));
-    if (then == before.end()) seen += peak;
+  for (const auto& [pid, memory] : watched.memory) {
+    if (before.contains(pid)) continue;
+    const std::size_t peak = memory.peak.value_or(memory.resident);
+    risen.least += static_cast<double>(peak);
+    risen.most += memory.peak ? static_cast<double>(peak) : kNobodyKnows;
+    born += peak;
   }
   // Processes that came and went between two looks.
-  if (ended > seen + kUnseenBytes) return reply;
-  risen -= std::min(risen, tensors);
-  reply.peak_bytes = options_.counts_old_memory ? std::max(risen, touched) : risen;
+  if (ended > born + kUnseenBytes) return reply;
+  const auto of_tensors = static_cast<double>(tensors);
+  reply.peak_bytes = {std::max(0.0, risen.least - of_tensors),
+                      std::max(0.0, risen.most - of_tensors)};
+  if (options_.counts_old_memory) {
+    reply.peak_bytes->least = std::max(reply.peak_bytes->least, touched.least);
+    reply.peak_bytes->most = std::max(reply.peak_bytes->most, touched.most);
+  }
   return reply;
 }
 
@@ -407,8 +434,11 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
 void WorkerExecutor::note(const std::vector<pid_t>& family) {
   if (!watched_) return;
   for (const pid_t pid : family) {
-    std::size_t& most = watched_->peaks[pid];
-    most = std::max(most, peak_bytes(pid).value_or(0));
+    const auto now = resident_bytes(pid), peak = peak_bytes(pid);
+    if (!now) continue;
+    Watched::Memory& seen = watched_->memory[pid];
+    seen.resident = std::max(seen.resident, *now);
+    seen.peak = std::max(seen.peak, peak);
   }
   for (const auto& [id, time] : thread_times(family)) {
     const auto then = watched_->threads_before.find(id);

@@ -79,8 +79,12 @@ class WorkerExecutor : public Executor {
   // What is seen of a call while it is measured.
   struct Watched {
     std::map<pid_t, ThreadTime> threads_before = {};
-    std::map<pid_t, std::size_t> peaks = {};  // bytes of each process
-    std::map<pid_t, double> threads = {};     // processor seconds of each thread
+    struct Memory {
+      std::size_t resident = 0;              // bytes, the most at any look
+      std::optional<std::size_t> peak = {};  // that the system kept
+    };
+    std::map<pid_t, Memory> memory = {};   // of each process
+    std::map<pid_t, double> threads = {};  // processor seconds of each thread
   };
   std::optional<Watched> watched_;
 };

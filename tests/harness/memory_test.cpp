@@ -13,19 +13,23 @@ using testing::HasSubstr;
 
 constexpr double kMib = 1 << 20;
 
-// What is broken if a pass takes that many MiB at once, twice and four times the lengths.
-std::string memory_clause(MemoryDeclaration declared, std::vector<double> mib,
-                          double workspace = 0) {
+// What is broken if a pass takes that many MiB at once, twice and four times the lengths, more or
+// less by that share; "?" if that can't be told.
+std::string memory_clause(MemoryDeclaration declared, std::vector<double> mib, double workspace = 0,
+                          double doubt = 0) {
   std::vector<MemoryTaken> taken;
   Index times = 1;
   for (const double m : mib) {
     taken.push_back({*lengthened({.query_len = 10, .key_len = 20}, times),
                      times,
-                     {.workspace_bytes = workspace, .peak_bytes = m * kMib}});
+                     {.workspace_bytes = workspace,
+                      .peak_bytes = BytesTaken{.least = (1 - doubt) * m * kMib,
+                                               .most = (1 + doubt) * m * kMib}}});
     times *= 2;
   }
   const auto finding = memory_defect(declared, "forward", taken, 2);
   if (!finding) return "";
+  if (finding->outcome == Outcome::inconclusive) return "?";
   EXPECT_EQ(finding->reason, "memory");
   return finding->clause;
 }
@@ -50,6 +54,20 @@ TEST(MemoryTest, WorkspaceAndWhatIsTakenBesideItAreBounded) {
   EXPECT_EQ(memory_clause(declared, {9}, 100), "MEM-1");
   declared.own.fixed = kMib;
   EXPECT_EQ(memory_clause(declared, {9}, 100), "");
+}
+
+TEST(MemoryTest, WhatIsKnownRoughlyFailsOrPassesForCertainOrNotAtAll) {
+  const auto growth = [](const std::vector<double>& mib, double doubt) {
+    return memory_clause(roomy(Growth::constant), mib, 0, doubt);
+  };
+  EXPECT_EQ(growth({10, 10, 12}, 0.2), "");
+  EXPECT_EQ(growth({10, 20, 40}, 0.2), "MEM-2");
+  EXPECT_EQ(growth({10, 20, 22}, 0.2), "?");
+  const MemoryDeclaration declared = {.own = {.fixed = 100 * kMib}};
+  EXPECT_EQ(memory_clause(declared, {80}, 0, 0.2), "");
+  EXPECT_EQ(memory_clause(declared, {100}, 0, 0.2), "?");
+  EXPECT_EQ(memory_clause(declared, {140}, 0, 0.2), "MEM-1");
+  EXPECT_EQ(memory_clause(declared, {80, 100, 140}, 0, 0.2), "MEM-1") << "whatever is unknown else";
 }
 
 TEST(MemoryTest, EveryTermOfADeclarationCounts) {
