@@ -2,16 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
-#include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -29,10 +23,12 @@
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/in_process.h"
+#include "harness/options.h"
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
 #include "harness/run.h"
 #include "harness/selfcheck/selfcheck.h"
+#include "harness/session.h"
 #include "harness/testee.h"
 #include "reports/reports.h"
 #include "reports/text.h"
@@ -45,113 +41,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> g_interrupted = false;
-
 constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
-
-const std::map<std::string, Tier> kTiers = {
-    {"smoke", Tier::smoke}, {"standard", Tier::standard}, {"full", Tier::full}};
-
-std::string_view name_of(Isolation isolation) {
-  for (const auto& [value, text] : kIsolations) {
-    if (value == isolation) return text;
-  }
-  return "?";
-}
-
-std::string name_of(Tier tier) {
-  for (const auto& [text, value] : kTiers) {
-    if (value == tier) return text;
-  }
-  return "?";
-}
-
-// What several commands take.
-struct Options {
-  std::vector<std::string> testees;
-  std::vector<std::string> filters;
-  std::vector<std::string> profiles;
-  Tier tier = Tier::standard;
-  std::uint64_t seed = 1;
-  int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::size_t workers = 1;               // at a time
-  std::vector<std::string> environment;  // more names of variables that testees get
-  bool network = false;
-  bool keep_cache = false;
-  Isolation weakest = Isolation::none;  // that will do
-  int threads = 1;
-  std::string shard = "1/1";
-  fs::path out = "reports/out";
-  Limits limits;
-  std::size_t memory_mib = Limits().memory_bytes >> 20;
-  bool json = false;
-  std::string case_id;
-  bool in_process = false;
-  fs::path dump_folder;
-  fs::path record_folder;
-  fs::path from;  // cases of another file or folder
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-  double seconds = 0;
-  bool keep_going = false;
-  std::size_t finds = 0;  // 0: one, or a handful with keep_going
-  bool finite = false;
-  std::vector<std::string> dtypes;
-  fs::path plugins;  // the folder of those that selfcheck needs
-  bool full = false;
-  bool shrink = false;
-  bool legitimate = false;
-  std::string inputs = "both";  // theirs, ours
-};
-
-Installation installation_for(const Options& options) {
-  Installation installation = find_installation();
-  if (!options.from.empty()) installation.cases = options.from;
-  return installation;
-}
-
-// The cases of that tier that some filter matches; all if there is no filter.
-std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
-  std::vector<Case> all = load_cases(installation.cases, options.seed);
-  std::vector<Case> chosen;
-  std::vector<std::size_t> hits(options.filters.size());
-  for (Case& c : all) {
-    bool wanted = options.filters.empty();
-    for (std::size_t f = 0; f < options.filters.size(); ++f) {
-      if (!matches(c.id, options.filters[f])) continue;
-      ++hits[f];
-      wanted = true;
-    }
-    if (wanted && c.tier <= options.tier) chosen.push_back(std::move(c));
-  }
-  for (std::size_t f = 0; f < hits.size(); ++f) {
-    if (hits[f] > 0) continue;
-    // Say what there is, not only what there is not.
-    try {
-      find_case(load_cases(installation.cases), options.filters[f]);
-    } catch (const InputError& error) {
-      throw InputError(
-          "", fmt::format("--cases {} matches nothing. {}", options.filters[f], error.what()));
-    }
-  }
-  return chosen;
-}
-
-// Every N-th of the items, so that shards are alike. "I/N", 1 <= I <= N.
-template <class Item>
-std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
-  std::size_t index = 0, count = 0;
-  char slash = 0;
-  std::istringstream text(shard);
-  const bool digits = shard.find_first_not_of("0123456789/") == std::string::npos;
-  if (!digits || !(text >> index >> slash >> count) || slash != '/' || !text.eof() || index < 1 ||
-      index > count) {
-    throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
-  }
-  std::vector<Item> kept;
-  for (std::size_t i = index - 1; i < items.size(); i += count) kept.push_back(std::move(items[i]));
-  return kept;
-}
 
 void check_profiles(const std::vector<std::string>& names) {
   std::vector<std::string> known = {kNoProfile};
@@ -194,189 +84,11 @@ int list(const Options& options) {
   return kConformant;
 }
 
-[[noreturn]] void cannot_write_into(const fs::path& folder, const std::string& why) {
-  throw InputError("", fmt::format("cannot write into the folder {}: {}", folder.string(), why));
-}
-
-// Makes the folder of the record, where it isn't yet.
-void make_out_folder(const fs::path& folder) {
-  if (folder.empty()) throw InputError("", "--out takes a folder, not an empty name");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder)) {
-    const bool taken = fs::exists(fs::symlink_status(folder));
-    throw InputError("", fmt::format("--out takes a folder; {} {}", folder.string(),
-                                     taken ? "is none" : "cannot be made: " + error.message()));
-  }
-  if (access(folder.c_str(), W_OK | X_OK) != 0) cannot_write_into(folder, std::strerror(errno));
-}
-
-// What testees find around them, where `files` are not for them.
-Surroundings surroundings_for(const Options& options, const Installation& installation,
-                              const std::vector<std::string>& files = {}) {
-  Surroundings around = {.variables = passed_variables(options.environment),
-                         .homes = std::make_shared<Homes>(options.keep_cache),
-                         .read_only = files_to_keep(installation, options.testees),
-                         .network = options.network};
-  hide(around, files);
-  return around;
-}
-
-std::vector<Testee> testees_for(const Options& options, const Installation& installation,
-                                const Surroundings& around) {
-  std::vector<Testee> testees = find_testees(options.testees, installation, options.limits, around);
-  for (const Testee& testee : testees) {
-    if (testee.isolation <= options.weakest) continue;
-    throw InputError("",
-                     fmt::format("--require-isolation {}: {} would run with {}{}{}",
-                                 name_of(options.weakest), testee.name, describe(testee.isolation),
-                                 testee.unisolated.empty() ? "" : ": ", testee.unisolated));
-  }
-  return testees;
-}
-
-// What is found in the folder of a record: none of it is for testees.
-std::vector<std::string> record_files(const fs::path& folder) {
-  std::vector<std::string> files;
-  for (const char* name :
-       {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
-    files.push_back((fs::absolute(folder) / name).string());
-  }
-  return files;
-}
-
-// Asked once, we end in order; asked again, at once. timeout(1) tells a process and then its group,
-// us among them: what comes within a second of the first is the same request.
-void stop_on_signals() {
-  const auto stop = [](int number) {
-    static std::atomic<std::time_t> asked = 0;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    std::time_t first = 0;
-    const bool again = !asked.compare_exchange_strong(first, now.tv_sec);
-    g_interrupted = true;
-    if (!again || now.tv_sec <= first + 1) return;
-    signal(number, SIG_DFL);
-    raise(number);
-  };
-  signal(SIGINT, stop);
-  signal(SIGTERM, stop);
-}
-
-// What `run` and `fuzz` share: the testees, and the record with its reports.
-class Session {
- public:
-  Session(const Options& options, const Installation& installation, const std::string& tier,
-          const std::vector<std::string>& more_files = {})
-      : options_(options), file_(options.out / "results.jsonl") {
-    make_out_folder(options.out);
-    std::vector<std::string> hidden = record_files(options.out);
-    for (const fs::path file : hidden) {
-      if (fs::is_directory(file)) {
-        cannot_write_into(options.out, fmt::format("{} is a folder", file.filename().string()));
-      }
-    }
-    hidden.insert(hidden.end(), more_files.begin(), more_files.end());
-    around_ = surroundings_for(options, installation, hidden);
-    testees_ = testees_for(options, installation, around_);
-    for (const Testee& t : testees_) {
-      if (t.isolation != Isolation::none) continue;
-      fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
-    }
-    stop_on_signals();
-    results_.open(file_, std::ios::binary);
-    // Until the run is over nobody else may read what others returned.
-    if (!results_) cannot_write_into(options.out, std::strerror(errno));
-    fs::permissions(file_, fs::perms::owner_read | fs::perms::owner_write);
-    header_ = {.suite_version = ATTEST_VERSION,
-               .testees = {},
-               .tier = tier,
-               .seed = options.seed,
-               .shard = options.shard,
-               .filters = options.filters,
-               .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
-               .isolation = describe(weakest_isolation(testees_)),
-               .profiles = options.profiles};
-    for (const Testee& t : testees_) {
-      TesteeRecord record{.name = t.name,
-                          .version = t.description.version,
-                          .vendor = t.description.vendor,
-                          .profiles = t.description.profiles,
-                          .features = t.description.features,
-                          .dtypes = {},
-                          .arithmetic = t.description.declared_arithmetic};
-      for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
-      for (const auto& [dtype, words] : t.description.beyond_caps) {
-        record.beyond_caps[std::string(name(dtype))] = words;
-      }
-      header_.testees.push_back(std::move(record));
-    }
-    folder_ = identity(options.out);
-  }
-
-  const std::vector<Testee>& testees() const { return testees_; }
-  const Header& header() const { return header_; }
-  std::ostream& results() { return results_; }
-  RunOptions run_options() const {
-    return {.jobs = options_.jobs,
-            .workers = options_.workers,
-            .threads = options_.threads,
-            .limits = options_.limits,
-            .from = header_.from};
-  }
-  std::unique_ptr<Executor> start(const Testee& testee) const {
-    WorkerOptions worker = worker_options(testee, options_.limits, around_);
-    worker.interrupted = [] { return g_interrupted.load(); };
-    return std::make_unique<WorkerExecutor>(std::move(worker));
-  }
-
-  void publish(const Record& record) {
-    // Where namespaces are not to be had, a testee may move what is above the folder.
-    if (identity(options_.out) != folder_) {
-      throw InputError("", fmt::format("another folder was put in the place of {} during the run",
-                                       options_.out.string()));
-    }
-    if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
-    fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
-    write_reports(record, options_.out);
-  }
-
-  // Writes the reports; the exit code.
-  int finish(const Record& record) {
-    publish(record);
-    fmt::print("{}", to_summary_text(record));
-    fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
-    if (options_.keep_cache) fmt::print("Caches: {}\n", around_.homes->folder().string());
-    if (!record.footer) {
-      fmt::print(stderr, "attest: interrupted; the record is truncated\n");
-      return kIncomplete;
-    }
-    return record.footer->exit_code;
-  }
-
- private:
-  static std::pair<dev_t, ino_t> identity(const fs::path& folder) {
-    struct stat about {};
-    if (stat(folder.c_str(), &about) != 0) return {};
-    return {about.st_dev, about.st_ino};
-  }
-
-  const Options& options_;
-  fs::path file_;
-  std::pair<dev_t, ino_t> folder_;
-  Surroundings around_;
-  std::vector<Testee> testees_;
-  std::ofstream results_;
-  Header header_;
-};
-
-bool interrupted() { return g_interrupted; }
-
 int run(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = installation_for(options);
   const auto cases = shard_of(selected_cases(options, installation), options.shard);
-  Session session(options, installation, name_of(options.tier));
+  Session session(options, installation, std::string(name_of(options.tier)));
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   const Record record = run(
       cases, session.testees(), session.header(), session.run_options(),
@@ -476,7 +188,7 @@ int selfcheck(Options options) {
   const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
   const auto session_of = [&](const fs::path& plugin) {
     options.testees = {plugin.string()};
-    return std::make_unique<Session>(options, installation, name_of(options.tier));
+    return std::make_unique<Session>(options, installation, std::string(name_of(options.tier)));
   };
   const auto start_testee = [](const Session& session) {
     return [&](const Testee& testee) { return session.start(testee); };
@@ -790,10 +502,9 @@ int main(int argc, char** argv) {
         ->type_name("GLOB");
     command
         .add_option_function<std::string>(
-            "--tier", [&](const std::string& text) { options.tier = kTiers.at(text); },
+            "--tier", [&](const std::string& text) { options.tier = tier_named(text); },
             "smoke, standard or full")
-        ->check(takes("--tier", "smoke, standard or full",
-                      [](const std::string& text) { return kTiers.contains(text); }))
+        ->check(takes("--tier", "smoke, standard or full", is_tier))
         ->type_name("TIER")
         ->option_text("TIER [standard]");
     command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
