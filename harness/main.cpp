@@ -7,13 +7,17 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
+#include <optional>
+#include <random>
+#include <set>
 #include <thread>
+#include <tuple>
 
 #include "cases/case.h"
 #include "cases/entry.h"
+#include "harness/audit.h"
 #include "harness/conclude.h"
 #include "harness/criteria/inputs.h"
 #include "harness/criteria/report.h"
@@ -23,13 +27,18 @@
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/in_process.h"
+#include "harness/known_failures.h"
 #include "harness/options.h"
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
+#include "harness/record_file.h"
 #include "harness/run.h"
+#include "harness/seal.h"
 #include "harness/selfcheck/selfcheck.h"
 #include "harness/session.h"
+#include "harness/sha256.h"
 #include "harness/testee.h"
+#include "reports/files.h"
 #include "reports/reports.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
@@ -87,8 +96,14 @@ int list(const Options& options) {
 int run(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = installation_for(options);
-  const auto cases = shard_of(selected_cases(options, installation), options.shard);
-  Session session(options, installation, std::string(name_of(options.tier)));
+  const std::vector<Case> all = load_cases(installation.cases, options.seed);
+  const auto cases = select(all, {.tier = options.tier,
+                                  .filters = options.filters,
+                                  .seed = options.seed,
+                                  .shard = options.shard});
+  Plan plan = plan_for(options, installation, all, cases.size());
+  if (!options.known.empty()) plan.known = read_known_failures(options.known);
+  Session session(options, installation, plan);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   const Record record = run(
       cases, session.testees(), session.header(), session.run_options(),
@@ -118,7 +133,11 @@ int fuzz(const Options& options) {
   const fs::path file = fs::absolute(options.out / fmt::format("{}.json", kFuzzStem));
   const Installation installation = find_installation();
   const auto suite = load_entries(installation.cases);
-  Session session(options, installation, "fuzz", {file.string()});
+  const auto all = load_cases(installation.cases);
+  Plan plan = plan_for(options, installation, all, 0);
+  plan.tier = kSearchTier;
+  plan.more_files = {file.string()};
+  Session session(options, installation, plan);
   fs::remove(file);  // of an earlier search
   FuzzOptions search = {.seed = options.seed,
                         .first = options.first,
@@ -147,9 +166,7 @@ int fuzz(const Options& options) {
     session.results() << to_line(record.searches.back()) << std::endl;
     for (const Find& find : result.found) entries.push_back(find.entry);
     if (!result.found.empty()) {
-      std::ofstream out(file);
-      out << to_case_file("What attest fuzz found.", entries);
-      if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+      write_file(file, to_case_file("What attest fuzz found.", entries));
     }
     for (const Find& find : result.found) {
       record.verdicts.push_back(record_of(find, testee, search.run, file));
@@ -163,6 +180,7 @@ int fuzz(const Options& options) {
     record.footer = conclude_search(tried, record.verdicts);
     record.footer->wall_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seal(record);
     session.results() << to_line(*record.footer) << '\n';
   }
   const int exit_code = session.finish(record);
@@ -182,13 +200,20 @@ int selfcheck(Options options) {
   Selfcheck check = {.all_catches = options.full,
                      .filtered = !options.filters.empty() || options.tier < Tier::standard,
                      .cases = by_worth(selected_cases(options, installation))};
+  const std::vector<Case> all = load_cases(installation.cases, options.seed);
   const fs::path mutants = options.plugins / "mutants.so";
   if (!options.legitimate) check.catalogue = load_catalogue(mutants);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
   const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
-  const auto session_of = [&](const fs::path& plugin) {
+  const auto session_of = [&](const fs::path& plugin, const std::vector<Case>& cases) {
     options.testees = {plugin.string()};
-    return std::make_unique<Session>(options, installation, std::string(name_of(options.tier)));
+    Plan plan = plan_for(options, installation, all, cases.size());
+    // A sample is named case by case.
+    if (cases.size() != check.cases.size()) {
+      plan.filters.clear();
+      for (const Case& c : cases) plan.filters.push_back(c.id);
+    }
+    return std::make_unique<Session>(options, installation, plan);
   };
   const auto start_testee = [](const Session& session) {
     return [&](const Testee& testee) { return session.start(testee); };
@@ -197,15 +222,15 @@ int selfcheck(Options options) {
     const Limits limits = options.limits;
     options.limits.call_seconds = kMutantSeconds;
     options.limits.memory_bytes = kMutantBytes;
-    const auto session = session_of(mutants);
+    const auto session = session_of(mutants, check.cases);
     check.hunt = hunt(check.cases, check.catalogue, session->testees(),
                       {.all = options.full, .run = session->run_options()}, start_testee(*session),
                       seen, interrupted);
     options.limits = limits;
   }
   if (!interrupted()) {
-    const auto session = session_of(options.plugins / "legitimate.so");
     const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
+    const auto session = session_of(options.plugins / "legitimate.so", cases);
     const Record record = run(cases, session->testees(), session->header(), session->run_options(),
                               start_testee(*session), session->results(), seen, interrupted);
     check.trust = trust_of(record, cases.size());
@@ -262,7 +287,7 @@ int side_by_side(Options options) {
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
-  make_out_folder(options.out);
+  const RecordFolder folder(options.out);
   stop_on_signals();
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
@@ -326,12 +351,13 @@ int repro(const Options& options) {
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
   const Surroundings around = surroundings_for(options, installation);
   const auto testees = testees_for(options, installation, around);
+  std::optional<RecordFolder> locked;
   if (options.shrink) {
     if (test_case.seed != 1) {
       throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
     }
     if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
-    make_out_folder(options.out);
+    locked.emplace(options.out);
   }
   if (options.in_process) {
     fmt::print(
@@ -384,19 +410,133 @@ int repro(const Options& options) {
 }
 
 int report(const Options& options) {
-  const fs::path file = options.record_folder / "results.jsonl";
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
-  Record record;
-  try {
-    record = read_record(in);
-  } catch (const InputError& error) {
-    throw InputError("", fmt::format("{}: {}", file.string(), error.what()));
-  }
+  Record record = read_and_audit(options.record_folder / kResults, suite_of(find_installation()));
+  // Nobody else writes there meanwhile.
+  const RecordFolder folder(options.record_folder);
   write_reports(record, options.record_folder);
   fmt::print("{}", to_summary_text(record));
+  if (!options.write_known.empty()) write_file(options.write_known, known_failures_of(record));
   fmt::print("\nReport: {}\n", (options.record_folder / "index.html").string());
   return exit_code_of(record);
+}
+
+// The testees of the record, by the name that they have there, as they are to be found now.
+std::map<std::string, Testee> testees_of(const Record& record, const std::set<std::string>& names,
+                                         Options options, const Installation& installation,
+                                         const Surroundings& around) {
+  const bool named = !options.testees.empty();
+  for (const TesteeRecord& t : record.header.testees) {
+    if (!named && names.contains(t.name)) options.testees.push_back(t.spec);
+  }
+  std::vector<Testee> found;
+  try {
+    found = testees_for(options, installation, around);
+  } catch (const InputError& error) {
+    if (named) throw;
+    throw InputError("", fmt::format("a testee of the record cannot be found: {}. --testee says "
+                                     "where it is now",
+                                     error.what()));
+  }
+  std::map<std::string, Testee> testees;
+  FileSums known;
+  for (const TesteeRecord& t : record.header.testees) {
+    if (!names.contains(t.name)) continue;
+    const auto place = std::find_if(found.begin(), found.end(), [&](const Testee& each) {
+      return each.name == t.name || each.spec == t.spec;
+    });
+    if (place == found.end()) {
+      throw InputError(
+          "", fmt::format("--testee names no {}, which the record has verdicts of", t.name));
+    }
+    const FileSums now = sums_of(*place, known);
+    std::set<std::string> then_sums, now_sums;  // whatever the files are called here
+    for (const auto& [file, sum] : t.files) then_sums.insert(sum);
+    for (const auto& [file, sum] : now) now_sums.insert(sum);
+    if (then_sums != now_sums) {
+      fmt::print(stderr, "attest: the files of {} are not those of the record\n", clean(t.name));
+    }
+    testees.emplace(t.name, *place);
+  }
+  return testees;
+}
+
+std::string outcome_text(const Verdict& v) {
+  return fmt::format("{}{}", name(v.outcome), v.reason.empty() ? "" : " (" + v.reason + ")");
+}
+
+// Verdicts of the record that are repeated: so many, drawn by its digest.
+std::vector<const VerdictRecord*> drawn_from(const Record& record, std::size_t count) {
+  std::vector<const VerdictRecord*> left;
+  for (const VerdictRecord& v : record.verdicts) {
+    const Outcome outcome = v.verdict.outcome;
+    const bool on_case = !v.case_id.starts_with("declaration/");
+    if (on_case && outcome != Outcome::not_run && outcome != Outcome::harness_error) {
+      left.push_back(&v);
+    }
+  }
+  std::sort(left.begin(), left.end(), [](const VerdictRecord* a, const VerdictRecord* b) {
+    return std::tie(a->testee, a->case_id) < std::tie(b->testee, b->case_id);
+  });
+  const std::string digest = sha256(record.footer ? record.footer->digests.verdicts : "");
+  std::mt19937_64 random(std::stoull(digest.substr(0, 16), nullptr, 16));
+  std::vector<const VerdictRecord*> drawn;
+  while (drawn.size() < count && !left.empty()) {
+    const auto place = left.begin() + static_cast<std::ptrdiff_t>(random() % left.size());
+    drawn.push_back(*place);
+    left.erase(place);
+  }
+  return drawn;
+}
+
+// Holds a record to what it should be, and repeats some of its verdicts.
+int verify(const Options& options) {
+  const Installation installation = find_installation();
+  const Record record = read_and_audit(options.record_folder / kResults, suite_of(installation));
+  fmt::print("{}", to_verification_text(record));
+  const bool holds = is_consistent(record);
+  const auto drawn = drawn_from(record, options.rerun);
+  if (drawn.empty()) return holds ? kConformant : kIncomplete;
+
+  const bool found = record.header.tier == kSearchTier;  // its cases lie beside
+  const fs::path root = found ? options.record_folder / fmt::format("{}.json", kFuzzStem)
+                        : record.header.from.empty() ? installation.cases
+                                                     : fs::path(record.header.from);
+  const std::vector<Case> cases = load_cases(root, found ? 1 : record.header.seed);
+  std::set<std::string> names;
+  for (const VerdictRecord* v : drawn) names.insert(v->testee);
+  std::vector<std::string> hidden;
+  for (const fs::path& file : files_of_record(options.record_folder)) {
+    hidden.push_back(file.string());
+  }
+  const Surroundings around = surroundings_for(options, installation, hidden);
+  const auto testees = testees_of(record, names, options, installation, around);
+  stop_on_signals();
+  std::size_t agreed = 0, tried = 0;
+  for (const VerdictRecord* v : drawn) {
+    const Case test_case = find_case(cases, v->case_id);
+    const Testee& testee = testees.at(v->testee);
+    WorkerOptions worker = worker_options(testee, options.limits, around);
+    worker.interrupted = interrupted;
+    WorkerExecutor executor(std::move(worker));
+    const VerdictRecord now =
+        examine_safely(prepare(test_case), test_case, testee, executor,
+                       {.threads = options.threads, .limits = options.limits});
+    if (interrupted()) break;
+    const std::string then_text = outcome_text(v->verdict), now_text = outcome_text(now.verdict);
+    const bool same = then_text == now_text;
+    ++tried;
+    agreed += same;
+    fmt::print("{}  {}  {} {}\n", same ? "agrees " : "differs",
+               same ? now_text : fmt::format("{} in the record, {} now", then_text, now_text),
+               clean(v->testee), clean(v->case_id));
+  }
+  fmt::print("{} of {} verdicts repeated agree\n", agreed, tried);
+  if (agreed != tried) return kNotConformant;
+  if (interrupted()) {
+    fmt::print(stderr, "attest: interrupted; not all was repeated\n");
+    return kIncomplete;
+  }
+  return holds ? kConformant : kIncomplete;
 }
 
 // Lets text pass of which `accepts` is true; of other text it says what the option takes instead.
@@ -529,6 +669,9 @@ int main(int argc, char** argv) {
                          "declared beyond the default, too. Default: all that a testee declares");
   add_recording(run_command);
   run_command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
+  run_command
+      .add_option("--known", options.known, "A file of failures that are known, and don't count")
+      ->type_name("FILE");
 
   CLI::App& fuzz_command =
       *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
@@ -597,6 +740,18 @@ int main(int argc, char** argv) {
       *app.add_subcommand("report", "Make the reports again from results.jsonl");
   report_command.add_option("folder", options.record_folder, "The folder of the record")
       ->required();
+  report_command
+      .add_option("--write-known", options.write_known, "Write what failed into a file for --known")
+      ->type_name("FILE");
+
+  CLI::App& verify_command = *app.add_subcommand(
+      "verify", "Check that a record is as it was written, and repeat some of its verdicts");
+  verify_command.add_option("folder", options.record_folder, "The folder of the record")
+      ->required();
+  verify_command
+      .add_option("--rerun", options.rerun, "Verdicts to repeat, drawn by the record's digest")
+      ->check(takes_count("--rerun", 0, 1'000'000'000));
+  add_testee_options(verify_command, options);
 
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
@@ -633,6 +788,7 @@ int main(int argc, char** argv) {
   if (selfcheck_command) return selfcheck(options);
   if (criteria_command) return side_by_side(options);
   if (repro_command) return repro(options);
+  if (verify_command) return verify(options);
   return report(options);
 }
 

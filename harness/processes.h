@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace attest {
 
 // The process, and all that descend from it and live.
 std::vector<pid_t> family_of(pid_t root);
+
+// The files from which a process runs code: programs and libraries. Empty where that cannot be told.
+std::vector<std::string> code_of(pid_t pid);
 
 using FileId = std::pair<dev_t, ino_t>;
 

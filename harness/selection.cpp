@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "spec/json_reader.h"
+#include "spec/pattern.h"
 
 namespace attest {
 namespace {

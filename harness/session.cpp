@@ -1,16 +1,16 @@
 #include "harness/session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 
 #include "harness/conclude.h"
+#include "harness/identity.h"
+#include "harness/sha256.h"
 #include "reports/reports.h"
 #include "spec/json_reader.h"
 
@@ -28,20 +28,36 @@ std::string_view name_of(Isolation isolation) {
   return "?";
 }
 
-// What is found in the folder of a record: none of it is for testees.
-std::vector<std::string> record_files(const fs::path& folder) {
-  std::vector<std::string> files;
-  for (const char* name :
-       {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
-    files.push_back((fs::absolute(folder) / name).string());
+// What of whom is not kept from where: of testees in one isolation, in words.
+std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool network) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string> all;
+  for (const auto& [isolation, name] : kIsolations) {
+    std::vector<std::string> names;
+    for (const Testee& t : testees) {
+      if (t.isolation == isolation) names.push_back(t.name);
+    }
+    std::string what;
+    if (isolation == Isolation::none) {
+      what =
+          "all that this user may: files, the record among them; processes, shared memory and the "
+          "network";
+    } else if (isolation == Isolation::user_only) {
+      what =
+          "each other's files and processes, files that everybody may write, shared memory and the "
+          "network";
+    } else if (network) {
+      what = "the network";
+    }
+    if (names.empty() || what.empty()) continue;
+    if (names.size() > kNamed) {
+      const std::size_t more = names.size() - kNamed;
+      names.resize(kNamed);
+      names.push_back(fmt::format("{} more", more));
+    }
+    all.push_back(fmt::format("{} ({}) had {}", fmt::join(names, ", "), describe(isolation), what));
   }
-  return files;
-}
-
-std::pair<dev_t, ino_t> identity(const fs::path& folder) {
-  struct stat about {};
-  if (stat(folder.c_str(), &about) != 0) return {};
-  return {about.st_dev, about.st_ino};
+  return all;
 }
 
 }  // namespace
@@ -57,20 +73,34 @@ std::vector<Case> selected_cases(const Options& options, const Installation& ins
                 {.tier = options.tier, .filters = options.filters, .seed = options.seed});
 }
 
-void cannot_write_into(const fs::path& folder, const std::string& why) {
-  throw InputError("", fmt::format("cannot write into the folder {}: {}", folder.string(), why));
+Suite suite_of(const Installation& installation) {
+  return {.cases = installation.cases,
+          .bundled = digest_of_bundled_cases(),
+          .version = ATTEST_VERSION,
+          .commit = suite_commit()};
 }
 
-void make_out_folder(const fs::path& folder) {
-  if (folder.empty()) throw InputError("", "--out takes a folder, not an empty name");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder)) {
-    const bool taken = fs::exists(fs::symlink_status(folder));
-    throw InputError("", fmt::format("--out takes a folder; {} {}", folder.string(),
-                                     taken ? "is none" : "cannot be made: " + error.message()));
+FileSums sums_of(const Testee& testee, FileSums& known) {
+  FileSums sums;
+  for (const std::string& file : testee.files) {
+    auto& sum = known[file];
+    if (sum.empty()) sum = sha256_of_file(file);
+    sums[file] = sum;
   }
-  if (access(folder.c_str(), W_OK | X_OK) != 0) cannot_write_into(folder, std::strerror(errno));
+  return sums;
+}
+
+Plan plan_for(const Options& options, const Installation& installation,
+              const std::vector<Case>& all, std::size_t selected) {
+  const Tier complete = std::max(options.tier, Tier::standard);
+  const std::string digest = sha256_of_cases(installation.cases);
+  return {.tier = std::string(name_of(options.tier)),
+          .filters = options.filters,
+          .cases = {.digest = digest,
+                    .bundled = options.from.empty() && digest == digest_of_bundled_cases(),
+                    .selected = static_cast<Index>(selected),
+                    .complete = std::count_if(all.begin(), all.end(),
+                                              [&](const Case& c) { return c.tier <= complete; })}};
 }
 
 Surroundings surroundings_for(const Options& options, const Installation& installation,
@@ -114,17 +144,10 @@ void stop_on_signals() {
 
 bool interrupted() { return g_interrupted; }
 
-Session::Session(const Options& options, const Installation& installation, const std::string& tier,
-                 const std::vector<std::string>& more_files)
-    : options_(options), file_(options.out / "results.jsonl") {
-  make_out_folder(options.out);
-  std::vector<std::string> hidden = record_files(options.out);
-  for (const fs::path file : hidden) {
-    if (fs::is_directory(file)) {
-      cannot_write_into(options.out, fmt::format("{} is a folder", file.filename().string()));
-    }
-  }
-  hidden.insert(hidden.end(), more_files.begin(), more_files.end());
+Session::Session(const Options& options, const Installation& installation, const Plan& plan)
+    : options_(options), folder_(options.out) {
+  std::vector<std::string> hidden = plan.more_files;
+  for (const fs::path& file : files_of_record(options.out)) hidden.push_back(file.string());
   around_ = surroundings_for(options, installation, hidden);
   testees_ = testees_for(options, installation, around_);
   for (const Testee& t : testees_) {
@@ -132,21 +155,25 @@ Session::Session(const Options& options, const Installation& installation, const
     fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
   }
   stop_on_signals();
-  results_.open(file_, std::ios::binary);
-  // Until the run is over nobody else may read what others returned.
-  if (!results_) cannot_write_into(options.out, std::strerror(errno));
-  fs::permissions(file_, fs::perms::owner_read | fs::perms::owner_write);
   header_ = {.suite_version = ATTEST_VERSION,
+             .suite_commit = suite_commit(),
+             .cases = plan.cases,
              .testees = {},
-             .tier = tier,
+             .tier = plan.tier,
              .seed = options.seed,
              .shard = options.shard,
-             .filters = options.filters,
+             .filters = plan.filters,
              .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
              .isolation = describe(weakest_isolation(testees_)),
-             .profiles = options.profiles};
+             .uncontained = uncontained(testees_, options.network),
+             .profiles = options.profiles,
+             .known = plan.known};
+  FileSums known;
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,
+                        .spec = t.spec,
+                        .isolation = std::string(name_of(t.isolation)),
+                        .files = sums_of(t, known),
                         .version = t.description.version,
                         .vendor = t.description.vendor,
                         .profiles = t.description.profiles,
@@ -159,7 +186,10 @@ Session::Session(const Options& options, const Installation& installation, const
     }
     header_.testees.push_back(std::move(record));
   }
-  folder_ = identity(options.out);
+  results_.emplace(options.out, [](const std::string& why) {
+    fmt::print(stderr, "attest: {}\n", why);
+    g_interrupted = true;  // the run ends: nothing more would be kept of it
+  });
 }
 
 RunOptions Session::run_options() const {
@@ -177,12 +207,8 @@ std::unique_ptr<Executor> Session::start(const Testee& testee) const {
 
 void Session::publish(const Record& record) {
   // Where namespaces are not to be had, a testee may move what is above the folder.
-  if (identity(options_.out) != folder_) {
-    throw InputError("", fmt::format("another folder was put in the place of {} during the run",
-                                     options_.out.string()));
-  }
-  if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
-  fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
+  folder_.check_identity();
+  results_->publish();
   write_reports(record, options_.out);
 }
 

@@ -2,18 +2,17 @@
 // record's file and its reports, and the request to end.
 #pragma once
 
-#include <sys/types.h>
-
-#include <filesystem>
-#include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "harness/audit.h"
 #include "harness/executor.h"
 #include "harness/options.h"
+#include "harness/record_file.h"
 #include "harness/run.h"
 #include "harness/testee.h"
 #include "spec/record.h"
@@ -35,25 +34,39 @@ Surroundings surroundings_for(const Options& options, const Installation& instal
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,
                                 const Surroundings& around);
 
-// Makes the folder of a record where it isn't yet. Throws InputError if it can't, or if nothing can
-// be written there.
-void make_out_folder(const std::filesystem::path& folder);
-[[noreturn]] void cannot_write_into(const std::filesystem::path& folder, const std::string& why);
+// What this program can hold records to.
+Suite suite_of(const Installation& installation);
+
+// SHA-256 of the files that testees are made of, by path.
+using FileSums = std::map<std::string, std::string>;
+FileSums sums_of(const Testee& testee, FileSums& known);
 
 // From then on SIGINT and SIGTERM ask the command to end in order, and a second one at once.
 void stop_on_signals();
 bool interrupted();
 
+// What is to be recorded.
+struct Plan {
+  std::string tier;  // as the header has it
+  std::vector<std::string> filters = {};
+  CasesRecord cases = {};
+  std::vector<KnownFailure> known = {};
+  std::vector<std::string> more_files =
+      {};  // of the record's folder that are not for testees either
+};
+
+// That of a run on cases that were selected among all that there are.
+Plan plan_for(const Options& options, const Installation& installation,
+              const std::vector<Case>& all, std::size_t selected);
+
 class Session {
  public:
-  // Finds the testees and begins the record. `options` must outlive the session; `more_files` of
-  // the record's folder are not for testees either. Throws InputError.
-  Session(const Options& options, const Installation& installation, const std::string& tier,
-          const std::vector<std::string>& more_files = {});
+  // Finds the testees and begins the record. `options` must outlive the session. Throws InputError.
+  Session(const Options& options, const Installation& installation, const Plan& plan);
 
   const std::vector<Testee>& testees() const { return testees_; }
   const Header& header() const { return header_; }
-  std::ostream& results() { return results_; }
+  std::ostream& results() { return results_->stream(); }
   RunOptions run_options() const;
   std::unique_ptr<Executor> start(const Testee& testee) const;
 
@@ -65,11 +78,10 @@ class Session {
 
  private:
   const Options& options_;
-  std::filesystem::path file_;
-  std::pair<dev_t, ino_t> folder_;
+  RecordFolder folder_;
   Surroundings around_;
   std::vector<Testee> testees_;
-  std::ofstream results_;
+  std::optional<RecordFile> results_;
   Header header_;
 };
 
