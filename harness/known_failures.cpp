@@ -17,7 +17,7 @@ namespace {
 constexpr Outcome kFaults[] = {Outcome::fail, Outcome::crash, Outcome::timeout,
                                Outcome::protocol_error};
 
-KnownFailure read_entry(const nlohmann::json& json, const std::string& pointer) {
+KnownFailure read_known(const nlohmann::json& json, const std::string& pointer) {
   ObjectReader reader(json, pointer);
   KnownFailure known{.cases = reader.get<std::string>("case"),
                      .testee = reader.get_or<std::string>("testee", ""),
@@ -61,7 +61,7 @@ std::vector<KnownFailure> read_known_failures(const std::filesystem::path& file)
     if (!list->is_array()) throw InputError(pointer, "a list of known failures is needed");
     std::vector<KnownFailure> known;
     for (std::size_t i = 0; i < list->size(); ++i) {
-      known.push_back(read_entry((*list)[i], fmt::format("{}/{}", pointer, i)));
+      known.push_back(read_known((*list)[i], fmt::format("{}/{}", pointer, i)));
     }
     return known;
   } catch (const InputError& error) {

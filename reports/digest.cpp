@@ -12,6 +12,7 @@
 #include "reports/text.h"
 #include "spec/clause.h"
 #include "spec/known_failure.h"
+#include "spec/profile.h"
 
 namespace attest {
 namespace {
@@ -364,7 +365,7 @@ class Digester {
     add(h.profiles == std::vector<std::string>{"none"}, "no profile was asked for");
     std::vector<std::string> free;
     for (const TesteeRecord& t : h.testees) {
-      if (t.isolation == kUncontained) free.push_back(one_line(t.name));
+      if (!is_contained(t)) free.push_back(one_line(t.name));
     }
     add(!free.empty(), fmt::format("{} could have written the record", list_text(free, "")));
     add(record_.footer->known > 0, "with failures that were known");
@@ -429,22 +430,21 @@ Index failures_in(const Counts& counts) {
 }
 
 bool met_only_with(const ProfileRecord& profile) {
-  return !profile.met && profile.complete && profile.demanded > 0 &&
-         profile.passed == profile.demanded && !profile.with.empty();
+  return !profile.met && profile.demanded > 0 && profile.passed == profile.demanded &&
+         !profile.with.empty() && profile.profile.find(kTakesDeclared) == std::string::npos;
 }
 
 std::string standing_text(const ProfileRecord& profile) {
   if (profile.demanded == 0) return "no case";
-  if (!profile.complete && profile.passed == profile.demanded) {
-    return fmt::format("no failure in {}", profile.demanded);
+  const std::string words = one_line(list_text(profile.with, ""));
+  if (met_only_with(profile)) return fmt::format("not met: only with {}", words);
+  const std::string with = words.empty() ? "" : ", with " + words;
+  if (profile.met) return "met" + with;
+  if (profile.complete) return fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+  if (profile.passed == profile.demanded) {
+    return fmt::format("no failure in {}{}", profile.demanded, with);
   }
-  if (!profile.complete) {
-    return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
-  }
-  const std::string with = one_line(list_text(profile.with, ""));
-  if (profile.met) return with.empty() ? "met" : fmt::format("met, with {}", with);
-  if (met_only_with(profile)) return fmt::format("not met: only with {}", with);
-  return fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+  return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
 }
 
 const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,

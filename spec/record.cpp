@@ -205,6 +205,11 @@ Footer footer_from(const json& j) {
 // Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
 }  // namespace
 
+bool is_contained(const TesteeRecord& testee) {
+  return testee.isolation == "other-user" || testee.isolation == "namespaces" ||
+         testee.isolation == "user";
+}
+
 json number_to_json(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -19,7 +19,6 @@ namespace attest {
 
 inline constexpr int kRecordSchema = 2;
 inline constexpr const char* kNoFailure = "no failure";  // a conclusion
-inline constexpr const char* kUncontained = "none";      // an isolation
 
 struct TesteeRecord {
   std::string name;
@@ -34,6 +33,9 @@ struct TesteeRecord {
   nlohmann::json arithmetic = nlohmann::json::object();  // as declared
   std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
 };
+
+// Whether it was kept from writing the record itself.
+bool is_contained(const TesteeRecord& testee);
 
 // The cases of a run.
 struct CasesRecord {
