@@ -144,8 +144,9 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
     for (const std::string& file : target.files) add(file);
   } else {
     add(target.plugin);
+    const std::string ours = fs::path(target.command.front()).parent_path().string() + "/";
     for (const std::string& file : executor.code()) {
-      if (!is_of_the_system(file) && file != target.command.front()) add(file);
+      if (!is_of_the_system(file) && !file.starts_with(ours)) add(file);
     }
   }
   std::sort(files.begin(), files.end());

@@ -1,20 +1,17 @@
 // The command `attest` as a user meets it: what it prints, what it leaves, how it exits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/record.h"
+#include "tests/harness/command.h"
 
 namespace attest {
 namespace {
@@ -24,54 +21,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Result {
-  int exit_code;
-  std::string text;  // stdout and stderr
-};
-
-Result shell(const std::string& command) {
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  Result result{-1, ""};
-  std::array<char, 4096> buffer{};
-  while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    result.text.append(buffer.data(), n);
-  }
-  result.exit_code = WEXITSTATUS(pclose(pipe));
-  return result;
-}
-
-Result attest_command(const std::string& arguments) {
-  return shell(std::string(ATTEST) + " " + arguments);
-}
-
-std::string contents(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-class CommandTest : public testing::Test {
+class CommandTest : public CommandFixture {
  protected:
-  void SetUp() override {
-    folder_ =
-        fs::path(testing::TempDir()) /
-        (std::string("attest_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string out() const { return " --out " + (folder_ / "out").string(); }
-  Record record() const {
-    std::ifstream in(folder_ / "out" / "results.jsonl");
-    return read_record(in);
-  }
   // A folder of cases with that one file, for ATTEST_CASES.
   void write_cases(const std::string& text) {
     std::ofstream(folder_ / "mine.json") << text;
     setenv("ATTEST_CASES", folder_.c_str(), 1);
   }
-
-  fs::path folder_;
 };
 
 const std::string kMutants = std::string(" --testee ") + MUTANTS + ":mutant/";
