@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <optional>
 #include <random>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -802,7 +805,12 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is taken
   mallopt(M_TOP_PAD, 16 << 20);
   try {
-    return attest::main(argc, argv);
+    const int exit_code = attest::main(argc, argv);
+    // Whoever stopped reading has read enough.
+    if (std::fflush(stdout) != 0 && errno != EPIPE) {
+      throw std::system_error(errno, std::generic_category(), "cannot write the output");
+    }
+    return exit_code;
   } catch (const std::exception& error) {
     // It may quote what a testee printed.
     fmt::print(stderr, "attest: {}\n", attest::clean(error.what()));

@@ -1,11 +1,13 @@
 #include "reports/files.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <iterator>
 
@@ -71,6 +73,13 @@ TEST_F(FilesTest, WhatCannotBeWrittenSaysWhyAndLeavesWhatWasThere) {
   EXPECT_THAT(error_of(folder_ / "taken", "x"), HasSubstr("Is a directory"));
   EXPECT_THAT(error_of(folder_ / "none" / "x", "x"), HasSubstr("No such file or directory"));
   EXPECT_EQ(files(), 1u) << "no half of a file";
+}
+
+TEST_F(FilesTest, WriteThatFailsIsSeen) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  EXPECT_FALSE(write_all(full, "x"));
+  EXPECT_EQ(errno, ENOSPC);
+  close(full);
 }
 
 TEST_F(FilesTest, FullDiskIsSaidAndLeavesWhatWasThere) {
