@@ -23,6 +23,10 @@ namespace fs = std::filesystem;
   throw InputError("", fmt::format("cannot write into the folder {}: {}", folder.string(), why));
 }
 
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 }  // namespace
 
 std::vector<fs::path> files_of_record(const fs::path& folder) {
@@ -64,8 +68,7 @@ RecordFolder::RecordFolder(const fs::path& folder) : path_(folder) {
 void RecordFolder::check_identity() const {
   struct stat now {
   }, then{};
-  if (stat(path_.c_str(), &now) == 0 && fstat(locked_.get(), &then) == 0 &&
-      now.st_dev == then.st_dev && now.st_ino == then.st_ino) {
+  if (stat(path_.c_str(), &now) == 0 && fstat(locked_.get(), &then) == 0 && same_file(now, then)) {
     return;
   }
   throw InputError(
@@ -97,6 +100,14 @@ class RecordFile::Buffer : public std::streambuf {
   void publish() {
     if (why_.empty() && fchmod(fd_, 0644) != 0) fail();
     if (!why_.empty()) throw InputError("", why_);
+    struct stat written {
+    }, named{};
+    if (fstat(fd_, &written) == 0 && lstat(file_.c_str(), &named) == 0 &&
+        same_file(written, named)) {
+      return;
+    }
+    throw InputError(
+        "", fmt::format("another file was put in the place of {} during the run", file_.string()));
   }
 
  protected:

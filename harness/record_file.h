@@ -45,7 +45,8 @@ class RecordFile {
   ~RecordFile();
 
   std::ostream& stream();
-  // Lets others read it. Throws InputError if a line could not be written.
+  // Lets others read it. Throws InputError if a line could not be written, or if another file was
+  // put in its place.
   void publish();
 
  private:

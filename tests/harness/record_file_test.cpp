@@ -90,6 +90,16 @@ TEST_F(RecordFileTest, SecondRunInAFolderIsRefused) {
   fs::remove_all(folder_.string() + "_moved");
 }
 
+// A testee may, where nothing but its user keeps it apart and the folder is everybody's.
+TEST_F(RecordFileTest, AnotherFileInItsPlaceIsNotPublished) {
+  RecordFile file(folder_, say_);
+  file.stream() << "line\n" << std::flush;
+  fs::rename(folder_ / kResults, folder_ / "kept");
+  EXPECT_THAT(refusal_of([&] { file.publish(); }), HasSubstr("another file was put in the place"));
+  fs::create_symlink(folder_ / "kept", folder_ / kResults);
+  EXPECT_THAT(refusal_of([&] { file.publish(); }), HasSubstr("another file was put in the place"));
+}
+
 TEST_F(RecordFileTest, FullDiskIsSaidOnceWhenItHappens) {
   if (mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=128k") != 0) {
     GTEST_SKIP() << "only root makes a small disk";
