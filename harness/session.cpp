@@ -46,7 +46,7 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
       what =
           "each other's files and processes, files that everybody may write, shared memory and the "
           "network";
-    } else if (network) {
+    } else if (network || (!names.empty() && !keeps_network(isolation))) {
       what = "the network";
     }
     if (names.empty() || what.empty()) continue;

@@ -172,6 +172,21 @@ TEST_F(RecordCommandTest, WhatNothingContainedIsSaidAndNeverConformant) {
   }
 }
 
+TEST_F(RecordCommandTest, NetworkThatTesteesHadIsSaid) {
+  const std::string run = "run --testee naive" + kMask + out();
+  attest_command(run);
+  if (record().header.testees[0].isolation == "none") GTEST_SKIP() << "no namespaces here";
+  EXPECT_TRUE(record().header.uncontained.empty());
+  EXPECT_THAT(attest_command(run + " --allow-network").text, HasSubstr(") had the network."));
+  // Namespaces, but none of networks.
+  const std::string without =
+      "unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_net_namespaces && " ATTEST " ";
+  const Result result = shell(
+      without + "run --testee naive --tier smoke --cases mask/causal --profile none" + out() + "'");
+  if (record().header.testees[0].isolation != "namespaces") GTEST_SKIP() << result.text;
+  EXPECT_THAT(result.text, HasSubstr(") had the network."));
+}
+
 TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
   fs::copy_file(MUTANTS, folder_ / "mine.so");
   const std::string mine = (folder_ / "mine.so").string();
