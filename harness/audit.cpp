@@ -14,6 +14,7 @@
 #include "harness/selection.h"
 #include "harness/sha256.h"
 #include "spec/json_reader.h"
+#include "spec/profile.h"
 
 namespace attest {
 namespace {
@@ -106,9 +107,28 @@ Footer concluded_again(const Record& record) {
   return conclude_search(tried, record.verdicts);
 }
 
+// What a run checks before it begins.
+void check_profiles(const Header& header) {
+  const auto check = [](const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      if (!find_profile(name)) throw InputError("", fmt::format("there is no profile {}", name));
+    }
+  };
+  if (header.profiles != std::vector<std::string>{kNoProfile}) check(header.profiles);
+  for (const TesteeRecord& t : header.testees) check(t.profiles);
+}
+
 void conclude_again(Record& record) {
   const Footer& said = *record.footer;
-  Footer again = concluded_again(record);
+  Footer again;
+  try {
+    check_profiles(record.header);
+    again = concluded_again(record);
+  } catch (const InputError& error) {
+    record.defects.push_back(
+        fmt::format("nothing can be concluded from its header: {}", error.what()));
+    return;
+  }
   const auto differ = [&](const std::string& what, const auto& here, const auto& there) {
     if (here == there) return;
     record.defects.push_back(

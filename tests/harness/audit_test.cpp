@@ -133,6 +133,21 @@ TEST_F(AuditTest, AnEditIsSeenByTheDigests) {
   EXPECT_THAT(defects(), ElementsAre(HasSubstr("its verdicts are not those")));
 }
 
+// Its header may say what no run says: what concludes from it was made for runs.
+TEST_F(AuditTest, HeaderThatNoRunWritesIsADefect) {
+  const Header header = record_.header;
+  record_.header.profiles = {"everything"};
+  EXPECT_THAT(defects(), testing::Contains(HasSubstr("there is no profile everything")));
+  record_.header = header;
+  for (const char* name : {"nothing", "none"}) {
+    record_.header.testees[0].profiles = {name};
+    EXPECT_THAT(defects(), testing::Contains(HasSubstr(std::string("is no profile ") + name)));
+  }
+  record_.header = header;
+  record_.header.testees[0].arithmetic = {{"f32", {{"exp_ulp", "many"}}}};
+  EXPECT_THAT(defects(), testing::Contains(HasSubstr("nothing can be concluded from its header")));
+}
+
 TEST_F(AuditTest, CasesAreExpectedOnlyWhereTheirFilesAreThoseOfTheRun) {
   const fs::path root = fs::path(testing::TempDir()) / "audit_cases";
   fs::remove_all(root);
