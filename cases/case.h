@@ -76,8 +76,4 @@ std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t se
 // InputError with the nearest ids if there is none.
 Case find_case(const std::vector<Case>& cases, const std::string& id);
 
-// Whether `id` matches a pattern: * within a path element, ** across elements; a pattern without
-// wildcards also matches everything below it.
-bool matches(const std::string& id, const std::string& pattern);
-
 }  // namespace attest

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "spec/json_text.h"
+
 namespace attest {
 namespace {
 
@@ -36,9 +38,6 @@ class CountingIterator {
   const char* place_;
   const char** reached_;
 };
-
-// Whatever walks over a document calls itself for each level; no case needs nearly as many.
-constexpr std::size_t kDeepest = 256;
 
 // Builds the document, and notes for each value the line on which its key stands (or, in an array,
 // the line on which it starts).
@@ -128,10 +127,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(nlohmann::json empty) {
-    if (levels_.size() == kDeepest) {
-      throw InputError("", fmt::format("{}:{}: lists and objects nest deeper than {}", file_,
-                                       line(0), kDeepest));
-    }
     std::string pointer;
     nlohmann::json* value = place(std::move(empty), 0, pointer);
     levels_.push_back({.value = value, .own_pointer = pointer});
@@ -156,6 +151,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 LocatedJson::LocatedJson(std::string_view text, std::string file) : file_(std::move(file)) {
+  if (const auto place = too_deep_at(text, kDeepestJson)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(*place), '\n');
+    throw InputError(
+        "", fmt::format("{}:{}: lists and objects nest deeper than {}", file_, line, kDeepestJson));
+  }
   Builder builder(text, file_, root_, lines_);
   const char* const end = text.data() + text.size();
   nlohmann::json::sax_parse(CountingIterator(text.data(), builder.reached()),

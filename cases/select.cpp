@@ -37,19 +37,6 @@ std::string first_elements(const std::string& path, std::ptrdiff_t count) {
   return path.substr(0, end);
 }
 
-bool glob(std::string_view text, std::string_view pattern) {
-  if (pattern.empty()) return text.empty();
-  if (pattern[0] != '*') {
-    return !text.empty() && text[0] == pattern[0] && glob(text.substr(1), pattern.substr(1));
-  }
-  const bool across = pattern.starts_with("**");
-  const std::string_view rest = pattern.substr(across ? 2 : 1);
-  for (std::size_t taken = 0;; ++taken) {
-    if (glob(text.substr(taken), rest)) return true;
-    if (taken == text.size() || (!across && text[taken] == '/')) return false;
-  }
-}
-
 }  // namespace
 
 Case find_case(const std::vector<Case>& cases, const std::string& id) {
@@ -77,12 +64,6 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
   }
   throw InputError("",
                    fmt::format("no case \"{}\"; the nearest:\n  {}", id, fmt::join(lines, "\n  ")));
-}
-
-bool matches(const std::string& id, const std::string& pattern) {
-  if (pattern.find('*') != pattern.npos) return glob(id, pattern);
-  return id == pattern ||
-         (id.starts_with(pattern) && (pattern.ends_with('/') || id[pattern.size()] == '/'));
 }
 
 }  // namespace attest

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -10,7 +9,7 @@
 #include "harness/npy.h"
 #include "harness/tensors.h"
 #include "harness/wire.h"
-#include "spec/json_reader.h"
+#include "reports/files.h"
 #include "spec/json_text.h"
 #include "spec/record.h"
 
@@ -42,11 +41,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   std::optional<PreparedCase> own;
   if (examination.trial.keep) own = shared.with_keep(*examination.trial.keep);
   PreparedCase& prepared = own ? *own : shared;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw InputError(
-        "", fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  make_folder(folder);
   const Case& test_case = prepared.test_case();
   nlohmann::json problem = problem_to_json(test_case.problem);
   problem["key_lens"] = test_case.problem.key_lens;
@@ -70,10 +65,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
                                 {"reason", examination.verdict.reason},
                                 {"message", examination.verdict.message},
                                 {"tensors", tensors}};
-  std::ofstream out(folder / "problem.json");
-  out << json_text(about, 2) << '\n';
-  if (!out.flush())
-    throw InputError("", fmt::format("cannot write {}", (folder / "problem.json").string()));
+  write_file(folder / "problem.json", json_text(about, 2) + "\n");
 
   const Inputs& in = prepared.inputs();
   const std::map<std::string, const Values*> inputs = {

@@ -2,24 +2,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
-#include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <ctime>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "cases/case.h"
 #include "cases/entry.h"
+#include "harness/audit.h"
 #include "harness/conclude.h"
 #include "harness/criteria/inputs.h"
 #include "harness/criteria/report.h"
@@ -29,11 +27,18 @@
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/in_process.h"
+#include "harness/known_failures.h"
+#include "harness/options.h"
 #include "harness/plugin_host.h"
 #include "harness/progress.h"
+#include "harness/record_file.h"
 #include "harness/run.h"
+#include "harness/seal.h"
 #include "harness/selfcheck/selfcheck.h"
+#include "harness/session.h"
 #include "harness/testee.h"
+#include "harness/verify.h"
+#include "reports/files.h"
 #include "reports/reports.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
@@ -45,118 +50,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::atomic<bool> g_interrupted = false;
-
-bool interrupted() { return g_interrupted; }
-
 constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
-
-const std::map<std::string, Tier> kTiers = {
-    {"smoke", Tier::smoke}, {"standard", Tier::standard}, {"full", Tier::full}};
-
-std::string_view name_of(Isolation isolation) {
-  for (const auto& [value, text] : kIsolations) {
-    if (value == isolation) return text;
-  }
-  return "?";
-}
-
-std::string name_of(Tier tier) {
-  for (const auto& [text, value] : kTiers) {
-    if (value == tier) return text;
-  }
-  return "?";
-}
-
-// What several commands take.
-struct Options {
-  std::vector<std::string> testees;
-  std::vector<std::string> filters;
-  std::vector<std::string> profiles;
-  Tier tier = Tier::standard;
-  std::uint64_t seed = 1;
-  int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  std::size_t workers = 1;               // at a time
-  std::vector<std::string> environment;  // more names of variables that testees get
-  bool network = false;
-  bool keep_cache = false;
-  Isolation weakest = Isolation::none;  // that will do
-  int threads = 1;
-  std::string shard = "1/1";
-  fs::path out = "reports/out";
-  Limits limits;
-  std::size_t memory_mib = Limits().memory_bytes >> 20;
-  bool json = false;
-  std::string case_id;
-  bool in_process = false;
-  fs::path dump_folder;
-  fs::path record_folder;
-  fs::path from;  // cases of another file or folder
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-  double seconds = 0;
-  bool keep_going = false;
-  std::size_t finds = 0;  // 0: one, or a handful with keep_going
-  bool finite = false;
-  std::vector<std::string> dtypes;
-  fs::path plugins;  // the folder of those that selfcheck needs
-  bool full = false;
-  bool shrink = false;
-  bool legitimate = false;
-  int give_up_after = RunOptions().give_up_after;
-  bool fail_fast = false;
-  double max_seconds = 0;
-  std::string inputs = "both";  // theirs, ours
-};
-
-Installation installation_for(const Options& options) {
-  Installation installation = find_installation();
-  if (!options.from.empty()) installation.cases = options.from;
-  return installation;
-}
-
-// The cases of that tier that some filter matches; all if there is no filter.
-std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
-  std::vector<Case> all = load_cases(installation.cases, options.seed);
-  std::vector<Case> chosen;
-  std::vector<std::size_t> hits(options.filters.size());
-  for (Case& c : all) {
-    bool wanted = options.filters.empty();
-    for (std::size_t f = 0; f < options.filters.size(); ++f) {
-      if (!matches(c.id, options.filters[f])) continue;
-      ++hits[f];
-      wanted = true;
-    }
-    if (wanted && c.tier <= options.tier) chosen.push_back(std::move(c));
-  }
-  for (std::size_t f = 0; f < hits.size(); ++f) {
-    if (hits[f] > 0) continue;
-    // Say what there is, not only what there is not.
-    try {
-      find_case(load_cases(installation.cases), options.filters[f]);
-    } catch (const InputError& error) {
-      throw InputError(
-          "", fmt::format("--cases {} matches nothing. {}", options.filters[f], error.what()));
-    }
-  }
-  return chosen;
-}
-
-// Every N-th of the items, so that shards are alike. "I/N", 1 <= I <= N.
-template <class Item>
-std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
-  std::size_t index = 0, count = 0;
-  char slash = 0;
-  std::istringstream text(shard);
-  const bool digits = shard.find_first_not_of("0123456789/") == std::string::npos;
-  if (!digits || !(text >> index >> slash >> count) || slash != '/' || !text.eof() || index < 1 ||
-      index > count) {
-    throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
-  }
-  std::vector<Item> kept;
-  for (std::size_t i = index - 1; i < items.size(); i += count) kept.push_back(std::move(items[i]));
-  return kept;
-}
 
 void check_profiles(const std::vector<std::string>& names) {
   std::vector<std::string> known = {kNoProfile};
@@ -199,192 +93,17 @@ int list(const Options& options) {
   return kConformant;
 }
 
-[[noreturn]] void cannot_write_into(const fs::path& folder, const std::string& why) {
-  throw InputError("", fmt::format("cannot write into the folder {}: {}", folder.string(), why));
-}
-
-// Makes the folder of the record, where it isn't yet.
-void make_out_folder(const fs::path& folder) {
-  if (folder.empty()) throw InputError("", "--out takes a folder, not an empty name");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder)) {
-    const bool taken = fs::exists(fs::symlink_status(folder));
-    throw InputError("", fmt::format("--out takes a folder; {} {}", folder.string(),
-                                     taken ? "is none" : "cannot be made: " + error.message()));
-  }
-  if (access(folder.c_str(), W_OK | X_OK) != 0) cannot_write_into(folder, std::strerror(errno));
-}
-
-// What testees find around them, where `files` are not for them.
-Surroundings surroundings_for(const Options& options, const Installation& installation,
-                              const std::vector<std::string>& files = {}) {
-  Surroundings around = {.variables = passed_variables(options.environment),
-                         .homes = std::make_shared<Homes>(options.keep_cache),
-                         .read_only = files_to_keep(installation, options.testees),
-                         .network = options.network};
-  hide(around, files);
-  return around;
-}
-
-std::vector<Testee> testees_for(const Options& options, const Installation& installation,
-                                const Surroundings& around) {
-  std::vector<Testee> testees =
-      find_testees(options.testees, installation, options.limits, around, interrupted);
-  for (const Testee& testee : testees) {
-    if (testee.isolation <= options.weakest) continue;
-    throw InputError("",
-                     fmt::format("--require-isolation {}: {} would run with {}{}{}",
-                                 name_of(options.weakest), testee.name, describe(testee.isolation),
-                                 testee.unisolated.empty() ? "" : ": ", testee.unisolated));
-  }
-  for (const Testee& t : testees) {
-    if (t.isolation != Isolation::none || options.in_process) continue;
-    fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
-  }
-  if (options.keep_cache) {
-    fmt::print(stderr, "attest: homes are kept in {}\n", around.homes->folder().string());
-  }
-  return testees;
-}
-
-// What is found in the folder of a record: none of it is for testees.
-std::vector<std::string> record_files(const fs::path& folder) {
-  std::vector<std::string> files;
-  for (const char* name :
-       {"results.jsonl", "report.json", "junit.xml", "summary.md", "index.html"}) {
-    files.push_back((fs::absolute(folder) / name).string());
-  }
-  return files;
-}
-
-// Asked once, we end in order; asked again, at once. timeout(1) tells a process and then its group,
-// us among them: what comes within a second of the first is the same request.
-void stop_on_signals() {
-  const auto stop = [](int number) {
-    static std::atomic<std::time_t> asked = 0;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    std::time_t first = 0;
-    const bool again = !asked.compare_exchange_strong(first, now.tv_sec);
-    g_interrupted = true;
-    if (!again || now.tv_sec <= first + 1) return;
-    signal(number, SIG_DFL);
-    raise(number);
-  };
-  signal(SIGINT, stop);
-  signal(SIGTERM, stop);
-}
-
-// What `run` and `fuzz` share: the testees, and the record with its reports.
-class Session {
- public:
-  Session(const Options& options, const Installation& installation, const std::string& tier,
-          const std::vector<std::string>& more_files = {})
-      : options_(options), file_(options.out / "results.jsonl") {
-    make_out_folder(options.out);
-    std::vector<std::string> hidden = record_files(options.out);
-    for (const fs::path file : hidden) {
-      if (fs::is_directory(file)) {
-        cannot_write_into(options.out, fmt::format("{} is a folder", file.filename().string()));
-      }
-    }
-    hidden.insert(hidden.end(), more_files.begin(), more_files.end());
-    around_ = surroundings_for(options, installation, hidden);
-    testees_ = testees_for(options, installation, around_);
-    results_.open(file_, std::ios::binary);
-    // Until the run is over nobody else may read what others returned.
-    if (!results_) cannot_write_into(options.out, std::strerror(errno));
-    fs::permissions(file_, fs::perms::owner_read | fs::perms::owner_write);
-    header_ = {.suite_version = ATTEST_VERSION,
-               .testees = {},
-               .tier = tier,
-               .seed = options.seed,
-               .shard = options.shard,
-               .filters = options.filters,
-               .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
-               .isolation = describe(weakest_isolation(testees_)),
-               .profiles = options.profiles};
-    for (const Testee& t : testees_) {
-      TesteeRecord record{.name = t.name,
-                          .version = t.description.version,
-                          .vendor = t.description.vendor,
-                          .profiles = t.description.profiles,
-                          .features = t.description.features,
-                          .dtypes = {},
-                          .arithmetic = t.description.declared_arithmetic};
-      for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
-      for (const auto& [dtype, words] : t.description.beyond_caps) {
-        record.beyond_caps[std::string(name(dtype))] = words;
-      }
-      header_.testees.push_back(std::move(record));
-    }
-    folder_ = identity(options.out);
-  }
-
-  const std::vector<Testee>& testees() const { return testees_; }
-  const Header& header() const { return header_; }
-  std::ostream& results() { return results_; }
-  RunOptions run_options() const {
-    return {.jobs = options_.jobs,
-            .workers = options_.workers,
-            .threads = options_.threads,
-            .limits = options_.limits,
-            .from = header_.from,
-            .give_up_after = options_.give_up_after,
-            .fail_fast = options_.fail_fast,
-            .max_seconds = options_.max_seconds};
-  }
-  std::unique_ptr<Executor> start(const Testee& testee) const {
-    WorkerOptions worker = worker_options(testee, options_.limits, around_);
-    worker.interrupted = interrupted;
-    return std::make_unique<WorkerExecutor>(std::move(worker));
-  }
-
-  void publish(const Record& record) {
-    // Where namespaces are not to be had, a testee may move what is above the folder.
-    if (identity(options_.out) != folder_) {
-      throw InputError("", fmt::format("another folder was put in the place of {} during the run",
-                                       options_.out.string()));
-    }
-    if (!results_.flush()) throw InputError("", fmt::format("writing {} failed", file_.string()));
-    fs::permissions(file_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
-    write_reports(record, options_.out);
-  }
-
-  // Writes the reports; the exit code.
-  int finish(const Record& record) {
-    publish(record);
-    fmt::print("{}", to_summary_text(record));
-    fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
-    if (!record.footer) {
-      fmt::print(stderr, "attest: interrupted; the record is truncated\n");
-      return kIncomplete;
-    }
-    return record.footer->exit_code;
-  }
-
- private:
-  static std::pair<dev_t, ino_t> identity(const fs::path& folder) {
-    struct stat about {};
-    if (stat(folder.c_str(), &about) != 0) return {};
-    return {about.st_dev, about.st_ino};
-  }
-
-  const Options& options_;
-  fs::path file_;
-  std::pair<dev_t, ino_t> folder_;
-  Surroundings around_;
-  std::vector<Testee> testees_;
-  std::ofstream results_;
-  Header header_;
-};
-
 int run(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = installation_for(options);
-  const auto cases = shard_of(selected_cases(options, installation), options.shard);
-  Session session(options, installation, name_of(options.tier));
+  const std::vector<Case> all = load_cases(installation.cases, options.seed);
+  const auto cases = select(all, {.tier = options.tier,
+                                  .filters = options.filters,
+                                  .seed = options.seed,
+                                  .shard = options.shard});
+  Plan plan = plan_for(options, installation, all, cases.size());
+  if (!options.known.empty()) plan.known = read_known_failures(options.known);
+  Session session(options, installation, plan);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   const Record record = run(
       cases, session.testees(), session.header(), session.run_options(),
@@ -414,7 +133,11 @@ int fuzz(const Options& options) {
   const fs::path file = fs::absolute(options.out / fmt::format("{}.json", kFuzzStem));
   const Installation installation = find_installation();
   const auto suite = load_entries(installation.cases);
-  Session session(options, installation, "fuzz", {file.string()});
+  const auto all = load_cases(installation.cases);
+  Plan plan = plan_for(options, installation, all, 0);
+  plan.tier = kSearchTier;
+  plan.more_files = {file.string()};
+  Session session(options, installation, plan);
   fs::remove(file);  // of an earlier search
   FuzzOptions search = {.seed = options.seed,
                         .first = options.first,
@@ -443,9 +166,7 @@ int fuzz(const Options& options) {
     session.results() << to_line(record.searches.back()) << std::endl;
     for (const Find& find : result.found) entries.push_back(find.entry);
     if (!result.found.empty()) {
-      std::ofstream out(file);
-      out << to_case_file("What attest fuzz found.", entries);
-      if (!out.flush()) cannot_write_into(options.out, std::strerror(errno));
+      write_file(file, to_case_file("What attest fuzz found.", entries));
     }
     for (const Find& find : result.found) {
       record.verdicts.push_back(record_of(find, testee, search.run, file));
@@ -459,6 +180,7 @@ int fuzz(const Options& options) {
     record.footer = conclude_search(tried, record.verdicts);
     record.footer->wall_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seal(record);
     session.results() << to_line(*record.footer) << '\n';
   }
   const int exit_code = session.finish(record);
@@ -478,13 +200,20 @@ int selfcheck(Options options) {
   Selfcheck check = {.all_catches = options.full,
                      .filtered = !options.filters.empty() || options.tier < Tier::standard,
                      .cases = by_worth(selected_cases(options, installation))};
+  const std::vector<Case> all = load_cases(installation.cases, options.seed);
   const fs::path mutants = options.plugins / "mutants.so";
   if (!options.legitimate) check.catalogue = load_catalogue(mutants);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
   const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
-  const auto session_of = [&](const fs::path& plugin) {
+  const auto session_of = [&](const fs::path& plugin, const std::vector<Case>& cases) {
     options.testees = {plugin.string()};
-    return std::make_unique<Session>(options, installation, name_of(options.tier));
+    Plan plan = plan_for(options, installation, all, cases.size());
+    // A sample is named case by case.
+    if (cases.size() != check.cases.size()) {
+      plan.filters.clear();
+      for (const Case& c : cases) plan.filters.push_back(c.id);
+    }
+    return std::make_unique<Session>(options, installation, plan);
   };
   const auto start_testee = [](const Session& session) {
     return [&](const Testee& testee) { return session.start(testee); };
@@ -493,15 +222,15 @@ int selfcheck(Options options) {
     const Limits limits = options.limits;
     options.limits.call_seconds = kMutantSeconds;
     options.limits.memory_bytes = kMutantBytes;
-    const auto session = session_of(mutants);
+    const auto session = session_of(mutants, check.cases);
     check.hunt = hunt(check.cases, check.catalogue, session->testees(),
                       {.all = options.full, .run = session->run_options()}, start_testee(*session),
                       seen, interrupted);
     options.limits = limits;
   }
   if (!interrupted()) {
-    const auto session = session_of(options.plugins / "legitimate.so");
     const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
+    const auto session = session_of(options.plugins / "legitimate.so", cases);
     const Record record = run(cases, session->testees(), session->header(), session->run_options(),
                               start_testee(*session), session->results(), seen, interrupted);
     check.trust = trust_of(record, cases.size());
@@ -558,7 +287,7 @@ int side_by_side(Options options) {
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
-  make_out_folder(options.out);
+  const RecordFolder folder(options.out);
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
     comparison.sides.push_back(criteria::compare(
@@ -620,12 +349,13 @@ int repro(const Options& options) {
   const Case test_case = find_case(load_cases(installation.cases), options.case_id);
   const Surroundings around = surroundings_for(options, installation);
   const auto testees = testees_for(options, installation, around);
+  std::optional<RecordFolder> locked;
   if (options.shrink) {
     if (test_case.seed != 1) {
       throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
     }
     if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
-    make_out_folder(options.out);
+    locked.emplace(options.out);
   }
   if (options.in_process) {
     fmt::print(
@@ -681,17 +411,12 @@ int repro(const Options& options) {
 }
 
 int report(const Options& options) {
-  const fs::path file = options.record_folder / "results.jsonl";
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
-  Record record;
-  try {
-    record = read_record(in);
-  } catch (const InputError& error) {
-    throw InputError("", fmt::format("{}: {}", file.string(), error.what()));
-  }
+  Record record = read_and_audit(options.record_folder / kResults, suite_of(find_installation()));
+  // Nobody else writes there meanwhile.
+  const RecordFolder folder(options.record_folder);
   write_reports(record, options.record_folder);
   fmt::print("{}", to_summary_text(record));
+  if (!options.write_known.empty()) write_file(options.write_known, known_failures_of(record));
   fmt::print("\nReport: {}\n", (options.record_folder / "index.html").string());
   return exit_code_of(record);
 }
@@ -819,10 +544,9 @@ int main(int argc, char** argv) {
         ->type_name("GLOB");
     command
         .add_option_function<std::string>(
-            "--tier", [&](const std::string& text) { options.tier = kTiers.at(text); },
+            "--tier", [&](const std::string& text) { options.tier = tier_named(text); },
             "smoke, standard or full")
-        ->check(takes("--tier", "smoke, standard or full",
-                      [](const std::string& text) { return kTiers.contains(text); }))
+        ->check(takes("--tier", "smoke, standard or full", is_tier))
         ->type_name("TIER")
         ->option_text("TIER [standard]");
     command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
@@ -857,6 +581,9 @@ int main(int argc, char** argv) {
   run_command
       .add_option("--max-time", options.max_seconds, "Seconds after which the rest is NOT_RUN")
       ->check(takes_seconds("--max-time"));
+  run_command
+      .add_option("--known", options.known, "A file of failures that are known, and don't count")
+      ->type_name("FILE");
 
   CLI::App& fuzz_command =
       *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
@@ -925,6 +652,18 @@ int main(int argc, char** argv) {
       *app.add_subcommand("report", "Make the reports again from results.jsonl");
   report_command.add_option("folder", options.record_folder, "The folder of the record")
       ->required();
+  report_command
+      .add_option("--write-known", options.write_known, "Write what failed into a file for --known")
+      ->type_name("FILE");
+
+  CLI::App& verify_command = *app.add_subcommand(
+      "verify", "Check that a record is as it was written, and repeat some of its verdicts");
+  verify_command.add_option("folder", options.record_folder, "The folder of the record")
+      ->required();
+  verify_command
+      .add_option("--rerun", options.rerun, "Verdicts to repeat, drawn by the record's digest")
+      ->check(takes_count("--rerun", 0, 1'000'000'000));
+  add_testee_options(verify_command, options);
 
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
@@ -967,6 +706,7 @@ int main(int argc, char** argv) {
   if (selfcheck_command) return selfcheck(options);
   if (criteria_command) return side_by_side(options);
   if (repro_command) return repro(options);
+  if (verify_command) return verify(options);
   return report(options);
 }
 
@@ -980,7 +720,12 @@ int main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is taken
   mallopt(M_TOP_PAD, 16 << 20);
   try {
-    return attest::main(argc, argv);
+    const int exit_code = attest::main(argc, argv);
+    // Whoever stopped reading has read enough.
+    if (std::fflush(stdout) != 0 && errno != EPIPE) {
+      throw std::system_error(errno, std::generic_category(), "cannot write the output");
+    }
+    return exit_code;
   } catch (const attest::Interrupted& error) {
     std::fputs(fmt::format("attest: {}\n", error.what()).c_str(), stderr);
     return attest::kIncomplete;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
 #include <string>
+#include <string_view>
 
-#include "spec/json_reader.h"
+#include "reports/files.h"
 
 namespace attest {
 namespace {
@@ -23,11 +23,9 @@ void write_array(const std::filesystem::path& file, const Shape& shape, const ch
   std::string preamble("\x93NUMPY\x01\x00", 8);
   preamble += static_cast<char>(header.size() & 0xff);
   preamble += static_cast<char>(header.size() >> 8);
-  std::ofstream out(file, std::ios::binary);
-  out << preamble << header;
-  out.write(reinterpret_cast<const char*>(values.data()),
-            static_cast<std::streamsize>(values.size() * sizeof(T)));
-  if (!out.flush()) throw InputError("", fmt::format("cannot write {}", file.string()));
+  write_file(file, {preamble, header,
+                    std::string_view(reinterpret_cast<const char*>(values.data()),
+                                     values.size() * sizeof(T))});
 }
 
 }  // namespace

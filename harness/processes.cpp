@@ -240,4 +240,20 @@ std::optional<std::size_t> ended_bytes(pid_t pid) {
   return faults->front() * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::vector<std::string> code_of(pid_t pid) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  std::set<std::string> files;
+  for (std::string line; std::getline(maps, line);) {
+    // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   PATH"
+    std::istringstream words(line);
+    std::string addresses, permissions, offset, device, inode, path;
+    words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
+    std::getline(words, path);
+    if (permissions.size() > 2 && permissions[2] == 'x' && path.starts_with('/')) {
+      files.insert(path);
+    }
+  }
+  return {files.begin(), files.end()};
+}
+
 }  // namespace attest

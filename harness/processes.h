@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace attest {
 
 // The process, and all that descend from it and live.
 std::vector<pid_t> family_of(pid_t root);
+
+// The files from which a process runs code: programs and libraries. Empty where that cannot be
+// told.
+std::vector<std::string> code_of(pid_t pid);
 
 using FileId = std::pair<dev_t, ino_t>;
 

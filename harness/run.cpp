@@ -14,6 +14,7 @@
 #include "harness/conclude.h"
 #include "harness/examine.h"
 #include "harness/jobs.h"
+#include "harness/seal.h"
 
 namespace attest {
 namespace {
@@ -282,6 +283,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);
   record.footer->wall_s = seconds_since(start);
+  seal(record);
   out << to_line(*record.footer) << '\n';
   out.flush();
   return record;

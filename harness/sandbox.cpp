@@ -68,6 +68,18 @@ struct SpawnActions {
   }
 };
 
+// Whether a program of the system does, in such a sandbox without network.
+bool succeeds(const std::vector<std::string>& command, Isolation isolation) {
+  const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
+  WorkerDescriptors descriptors;
+  descriptors.fill(null.get());
+  const pid_t pid = start_worker({.command = command, .isolation = isolation, .network = false},
+                                 descriptors, passed_variables());
+  int status = -1;
+  const bool ended = waitpid(pid, &status, 0) == pid;
+  return ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 }  // namespace
 
 pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
@@ -138,16 +150,17 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
   for (const Isolation isolation :
        {Isolation::other_user, Isolation::user_namespace, Isolation::user_only}) {
     if (isolation != Isolation::user_namespace && geteuid() != 0) continue;
-    const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
-    WorkerDescriptors descriptors;
-    descriptors.fill(null.get());
-    const pid_t pid = start_worker({.command = command, .isolation = isolation, .network = false},
-                                   descriptors, passed_variables());
-    int status = -1;
-    const bool ended = waitpid(pid, &status, 0) == pid;
-    if (ended && WIFEXITED(status) && WEXITSTATUS(status) == 0) return isolation;
+    if (succeeds(command, isolation)) return isolation;
   }
   return Isolation::none;
+}
+
+bool keeps_network(Isolation isolation) {
+  std::error_code none;
+  const std::string ours = std::filesystem::read_symlink("/proc/self/ns/net", none);
+  return has_namespaces(isolation) &&
+         succeeds({"/bin/sh", "-c", "test \"$(readlink /proc/self/ns/net)\" != \"$0\"", ours},
+                  isolation);
 }
 
 std::string describe(Isolation isolation) {

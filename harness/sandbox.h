@@ -74,6 +74,10 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
 // no testee has a say in it.
 Isolation strongest_isolation(const std::vector<std::string>& files);
 
+// Whether it keeps the system's network from a worker that is not to have it: some systems give
+// namespaces, but none of networks.
+bool keeps_network(Isolation isolation);
+
 // How this isolation is called in records.
 std::string describe(Isolation isolation);
 

@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSystemFolders[] = {"/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/"};
+
 // One --testee, taken apart.
 struct Target {
   std::string spec;  // as given
@@ -152,6 +154,33 @@ std::string why_absent(const nlohmann::json& description, const std::string& ker
   return "";
 }
 
+// Whether a library came with the system.
+bool is_of_the_system(const std::string& file) {
+  if (file.starts_with("/usr/local/")) return false;
+  return std::any_of(std::begin(kSystemFolders), std::end(kSystemFolders),
+                     [&](const char* folder) { return file.starts_with(folder); });
+}
+
+std::vector<std::string> made_of(const Target& target, const WorkerExecutor& executor) {
+  std::vector<std::string> files;
+  const auto add = [&](const std::string& file) {
+    std::error_code none;
+    if (fs::is_regular_file(file, none)) files.push_back(fs::absolute(file).lexically_normal());
+  };
+  if (target.plugin.empty()) {
+    for (const std::string& file : target.files) add(file);
+  } else {
+    add(target.plugin);
+    const std::string ours = fs::path(target.command.front()).parent_path().string() + "/";
+    for (const std::string& file : executor.code()) {
+      if (!is_of_the_system(file) && !file.starts_with(ours)) add(file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,
                              const Surroundings& around, const std::function<bool()>& interrupted) {
   constexpr std::size_t kMostQuoted = 4096;  // of what a testee says or prints
@@ -174,6 +203,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     const bool said = message != reply.body.end() && message->is_string();
     complain(said ? message->get<std::string>() : "it does not describe itself");
   }
+  const std::vector<std::string> files = made_of(target, executor);
   const nlohmann::json kernels =
       reply.body.contains("kernels") ? reply.body["kernels"] : nlohmann::json::array();
   if (!kernels.is_array() || kernels.empty()) complain("it describes no kernel");
@@ -197,6 +227,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     testee.name = testee.kernel;
     testee.command = target.command;
     testee.plugin = target.plugin;
+    testee.files = files;
     testee.isolation = isolation;
     if (target.plugin.empty() || kernels.size() == 1) {
       testee.spec = target.base;

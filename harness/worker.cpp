@@ -97,27 +97,6 @@ std::string how_it_ended(int status, Isolation isolation) {
   return fmt::format("exited with status {} in the middle of a call", code);
 }
 
-// Whether JSON nests deeper than anything that the protocol has. Parsers survive that; what walks
-// over their result does not.
-bool nests_too_deep(const std::string& text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      quoted = c != '"';
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxFrameLevels) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 struct WorkerExecutor::Process {
@@ -184,6 +163,15 @@ Arena& WorkerExecutor::arena(std::size_t bytes) {
     arena_ = std::make_unique<Arena>(capacity);
   }
   return *arena_;
+}
+
+std::vector<std::string> WorkerExecutor::code() const {
+  std::set<std::string> files;
+  if (!process_) return {};
+  for (const pid_t pid : family_of(process_->pid)) {
+    for (std::string& file : code_of(pid)) files.insert(std::move(file));
+  }
+  return {files.begin(), files.end()};
 }
 
 void WorkerExecutor::stop() { process_.reset(); }
@@ -301,7 +289,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
         if (process.inbox.size() == 4 + size) {
           const std::string text = process.inbox.substr(4);
           process.inbox.clear();
-          if (nests_too_deep(text))
+          if (too_deep_at(text, kMaxFrameLevels))
             return ended(Kind::protocol_error, "sent a reply that nests too deep");
           nlohmann::json body = parse_json_if_any(text);
           if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {

@@ -63,6 +63,8 @@ class WorkerExecutor : public Executor {
   // ends here, and the worker with it.
   Reply settle() override;
   Arena& arena(std::size_t bytes) override;
+  // The files from which the worker runs code, once it has answered.
+  std::vector<std::string> code() const;
 
  private:
   struct Process;

@@ -1,6 +1,7 @@
 #include "reports/digest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,8 @@
 
 #include "reports/text.h"
 #include "spec/clause.h"
+#include "spec/known_failure.h"
+#include "spec/profile.h"
 
 namespace attest {
 namespace {
@@ -67,6 +70,11 @@ class Digester {
     testee.wall_s += verdict.wall_s;
     ++testee.counts[verdict.outcome];
     ++digest_.counts[verdict.outcome];
+    if (const KnownFailure* known = find_known(record_.header.known, record)) {
+      ++testee.known[verdict.outcome];
+      ++digest_.known[verdict.outcome];
+      digest_.known_failures[&record] = known;
+    }
     add_once(digest_.dtypes, record.dtype);
     const std::vector<std::string> cited = cited_clauses(verdict);
     for (const std::string& id : cited) ++testee.clauses[id].counts[verdict.outcome];
@@ -155,8 +163,28 @@ class Digester {
     return ids;
   }
 
+  void take_notes() {
+    for (const std::string& words : record_.header.uncontained) {
+      digest_.notes.push_back(fmt::format("Not contained: {}.", one_line(words)));
+    }
+    for (const std::string& words : record_.unverified) {
+      digest_.notes.push_back(fmt::format("Not verified: {}.", one_line(words)));
+    }
+    if (!record_.footer) return;
+    for (const std::string& words : record_.footer->known_amiss) {
+      digest_.notes.push_back(fmt::format("Known failures: {}.", one_line(words)));
+    }
+  }
+
   void conclude() {
+    take_notes();
     digest_.conclusion = "incomplete";
+    if (!record_.defects.empty()) {
+      digest_.state = State::inconsistent;
+      digest_.sentence = fmt::format("Inconsistent record: {}; nothing is concluded.",
+                                     one_line(fmt::format("{}", fmt::join(record_.defects, "; "))));
+      return;
+    }
     if (!record_.footer) {
       digest_.state = State::truncated;
       digest_.sentence = fmt::format(
@@ -174,7 +202,7 @@ class Digester {
       return;
     }
     digest_.state = footer.complete ? State::complete : State::incomplete;
-    const bool good = footer.conclusion == "conformant" || footer.conclusion == "passed";
+    const bool good = footer.conclusion == "conformant" || footer.conclusion == kNoFailure;
     if (footer.conclusion == "not conformant" || (good && footer.complete)) {
       digest_.conclusion = footer.conclusion;
     }
@@ -205,7 +233,7 @@ class Digester {
     constexpr std::size_t kNamed = 4;
     std::vector<std::string> phrases;
     for (const TesteeDigest& testee : digest_.testees) {
-      const Index failed = failures_in(testee.counts);
+      const Index failed = failures_in(testee.counts) - total(testee.known);
       if (failed == 0) continue;
       phrases.push_back(fmt::format("{} does not pass {} of {}", one_line(testee.about.name),
                                     failed, count_text(total(testee.counts), "case")));
@@ -227,7 +255,9 @@ class Digester {
     };
     add(Outcome::warn, "passed with a warning");
     add(Outcome::unsupported, "unsupported");
-    if (const Index failed = failures_in(digest_.counts))
+    const Index known = total(digest_.known);
+    if (known > 0) text += fmt::format(", {} failed as was known", known);
+    if (const Index failed = failures_in(digest_.counts) - known)
       text += fmt::format(", {} did not pass", failed);
     return text;
   }
@@ -283,9 +313,8 @@ class Digester {
                          names.size() == 1 ? "meets" : "meet", profiles,
                          with.empty() ? "" : " (" + with + ")", what_passed());
     }
-    if (digest_.state == State::complete && footer.conclusion == "passed") {
-      return fmt::format("Passed: no profile was asked for, and no case failed; {}.",
-                         what_passed());
+    if (digest_.state == State::complete && footer.conclusion == kNoFailure) {
+      return fmt::format("No failure in {}; {}.", how_much(), what_passed());
     }
     if (footer.conclusion == "not conformant") {
       const std::string only = standings(met_only_with, "only ");
@@ -295,10 +324,12 @@ class Digester {
             "asked for, with \"+declared\" behind its name{}.",
             only, footer.complete ? "" : "; and the run is incomplete");
       }
-      return fmt::format(
-          "Not conformant: {}{}.",
-          failing.empty() ? fmt::format("no case failed, but not {} is met", profiles) : failing,
-          footer.complete ? "" : "; and the run is incomplete");
+      return fmt::format("Not conformant: {}{}.",
+                         !failing.empty() ? failing
+                         : footer.known_amiss.empty()
+                             ? fmt::format("no case failed, but not {} is met", profiles)
+                             : "what was known to fail does not, or never ran",
+                         footer.complete ? "" : "; and the run is incomplete");
     }
     if (digest_.counts.empty()) return "Incomplete: no case was run.";
     if (const Index ours = count_of(digest_.counts, Outcome::harness_error)) {
@@ -315,7 +346,31 @@ class Digester {
     if (!footer.complete) {
       return fmt::format("Incomplete: the run did not do all it should; {}.", what_passed());
     }
-    return fmt::format("Incomplete: no profile was judged in full; {}.", what_passed());
+    return fmt::format("Incomplete: no failure in {}, but no profile was judged in full; {}.",
+                       how_much(), what_passed());
+  }
+
+  // "150 of 10403 cases (the smoke tier, with failures that were known)": what was tried, and what
+  // keeps it from showing more.
+  std::string how_much() const {
+    const Header& h = record_.header;
+    std::vector<std::string> why;
+    const auto add = [&](bool said, const std::string& words) {
+      if (said) why.push_back(words);
+    };
+    add(h.tier == "smoke", "the smoke tier");
+    add(!h.from.empty() || !h.cases.bundled, "cases that are not the suite's own");
+    add(!h.filters.empty(), "those that --cases names");
+    add(h.shard != "1/1", fmt::format("the shard {}", one_line(h.shard)));
+    add(h.profiles == std::vector<std::string>{"none"}, "no profile was asked for");
+    std::vector<std::string> free;
+    for (const TesteeRecord& t : h.testees) {
+      if (!is_contained(t)) free.push_back(one_line(t.name));
+    }
+    add(!free.empty(), fmt::format("{} could have written the record", list_text(free, "")));
+    add(record_.footer->known > 0, "with failures that were known");
+    return fmt::format("{} of {}{}", record_.footer->judged, count_text(h.cases.complete, "case"),
+                       why.empty() ? "" : fmt::format(" ({})", list_text(why, "")));
   }
 
   const Record& record_;
@@ -359,6 +414,15 @@ Index total(const Counts& counts) {
   return sum;
 }
 
+const KnownFailure* known_of(const Digest& digest, const VerdictRecord& verdict) {
+  const auto at = digest.known_failures.find(&verdict);
+  return at == digest.known_failures.end() ? nullptr : at->second;
+}
+
+std::string known_text(const KnownFailure& known) {
+  return fmt::format("known: {}{}", text_of(known), known.link.empty() ? "" : ", " + known.link);
+}
+
 Index failures_in(const Counts& counts) {
   Index sum = 0;
   for (const auto& [outcome, count] : counts) sum += is_failure(outcome) ? count : 0;
@@ -366,19 +430,21 @@ Index failures_in(const Counts& counts) {
 }
 
 bool met_only_with(const ProfileRecord& profile) {
-  return !profile.met && profile.complete && profile.demanded > 0 &&
-         profile.passed == profile.demanded && !profile.with.empty();
+  return !profile.met && profile.demanded > 0 && profile.passed == profile.demanded &&
+         !profile.with.empty() && profile.profile.find(kTakesDeclared) == std::string::npos;
 }
 
 std::string standing_text(const ProfileRecord& profile) {
   if (profile.demanded == 0) return "no case";
-  if (!profile.complete) {
-    return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
+  const std::string words = one_line(list_text(profile.with, ""));
+  if (met_only_with(profile)) return fmt::format("not met: only with {}", words);
+  const std::string with = words.empty() ? "" : ", with " + words;
+  if (profile.met) return "met" + with;
+  if (profile.complete) return fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+  if (profile.passed == profile.demanded) {
+    return fmt::format("no failure in {}{}", profile.demanded, with);
   }
-  const std::string with = one_line(list_text(profile.with, ""));
-  if (profile.met) return with.empty() ? "met" : fmt::format("met, with {}", with);
-  if (met_only_with(profile)) return fmt::format("not met: only with {}", with);
-  return fmt::format("not met: {} of {}", profile.passed, profile.demanded);
+  return fmt::format("incomplete: {} of {}", profile.passed, profile.demanded);
 }
 
 const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,

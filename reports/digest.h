@@ -1,8 +1,8 @@
 // The digest of a record: what every report says, whatever its format.
 //
 // Counts, clauses, worst ratios and failures come from the verdicts; profiles and the conclusion
-// from the footer. A record that lacks its footer, or whose footer counts other verdicts than there
-// are, concludes nothing, whatever it says.
+// from the footer. A record that lacks its footer, whose footer counts other verdicts than there
+// are, or that has defects (harness/audit.h), concludes nothing, whatever it says.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ enum class State {
   complete,
   incomplete,    // the run says itself that it did not do all it should
   truncated,     // no footer: the run did not end
-  inconsistent,  // the footer and the verdicts disagree
+  inconsistent,  // it contradicts itself, or is not as it was written
 };
 
 // One clause and one testee.
@@ -48,6 +48,7 @@ struct SlopeDigest {
 struct TesteeDigest {
   TesteeRecord about;
   Counts counts = {};
+  Counts known = {};  // of them, failures that were known
   double wall_s = 0;
   std::map<std::string, ClauseDigest> clauses = {};
   std::map<std::pair<std::string, std::string>, Worst> worst = {};         // by tensor and dtype
@@ -61,11 +62,14 @@ struct TesteeDigest {
 // Points into its record, which must outlive it.
 struct Digest {
   State state = State::complete;
-  std::string conclusion;  // "conformant", "passed", "not conformant", "incomplete"
+  std::string conclusion;  // "conformant", "no failure", "not conformant", "incomplete"
   std::string sentence;    // the conclusion with its ground, for a person
+  std::vector<std::string> notes = {};  // what every page says beside: what was not contained, ...
   int exit_code = 3;
   double wall_s = 0;
   Counts counts = {};
+  Counts known = {};  // of them, failures that were known
+  std::map<const VerdictRecord*, const KnownFailure*> known_failures = {};
   std::vector<TesteeDigest> testees = {};           // those of the header first, in its order
   std::vector<const VerdictRecord*> failures = {};  // in the order of the record, NOT_RUN last
   std::vector<ProfileRecord> profiles = {};
@@ -82,6 +86,12 @@ constexpr bool is_failure(Outcome outcome) {
   return !conforms(outcome) && outcome != Outcome::unsupported;
 }
 
+// What was known of a verdict; null if nothing was.
+const KnownFailure* known_of(const Digest& digest, const VerdictRecord& verdict);
+
+// "known: FAIL (bound), https://..."
+std::string known_text(const KnownFailure& known);
+
 // Whether a ratio is worse than another; NaN is worse than anything.
 bool worse(double ratio, double than);
 
@@ -92,8 +102,8 @@ Index count_of(const Counts& counts, Outcome outcome);
 Index total(const Counts& counts);
 Index failures_in(const Counts& counts);
 
-// "met", "met, with exp of 736 units", "not met: only with exp of 736 units", "not met: 12 of 13",
-// "incomplete: 3 of 13", "no case"
+// "met", "met, with exp of 736 units", "not met: only with exp of 736 units", "not met: 12 of 13";
+// where a run cannot show it "no failure in 3", "incomplete: 3 of 13"; "no case"
 std::string standing_text(const ProfileRecord& profile);
 
 // Whether all that is amiss is arithmetic beyond the default column, which a bare name doesn't

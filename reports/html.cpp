@@ -36,7 +36,7 @@ const char* tone(Outcome outcome) {
 
 const char* tone(const Digest& d) {
   if (d.conclusion == "not conformant") return "bad";
-  return d.conclusion == "conformant" || d.conclusion == "passed" ? "good" : "warn";
+  return d.conclusion == "conformant" || d.conclusion == kNoFailure ? "good" : "warn";
 }
 
 Markup code(std::string_view text) { return element("code", {}, text); }
@@ -83,12 +83,14 @@ Markup facts(const Record& record, const Digest& d) {
     for (const std::string& filter : h.filters) filters += code(filter) + Markup(" ");
   }
   return element(
-      "dl", {{"class", "facts"}}, fact("Suite", "Attest " + h.suite_version),
+      "dl", {{"class", "facts"}},
+      fact("Suite", fmt::format("Attest {}, commit {}", h.suite_version, h.suite_commit)),
       fact("Run", fmt::format("tier {}, seed {}, shard {}", h.tier, h.seed, h.shard)),
       fact("Cases", filters),
       h.from.empty() ? Markup() : fact("Not the suite's own, but from", code(h.from)),
       fact("Profiles asked for", list_text(h.profiles, "those declared")),
       fact("Isolation", h.isolation.empty() ? "not recorded" : h.isolation),
+      fact("Digest of the verdicts", record.footer ? record.footer->digests.verdicts : "none"),
       fact("Wall time", record.footer ? duration_text(d.wall_s) : "unknown: the run did not end"));
 }
 
@@ -196,9 +198,11 @@ Markup failure_details(const Digest& d, std::size_t number) {
                element("b", {}, v.clauses.front());
   }
   if (!v.message.empty()) summary += Markup(": ") + Markup(v.message);
+  if (known_of(d, record)) summary += Markup(" (known)");
 
   Markup list = fact("Testee", code(record.testee)) + fact("Format", record.dtype);
   if (!v.reason.empty()) list += fact("Reason", v.reason);
+  if (const KnownFailure* known = known_of(d, record)) list += fact("Known", known_text(*known));
   for (const std::string& id : cited_clauses(v)) list += fact("Clause", clause_phrase(id));
   if (!record.because.empty()) list += fact("The case hunts", record.because);
   list += fact("Time", duration_text(v.wall_s));
@@ -486,9 +490,11 @@ Markup page_head() {
 
 std::string to_html(const Record& record) {
   const Digest d = digest(record);
+  Markup notes;
+  for (const std::string& note : d.notes) notes += element("p", {}, note);
   const Markup body = element(
       "body", {}, element("h1", {}, "Attest report"),
-      element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence),
+      element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence), notes,
       facts(record, d), navigation(d),
       section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()),
       section("profiles", "Profiles", profiles(d)),

@@ -86,6 +86,7 @@ std::string to_report_json(const Record& record) {
                        {"state", name(d.state)},
                        {"conclusion", d.conclusion},
                        {"sentence", d.sentence},
+                       {"notes", d.notes},
                        {"exit_code", d.exit_code},
                        {"wall_s", number_to_json(d.wall_s)},
                        {"counts", counts_json(d.counts)},

@@ -30,9 +30,12 @@ Kind kind_of(Outcome outcome) {
   }
 }
 
-Index count_kind(const Counts& counts, Kind kind) {
-  Index sum = 0;
-  for (const auto& [outcome, count] : counts) sum += kind_of(outcome) == kind ? count : 0;
+// A failure that was known is skipped, whatever it is.
+Index count_kind(const Counts& counts, const Counts& known, Kind kind) {
+  Index sum = kind == Kind::skipped ? total(known) : 0;
+  for (const auto& [outcome, count] : counts) {
+    if (kind_of(outcome) == kind) sum += count - count_of(known, outcome);
+  }
   return sum;
 }
 
@@ -64,17 +67,18 @@ std::string class_name(const VerdictRecord& record) {
   return fmt::format("{}.{}", record.testee, record.case_id.substr(0, record.case_id.find('/')));
 }
 
-Markup test_case(const VerdictRecord& record) {
+Markup test_case(const Digest& d, const VerdictRecord& record) {
   const Verdict& verdict = record.verdict;
+  const KnownFailure* const known = known_of(d, record);
   Markup content;
-  switch (kind_of(verdict.outcome)) {
+  switch (known ? Kind::skipped : kind_of(verdict.outcome)) {
     case Kind::passed:
       if (verdict.outcome == Outcome::warn) {
         content = element("system-out", {}, explanation(record));
       }
       break;
     case Kind::skipped:
-      content = element("skipped", {{"message", verdict.message}});
+      content = element("skipped", {{"message", known ? known_text(*known) : verdict.message}});
       break;
     case Kind::failure:
       content = element("failure", {{"message", headline(verdict)}, {"type", verdict.reason}},
@@ -100,22 +104,25 @@ Markup property(std::string_view name, const std::string& value) {
   return element("property", {{"name", std::string(name)}, {"value", value}});
 }
 
-Markup suite(const TesteeDigest& testee, const Header& header) {
+Markup suite(const Digest& d, const TesteeDigest& testee, const Header& header) {
   Markup content = element(
       "properties", {}, property("suite_version", header.suite_version),
       property("testee_version", testee.about.version), property("vendor", testee.about.vendor),
       property("tier", header.tier), property("seed", std::to_string(header.seed)),
       property("shard", header.shard), property("filters", list_text(header.filters, "")),
-      property("from", header.from), property("isolation", header.isolation));
-  for (const VerdictRecord* record : testee.verdicts) content += test_case(*record);
-  return element("testsuite",
-                 {{"name", testee.about.name},
-                  {"tests", std::to_string(total(testee.counts))},
-                  {"failures", std::to_string(count_kind(testee.counts, Kind::failure))},
-                  {"errors", std::to_string(count_kind(testee.counts, Kind::error))},
-                  {"skipped", std::to_string(count_kind(testee.counts, Kind::skipped))},
-                  {"time", seconds(testee.wall_s)}},
-                 content);
+      property("from", header.from), property("isolation", header.isolation),
+      property("uncontained", list_text(header.uncontained, "")),
+      property("conclusion", d.sentence));
+  for (const VerdictRecord* record : testee.verdicts) content += test_case(d, *record);
+  return element(
+      "testsuite",
+      {{"name", testee.about.name},
+       {"tests", std::to_string(total(testee.counts))},
+       {"failures", std::to_string(count_kind(testee.counts, testee.known, Kind::failure))},
+       {"errors", std::to_string(count_kind(testee.counts, testee.known, Kind::error))},
+       {"skipped", std::to_string(count_kind(testee.counts, testee.known, Kind::skipped))},
+       {"time", seconds(testee.wall_s)}},
+      content);
 }
 
 Markup suite_of_conclusion(const Digest& digest) {
@@ -133,18 +140,18 @@ Markup suite_of_conclusion(const Digest& digest) {
 std::string to_junit_xml(const Record& record) {
   const Digest d = digest(record);
   Markup suites;
-  for (const TesteeDigest& testee : d.testees) suites += suite(testee, record.header);
-  const bool red = failures_in(d.counts) > 0;
-  const bool silent = d.conclusion != "conformant" && d.conclusion != "passed" && !red;
+  for (const TesteeDigest& testee : d.testees) suites += suite(d, testee, record.header);
+  const bool red = failures_in(d.counts) > total(d.known);
+  const bool silent = d.conclusion != "conformant" && d.conclusion != kNoFailure && !red;
   const Index added = d.state != State::complete || silent ? 1 : 0;
   if (added == 1) suites += suite_of_conclusion(d);
   const Markup root =
       element("testsuites",
               {{"name", "attest"},
                {"tests", std::to_string(total(d.counts) + added)},
-               {"failures", std::to_string(count_kind(d.counts, Kind::failure))},
-               {"errors", std::to_string(count_kind(d.counts, Kind::error) + added)},
-               {"skipped", std::to_string(count_kind(d.counts, Kind::skipped))},
+               {"failures", std::to_string(count_kind(d.counts, d.known, Kind::failure))},
+               {"errors", std::to_string(count_kind(d.counts, d.known, Kind::error) + added)},
+               {"skipped", std::to_string(count_kind(d.counts, d.known, Kind::skipped))},
                {"time", seconds(d.wall_s)}},
               suites);
   return (Markup::raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n") + root).str();

@@ -160,13 +160,16 @@ std::string left_out_list(const Record& record) {
   return out;
 }
 
-std::string failure_item(const VerdictRecord& record) {
+std::string failure_item(const Digest& d, const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   std::string out = fmt::format("- **{}**", prose(name(v.outcome)));
   if (!v.reason.empty()) out += fmt::format(" ({})", prose(v.reason));
   if (!v.clauses.empty()) out += fmt::format(" {}", prose(v.clauses.front()));
   out += fmt::format(", {}: {}", code(record.testee), code(record.case_id));
   if (!v.message.empty()) out += fmt::format("  \n  {}", prose(v.message));
+  if (const KnownFailure* known = known_of(d, record)) {
+    out += fmt::format("  \n  {}", prose(known_text(*known)));
+  }
   if (!v.repro.empty()) out += fmt::format("  \n  {}", code(v.repro));
   return out + "\n";
 }
@@ -175,8 +178,9 @@ std::string failure_item(const VerdictRecord& record) {
 
 std::string to_summary_markdown(const Record& record) {
   const Digest d = digest(record);
-  std::string out =
-      fmt::format("# Attest report\n\n**{}**\n\n{}", prose(d.sentence), what_was_run(record, d));
+  std::string out = fmt::format("# Attest report\n\n**{}**\n\n", prose(d.sentence));
+  for (const std::string& note : d.notes) out += fmt::format("{}\n\n", prose(note));
+  out += what_was_run(record, d);
   out += "\n## Verdicts\n\n" + counts_table(d);
   out += "\n## Profiles\n\n" + profiles_table(d);
   out += "\n## Worst ratios\n\nThe distance to the exact value over the bound; above 1 fails.\n\n" +
@@ -198,7 +202,7 @@ std::string to_summary_markdown(const Record& record) {
   }
   out += fmt::format("\n## Failures: {}\n", d.failures.size());
   if (!d.failures.empty()) out += '\n';
-  for (const VerdictRecord* failure : d.failures) out += failure_item(*failure);
+  for (const VerdictRecord* failure : d.failures) out += failure_item(d, *failure);
   return out;
 }
 

@@ -17,12 +17,15 @@ std::string to_html(const Record& record);  // one self-contained page, readable
 // ratio of each tensor, the profiles met.
 std::string to_summary_text(const Record& record);
 
-// What a program that reports on the record exits with: the footer's code, unless the record is
-// truncated or contradicts itself (3).
-int exit_code_of(const Record& record);
+// What is said of a record that is only looked at: its conclusion, notes, and digests.
+std::string to_verification_text(const Record& record);
 
-// Throws InputError if it cannot be written.
-void write_file(const std::filesystem::path& path, const std::string& content);
+// Whether it is whole, and says nothing against itself.
+bool is_consistent(const Record& record);
+
+// What a program that reports on the record exits with: the footer's code, unless the record is
+// truncated or inconsistent (3).
+int exit_code_of(const Record& record);
 
 // Writes report.json, junit.xml, summary.md and index.html into `folder`. Throws InputError if a
 // file cannot be written.

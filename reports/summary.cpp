@@ -122,6 +122,9 @@ std::string failures(const Digest& d) {
                        v.clauses.empty() ? "" : fmt::format(" {}", one_line(v.clauses.front())),
                        one_line(record.testee), one_line(record.case_id));
     if (!v.message.empty()) out += fmt::format("    {}\n", one_line(v.message));
+    if (const KnownFailure* known = known_of(d, record)) {
+      out += fmt::format("    {}\n", one_line(known_text(*known)));
+    }
     if (!v.repro.empty()) out += fmt::format("    {}\n", one_line(v.repro));
   }
   if (d.failures.size() > kShown) {
@@ -142,7 +145,19 @@ std::string to_summary_text(const Record& record) {
   }
   if (!d.profiles.empty()) out += profiles(d) + "\n";
   if (!d.failures.empty()) out += failures(d) + "\n";
-  return out + d.sentence + "\n";
+  out += d.sentence + "\n";
+  for (const std::string& note : d.notes) out += note + "\n";
+  return out;
+}
+
+std::string to_verification_text(const Record& record) {
+  const Digest d = digest(record);
+  std::string out = d.sentence + "\n";
+  for (const std::string& note : d.notes) out += note + "\n";
+  if (!record.footer) return out;
+  const Digests& digests = record.footer->digests;
+  return out + fmt::format("Digest of the verdicts {}\nDigest of the record   {}\n",
+                           one_line(digests.verdicts), one_line(digests.record));
 }
 
 }  // namespace attest

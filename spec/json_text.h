@@ -2,7 +2,9 @@
 // that want them.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,13 @@ namespace attest {
 
 // On one line, or indented by so many spaces for each level. Broken UTF-8 becomes U+FFFD.
 std::string json_text(const nlohmann::json& value, int indent = -1);
+
+// Whatever walks over a document calls itself for each level; no file of ours needs nearly as many.
+inline constexpr int kDeepestJson = 256;
+
+// Where in JSON a list or an object begins that lies within so many others; nothing if none does.
+// Parsers survive any number of levels; what walks over their result does not.
+std::optional<std::size_t> too_deep_at(std::string_view text, int levels);
 
 // Throws nlohmann::json::parse_error.
 nlohmann::json parse_json(std::string_view text);

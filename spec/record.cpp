@@ -66,6 +66,44 @@ TensorEvidence evidence_from(const json& j) {
           .noise = noise};
 }
 
+Outcome outcome_from(const json& j) {
+  const auto outcome = outcome_named(j.get<std::string>());
+  if (!outcome) {
+    throw InputError("/outcome", fmt::format("no outcome is called {}", json_text(j)));
+  }
+  return *outcome;
+}
+
+json to_json(const KnownFailure& known) {
+  return {{"case", known.cases},
+          {"testee", known.testee},
+          {"outcome", name(known.outcome)},
+          {"reason", known.reason},
+          {"link", known.link}};
+}
+
+KnownFailure known_from(const json& j) {
+  return {.cases = j.at("case").get<std::string>(),
+          .testee = j.at("testee").get<std::string>(),
+          .outcome = outcome_from(j.at("outcome")),
+          .reason = j.at("reason").get<std::string>(),
+          .link = j.at("link").get<std::string>()};
+}
+
+json to_json(const CasesRecord& cases) {
+  return {{"digest", cases.digest},
+          {"bundled", cases.bundled},
+          {"selected", cases.selected},
+          {"complete", cases.complete}};
+}
+
+CasesRecord cases_from(const json& j) {
+  return {.digest = j.at("digest").get<std::string>(),
+          .bundled = j.at("bundled").get<bool>(),
+          .selected = j.at("selected").get<Index>(),
+          .complete = j.at("complete").get<Index>()};
+}
+
 Header header_from(const json& j) {
   Header header;
   header.schema = j.at("schema").get<int>();
@@ -74,8 +112,13 @@ Header header_from(const json& j) {
                                             header.schema, kRecordSchema));
   }
   header.suite_version = j.at("suite_version").get<std::string>();
+  header.suite_commit = j.at("suite_commit").get<std::string>();
+  header.cases = cases_from(j.at("cases"));
   for (const json& t : j.at("testees")) {
     header.testees.push_back({.name = t.at("name").get<std::string>(),
+                              .spec = t.at("spec").get<std::string>(),
+                              .isolation = t.at("isolation").get<std::string>(),
+                              .files = t.at("files").get<std::map<std::string, std::string>>(),
                               .version = t.at("version").get<std::string>(),
                               .vendor = t.at("vendor").get<std::string>(),
                               .profiles = t.at("profiles").get<std::vector<std::string>>(),
@@ -90,7 +133,9 @@ Header header_from(const json& j) {
   header.filters = j.at("filters").get<std::vector<std::string>>();
   header.from = j.value("from", "");
   header.isolation = j.at("isolation").get<std::string>();
+  header.uncontained = j.at("uncontained").get<std::vector<std::string>>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
+  for (const json& known : j.at("known")) header.known.push_back(known_from(known));
   return header;
 }
 
@@ -101,11 +146,7 @@ VerdictRecord verdict_from(const json& j) {
                        .because = j.at("because").get<std::string>(),
                        .verdict = {}};
   Verdict& v = record.verdict;
-  const auto outcome = outcome_named(j.at("outcome").get<std::string>());
-  if (!outcome)
-    throw InputError("/outcome",
-                     fmt::format("no outcome is called {}", json_text(j.at("outcome"))));
-  v.outcome = *outcome;
+  v.outcome = outcome_from(j.at("outcome"));
   v.reason = j.at("reason").get<std::string>();
   v.message = j.at("message").get<std::string>();
   v.clauses = j.at("clauses").get<std::vector<std::string>>();
@@ -166,11 +207,22 @@ Footer footer_from(const json& j) {
   footer.wall_s = j.at("wall_s").get<double>();
   footer.complete = j.at("complete").get<bool>();
   footer.tried = j.value("tried", footer.tried);
+  footer.judged = j.at("judged").get<Index>();
+  footer.known = j.at("known").get<Index>();
+  footer.known_amiss = j.at("known_amiss").get<std::vector<std::string>>();
+  const json& digests = j.at("digests");
+  footer.digests = {.verdicts = digests.at("verdicts").get<std::string>(),
+                    .record = digests.at("record").get<std::string>()};
   return footer;
 }
 
 // Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
 }  // namespace
+
+bool is_contained(const TesteeRecord& testee) {
+  return testee.isolation == "other-user" || testee.isolation == "namespaces" ||
+         testee.isolation == "user";
+}
 
 json number_to_json(double value) {
   if (std::isnan(value)) return "nan";
@@ -191,6 +243,9 @@ std::string to_line(const Header& header) {
   json testees = json::array();
   for (const TesteeRecord& t : header.testees) {
     testees.push_back({{"name", t.name},
+                       {"spec", t.spec},
+                       {"isolation", t.isolation},
+                       {"files", t.files},
                        {"version", t.version},
                        {"vendor", t.vendor},
                        {"profiles", t.profiles},
@@ -199,9 +254,13 @@ std::string to_line(const Header& header) {
                        {"arithmetic", t.arithmetic}});
     if (!t.beyond_caps.empty()) testees.back()["beyond_caps"] = t.beyond_caps;
   }
+  json known = json::array();
+  for (const KnownFailure& each : header.known) known.push_back(to_json(each));
   return json_text({{"kind", "header"},
                     {"schema", header.schema},
                     {"suite_version", header.suite_version},
+                    {"suite_commit", header.suite_commit},
+                    {"cases", to_json(header.cases)},
                     {"testees", testees},
                     {"tier", header.tier},
                     {"seed", header.seed},
@@ -209,7 +268,9 @@ std::string to_line(const Header& header) {
                     {"filters", header.filters},
                     {"from", header.from},
                     {"isolation", header.isolation},
-                    {"profiles", header.profiles}});
+                    {"uncontained", header.uncontained},
+                    {"profiles", header.profiles},
+                    {"known", known}});
 }
 
 std::string to_line(const VerdictRecord& record) {
@@ -265,18 +326,24 @@ std::string to_line(const Footer& footer) {
                         {"passed", p.passed},
                         {"with", p.with}});
   }
-  json j = {{"kind", "footer"},
-            {"counts", footer.counts},
-            {"profiles", profiles},
-            {"conclusion", footer.conclusion},
-            {"exit_code", footer.exit_code},
-            {"wall_s", footer.wall_s},
-            {"complete", footer.complete}};
+  json j = {
+      {"kind", "footer"},
+      {"counts", footer.counts},
+      {"profiles", profiles},
+      {"conclusion", footer.conclusion},
+      {"exit_code", footer.exit_code},
+      {"wall_s", footer.wall_s},
+      {"complete", footer.complete},
+      {"judged", footer.judged},
+      {"known", footer.known},
+      {"known_amiss", footer.known_amiss},
+      {"digests", {{"verdicts", footer.digests.verdicts}, {"record", footer.digests.record}}}};
   if (!footer.tried.empty()) j["tried"] = footer.tried;
   return json_text(j);
 }
 
-Record read_record(std::istream& in) {
+Record read_record(std::istream& in,
+                   const std::function<void(std::string_view, const json&)>& seen) {
   Record record;
   bool has_header = false;
   std::string text;
@@ -285,6 +352,9 @@ Record read_record(std::istream& in) {
     if (text.empty()) continue;
     try {
       if (record.footer) throw InputError("", "there is a line behind the footer");
+      if (too_deep_at(text, kDeepestJson)) {
+        throw InputError("", fmt::format("lists and objects nest deeper than {}", kDeepestJson));
+      }
       const json j = parse_json(text);
       const auto kind = j.at("kind").get<std::string>();
       if (kind == "header") {
@@ -302,6 +372,7 @@ Record read_record(std::istream& in) {
       } else {
         throw InputError("", fmt::format("no line is of kind \"{}\"", kind));
       }
+      if (seen) seen(text, j);
     } catch (const std::exception& error) {
       if (cut_off) break;
       throw InputError("", fmt::format("line {}: {}", number, error.what()));

@@ -1,24 +1,30 @@
 // The record of a run, results.jsonl: a header, one line a verdict (and, of a random search, one a
 // testee), a footer. It is the only primary record; every report is made from it. Without its
 // footer a record is truncated, and the run incomplete. Numbers that JSON lacks are the strings
-// "inf", "-inf" and "nan".
+// "inf", "-inf" and "nan". Source: SPEC.md, chapter "Records".
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spec/verdict.h"
 
 namespace attest {
 
-inline constexpr int kRecordSchema = 1;
+inline constexpr int kRecordSchema = 2;
+inline constexpr const char* kNoFailure = "no failure";  // a conclusion
 
 struct TesteeRecord {
   std::string name;
+  std::string spec = {};       // the --testee that names it alone
+  std::string isolation = {};  // what --require-isolation calls it; "none": accidental faults only
+  std::map<std::string, std::string> files = {};  // that it is made of: SHA-256 by path
   std::string version = {};
   std::string vendor = {};
   std::vector<std::string> profiles = {};  // as declared
@@ -28,17 +34,41 @@ struct TesteeRecord {
   std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
 };
 
+// Whether it was kept from writing the record itself.
+bool is_contained(const TesteeRecord& testee);
+
+// The cases of a run.
+struct CasesRecord {
+  std::string digest = {};  // SHA-256 of what sha256sum says of their files
+  bool bundled = false;     // whether those are the files that belong to this program
+  Index selected = 0;       // by tier, filters and shard
+  Index complete = 0;  // of the tier that a conclusion needs: standard, or full if that was run
+};
+
+// A failure that whoever runs the suite knows of (--known).
+struct KnownFailure {
+  std::string cases;        // a pattern of ids
+  std::string testee = {};  // empty: any
+  Outcome outcome = Outcome::fail;
+  std::string reason = {};
+  std::string link = {};  // where more is told of it
+};
+
 struct Header {
   int schema = kRecordSchema;
   std::string suite_version;
+  std::string suite_commit = {};  // "unknown" where it was not built from a git tree
+  CasesRecord cases = {};
   std::vector<TesteeRecord> testees;
   std::string tier;
   std::uint64_t seed = 0;
   std::string shard = "1/1";
-  std::vector<std::string> filters = {};   // the --cases patterns; empty: all cases of the tier
-  std::string from = {};                   // a file or folder of other cases than the suite's own
-  std::string isolation = {};              // how testees were kept apart
-  std::vector<std::string> profiles = {};  // asked for; empty: those that each testee declares
+  std::vector<std::string> filters = {};  // the --cases patterns; empty: all cases of the tier
+  std::string from = {};                  // a file or folder of other cases than the suite's own
+  std::string isolation = {};             // how testees were kept apart, the least of them
+  std::vector<std::string> uncontained = {};  // what of whom was not kept from where, in words
+  std::vector<std::string> profiles = {};     // asked for; empty: those that each testee declares
+  std::vector<KnownFailure> known = {};
 };
 
 struct VerdictRecord {
@@ -73,17 +103,28 @@ struct SearchRecord {
   std::map<std::string, Index> inconclusive = {};  // those that said nothing, by why
 };
 
+// SHA-256 of what a record holds, in hexadecimal digits (harness/seal.h).
+struct Digests {
+  std::string verdicts = {};  // what was found: the same for the parts of a run put together
+  std::string record = {};    // all of it
+  bool operator==(const Digests&) const = default;
+};
+
 struct Footer {
   std::map<std::string, Index> counts;  // by outcome name
   std::vector<ProfileRecord> profiles = {};
-  // "conformant", "not conformant", "incomplete"; "passed" where no profile was asked for and every
-  // case that ran passed.
+  // "conformant", "not conformant", "incomplete"; "no failure" where nothing failed that was not
+  // known, in a run that cannot show more.
   std::string conclusion = {};
   int exit_code = 3;
   double wall_s = 0;
   bool complete = true;
   // Of a random search: all problems that were tried, by outcome name. Empty for a run.
   std::map<std::string, Index> tried = {};
+  Index judged = 0;                           // cases that a testee passed
+  Index known = 0;                            // verdicts that failed as was known
+  std::vector<std::string> known_amiss = {};  // what was known and is not so, in words
+  Digests digests = {};
 };
 
 struct Record {
@@ -91,6 +132,10 @@ struct Record {
   std::vector<VerdictRecord> verdicts;
   std::vector<SearchRecord> searches = {};
   std::optional<Footer> footer;  // none: truncated
+  // Of a record that was read, by whoever held it to what it should be (harness/audit.h), in words;
+  // no part of the file.
+  std::vector<std::string> defects = {};     // why nothing can be concluded from it
+  std::vector<std::string> unverified = {};  // what could not be looked into
 };
 
 // One line of results.jsonl each, without the newline.
@@ -100,8 +145,11 @@ std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
-// other malformed line throws InputError with its number.
-Record read_record(std::istream& in);
+// other malformed line throws InputError with its number. `seen` is told of each line that is
+// kept, as it stands and what it says.
+Record read_record(
+    std::istream& in,
+    const std::function<void(std::string_view line, const nlohmann::json& json)>& seen = {});
 
 // A double as JSON, and back: non-finite numbers are strings.
 nlohmann::json number_to_json(double value);

@@ -2,6 +2,7 @@
 
 #include "cases/case.h"
 #include "spec/json_reader.h"
+#include "spec/pattern.h"
 
 namespace attest {
 namespace {

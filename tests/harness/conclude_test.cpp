@@ -7,7 +7,10 @@ namespace {
 
 Header header() {
   Header header;
+  header.tier = "standard";
+  header.cases = {.digest = {}, .bundled = true, .selected = 1, .complete = 1};
   header.testees = {{.name = "fa2",
+                     .isolation = "other-user",
                      .profiles = {"forward-core"},
                      .features = {"lse"},
                      .dtypes = {"f32", "bf16"}}};
@@ -197,6 +200,91 @@ TEST(ConcludeTest, CasesOfOthersProveNoProfile) {
   EXPECT_FALSE(conclude(other, kAllPassed).profiles[0].met);
   other.profiles = {kNoProfile};
   EXPECT_EQ(exit_code(other, kAllPassed), kConformant);
+}
+
+// What passed all that it was given, and cannot be called conformant by that.
+TEST(ConcludeTest, OnlyTheCompleteTierOfTheSuiteAndOfContainedTesteesIsConformant) {
+  EXPECT_EQ(conclude(header(), kAllPassed).conclusion, "conformant");
+  Header full = header();
+  full.tier = "full";
+  EXPECT_EQ(conclude(full, kAllPassed).conclusion, "conformant");
+  Header smoke = header(), uncontained = header(), none = header(), unsaid = header();
+  smoke.tier = "smoke";
+  uncontained.testees[0].isolation = "none";
+  unsaid.testees[0].isolation = "";
+  none.profiles = {kNoProfile};
+  for (const Header& h : {smoke, uncontained, none, unsaid}) {
+    const Footer footer = conclude(h, kAllPassed);
+    EXPECT_EQ(footer.conclusion, kNoFailure);
+    EXPECT_EQ(footer.exit_code, 0);
+    EXPECT_EQ(footer.judged, 1) << "cases, not verdicts";
+    for (const ProfileRecord& p : footer.profiles) EXPECT_FALSE(p.met || p.complete);
+  }
+  Header replaced = header();  // ATTEST_CASES
+  replaced.cases.bundled = false;
+  EXPECT_EQ(conclude(replaced, kAllPassed).conclusion, "incomplete");
+  EXPECT_EQ(exit_code(replaced, kAllPassed), kIncomplete);
+  // A demanded case that is refused tells all the same.
+  EXPECT_EQ(exit_code(smoke, {verdict_record(Outcome::pass),
+                              verdict_record(Outcome::unsupported, "bf16")}),
+            kNotConformant);
+}
+
+class KnownFailuresTest : public testing::Test {
+ protected:
+  KnownFailuresTest() {
+    header_.known = {{.cases = "a/*",
+                      .testee = "fa2",
+                      .outcome = Outcome::fail,
+                      .reason = "bound",
+                      .link = "https://example.org/1"}};
+  }
+  static VerdictRecord failed(const std::string& reason) {
+    VerdictRecord v = verdict_record(Outcome::fail, "bf16");
+    v.verdict.reason = reason;
+    return v;
+  }
+  Header header_ = header();
+};
+
+TEST_F(KnownFailuresTest, WhatFailsAsIsKnownFailsNoRunAndMakesNoneConformant) {
+  VerdictRecord passed = verdict_record(Outcome::pass);
+  passed.case_id = "b/c";
+  const Footer footer = conclude(header_, {passed, failed("bound")});
+  EXPECT_EQ(footer.conclusion, kNoFailure);
+  EXPECT_EQ(footer.exit_code, 0);
+  EXPECT_EQ(footer.known, 1);
+  EXPECT_FALSE(footer.profiles[1].met);
+  header_.profiles = {kNoProfile};
+  EXPECT_EQ(exit_code(header_, {passed, failed("bound")}), 0);
+}
+
+TEST_F(KnownFailuresTest, AnotherReasonOrOutcomeOrTesteeIsNotWhatIsKnown) {
+  VerdictRecord passed = verdict_record(Outcome::pass);
+  passed.case_id = "b/c";
+  EXPECT_EQ(exit_code(header_, {passed, failed("nonfinite")}), kNotConformant);
+  EXPECT_EQ(exit_code(header_, {passed, verdict_record(Outcome::crash)}), kNotConformant);
+  header_.known[0].testee = "naive";
+  EXPECT_EQ(exit_code(header_, {passed, failed("bound")}), kNotConformant);
+}
+
+TEST_F(KnownFailuresTest, WhatPassesThoughItIsKnownToFailIsAnError) {
+  const Footer footer = conclude(header_, kAllPassed);
+  EXPECT_EQ(footer.conclusion, "not conformant");
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+  ASSERT_EQ(footer.known_amiss.size(), 2u);
+  EXPECT_EQ(footer.known_amiss[0], "fa2 passes a/b, which is known to give FAIL (bound)");
+}
+
+TEST_F(KnownFailuresTest, WhatNeverRanIsAnErrorOfAWholeRunAlone) {
+  header_.known[0].cases = "c/d";
+  const Footer footer = conclude(header_, kAllPassed);
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+  EXPECT_EQ(footer.known_amiss,
+            std::vector<std::string>{"c/d with fa2 is known to give FAIL (bound), and never ran"});
+  header_.profiles = {kNoProfile};
+  header_.shard = "1/2";
+  EXPECT_EQ(exit_code(header_, kAllPassed), 0);
 }
 
 TEST(ConcludeTest, DtypeWithoutAnyDemandedCaseDoesNotMeetAProfileAlone) {

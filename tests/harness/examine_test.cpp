@@ -11,6 +11,7 @@
 #include "cases/case.h"
 #include "harness/in_process.h"
 #include "spec/clause.h"
+#include "spec/pattern.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 

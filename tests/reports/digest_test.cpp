@@ -165,6 +165,35 @@ TEST(DigestTest, TellsTheConclusionInOneSentence) {
             "Not conformant: no case failed, but not every profile declared is met.");
 }
 
+TEST(DigestTest, WhatHasNoFailureSaysInHowManyCasesAndWhyThatIsNotMore) {
+  EXPECT_EQ(digest(smoke_record()).sentence,
+            "No failure in 165 of 10403 cases (the smoke tier, fa2 could have written the record); "
+            "319 of 330 verdicts passed, 1 passed with a warning, 10 unsupported.");
+  EXPECT_EQ(digest(known_record()).sentence,
+            "No failure in 165 of 165 cases (with failures that were known); 314 of 330 verdicts "
+            "passed, 1 passed with a warning, 10 unsupported, 5 failed as was known.");
+  Record filtered = conformant_record();
+  filtered.header.filters = {"mask/**"};
+  filtered.header.cases.bundled = false;
+  filtered.footer->conclusion = "incomplete";
+  filtered.footer->exit_code = 3;
+  EXPECT_THAT(digest(filtered).sentence,
+              StartsWith("Incomplete: no failure in 0 of 165 cases (cases that are not the suite's "
+                         "own, those that --cases names), but no profile was judged in full;"));
+}
+
+TEST(DigestTest, NothingIsConcludedFromARecordWithDefects) {
+  Record record = conformant_record();
+  record.defects = {"verdicts are doubled: a of naive", "its digest differs"};
+  const Digest d = digest(record);
+  EXPECT_EQ(d.state, State::inconsistent);
+  EXPECT_EQ(d.conclusion, "incomplete");
+  EXPECT_EQ(d.exit_code, 3);
+  EXPECT_EQ(d.sentence,
+            "Inconsistent record: verdicts are doubled: a of naive; its digest differs; nothing is "
+            "concluded.");
+}
+
 TEST(DigestTest, NothingIsConcludedFromATruncatedRecord) {
   Record record = conformant_record();
   record.footer.reset();
@@ -226,7 +255,10 @@ TEST(DigestTest, ProfilesSayWithWhatArithmeticTheyAreMet) {
                   .with = {"exp of 736 units", "P truncated to bf16"}};
   EXPECT_EQ(standing_text(p), "met, with exp of 736 units, P truncated to bf16");
   EXPECT_FALSE(met_only_with(p));
-  p.met = false;
+  p.met = p.complete = false;
+  EXPECT_EQ(standing_text(p), "no failure in 13, with exp of 736 units, P truncated to bf16");
+  p.complete = true;
+  p.profile = "masks";
   EXPECT_EQ(standing_text(p), "not met: only with exp of 736 units, P truncated to bf16");
   EXPECT_TRUE(met_only_with(p));
   p.passed = 12;

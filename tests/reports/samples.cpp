@@ -10,8 +10,16 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+// SHA-256 of nothing in particular.
+const std::string kSum = std::string(60, '0') + "cafe";
+
+const CasesRecord kCases = {.digest = kSum, .bundled = true, .selected = 165, .complete = 165};
+
 TesteeRecord testee(const std::string& name) {
   return {.name = name,
+          .spec = "./" + name + ".so",
+          .isolation = "other-user",
+          .files = {{"/opt/" + name + ".so", kSum}},
           .version = "0.1.0",
           .vendor = "The Attest authors",
           .profiles = {"forward-core", "training-core", "masks"},
@@ -141,6 +149,7 @@ void spoil(std::vector<VerdictRecord>& all) {
 }  // namespace
 
 void count(Record& record) {
+  record.footer->digests = {.verdicts = kSum, .record = kSum};
   record.footer->counts.clear();
   for (const VerdictRecord& v : record.verdicts) {
     ++record.footer->counts[std::string(name(v.verdict.outcome))];
@@ -150,6 +159,8 @@ void count(Record& record) {
 Record conformant_record() {
   Record record;
   record.header = {.suite_version = "0.1.0",
+                   .suite_commit = "unknown",
+                   .cases = kCases,
                    .testees = {testee("naive"), testee("fa2")},
                    .tier = "standard",
                    .seed = 1,
@@ -234,12 +245,18 @@ Record hostile_record() {
       "\x1b[31m\x01 \xff\xc3 \xe2\x80\xae"
       "end\nnext\r\nline ünïcödé \xF0\x9F\x94\xA5";
   Record record;
-  record.header = {.suite_version = evil,
-                   .testees = {testee(evil)},
-                   .tier = evil,
-                   .filters = {evil},
-                   .isolation = evil,
-                   .profiles = {evil}};
+  record.header = {
+      .suite_version = evil,
+      .suite_commit = evil,
+      .cases = kCases,
+      .testees = {testee(evil)},
+      .tier = evil,
+      .filters = {evil},
+      .isolation = evil,
+      .uncontained = {evil},
+      .profiles = {evil},
+      .known = {
+          {.cases = "**", .outcome = Outcome::fail, .reason = "property:" + evil, .link = evil}}};
   record.header.testees[0].arithmetic = {{evil, evil}};
   record.header.testees[0].vendor = evil;
   for (int i = 0; i < 10; ++i) {
@@ -271,14 +288,17 @@ Record hostile_record() {
                              {.testee = "unheard of", .profile = "masks", .dtype = "f32"}};
   record.footer->profiles[0].with = {evil};
   record.header.testees[0].beyond_caps = {{evil, evil}};
+  record.footer->known = 1;
+  record.footer->known_amiss = {evil};
   count(record);
   return record;
 }
 
 Record empty_record() {
   Record record;
-  record.header = {.suite_version = "0.1.0", .testees = {}, .tier = "smoke"};
+  record.header = {.suite_version = "0.1.0", .cases = kCases, .testees = {}, .tier = "smoke"};
   record.footer = Footer{.counts = {}, .conclusion = "incomplete", .exit_code = 3};
+  count(record);
   return record;
 }
 
@@ -290,10 +310,40 @@ Record truncated_record() {
 
 Record record_of(std::vector<VerdictRecord> verdicts, const std::string& conclusion) {
   Record record;
-  record.header = {.suite_version = "0.1.0", .testees = {testee("naive")}, .tier = "smoke"};
+  record.header = {
+      .suite_version = "0.1.0", .cases = kCases, .testees = {testee("naive")}, .tier = "standard"};
   record.verdicts = std::move(verdicts);
   record.footer = Footer{.counts = {}, .conclusion = conclusion, .exit_code = 3};
   count(record);
+  return record;
+}
+
+Record known_record() {
+  Record record = realistic_record();
+  for (const VerdictRecord& v : record.verdicts) {
+    if (!is_fault(v.verdict.outcome)) continue;
+    record.header.known.push_back({.cases = v.case_id,
+                                   .testee = v.testee,
+                                   .outcome = v.verdict.outcome,
+                                   .reason = v.verdict.reason,
+                                   .link = "https://example.org/5"});
+  }
+  record.footer->known = static_cast<Index>(record.header.known.size());
+  record.footer->conclusion = kNoFailure;
+  record.footer->exit_code = 0;
+  record.footer->judged = 165;
+  return record;
+}
+
+Record smoke_record() {
+  Record record = conformant_record();
+  record.header.tier = "smoke";
+  record.header.cases.complete = 10403;
+  record.header.testees[1].isolation = "none";
+  record.header.uncontained = {"fa2 (accidental faults only) had all"};
+  record.footer->conclusion = kNoFailure;
+  record.footer->judged = 165;
+  for (ProfileRecord& p : record.footer->profiles) p.met = p.complete = false;
   return record;
 }
 
@@ -304,15 +354,14 @@ std::vector<Sample> samples() {
   stopped.footer->complete = false;
   stopped.footer->conclusion = "incomplete";
   stopped.footer->exit_code = 3;
-  return {{"realistic", realistic_record()},
-          {"conformant", conformant_record()},
-          {"declared", declared_record(true)},
-          {"refused", declared_record(false)},
-          {"hostile", hostile_record()},
-          {"empty", empty_record()},
-          {"truncated", truncated_record()},
-          {"inconsistent", inconsistent},
-          {"stopped", stopped}};
+  Record defective = conformant_record();
+  defective.defects = {"verdicts are doubled: mask/a of naive"};
+  return {{"realistic", realistic_record()},   {"known", known_record()},
+          {"smoke", smoke_record()},           {"defective", defective},
+          {"conformant", conformant_record()}, {"declared", declared_record(true)},
+          {"refused", declared_record(false)}, {"hostile", hostile_record()},
+          {"empty", empty_record()},           {"truncated", truncated_record()},
+          {"inconsistent", inconsistent},      {"stopped", stopped}};
 }
 
 }  // namespace attest

@@ -18,6 +18,12 @@ Record conformant_record();
 // not, and refused.
 Record declared_record(bool claimed);
 
+// The realistic record, with all its failures known.
+Record known_record();
+
+// The conformant one, of the smoke tier and with a testee that nothing contains.
+Record smoke_record();
+
 // Each outcome once; every string a testee controls tries to break out of its report.
 Record hostile_record();
 

@@ -1,0 +1,40 @@
+// Which cases a run takes: --tier, --cases, --seed and --shard, as a record's header keeps them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+
+namespace attest {
+
+struct Selection {
+  Tier tier = Tier::standard;
+  std::vector<std::string> filters = {};  // patterns of ids; a case is taken that matches one
+  std::uint64_t seed = 1;
+  std::string shard = "1/1";
+};
+
+// "smoke", "standard" or "full". Throws InputError for another name.
+Tier tier_named(const std::string& name);
+bool is_tier(const std::string& name);
+std::string_view name_of(Tier tier);
+
+// The places, among so many items, of the I-th of N parts: every N-th, so that parts are alike.
+// Throws InputError unless `shard` is "I/N", 1 <= I <= N.
+std::vector<std::size_t> shard_places(std::size_t items, const std::string& shard);
+
+template <class Item>
+std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
+  std::vector<Item> kept;
+  for (const std::size_t i : shard_places(items.size(), shard)) kept.push_back(std::move(items[i]));
+  return kept;
+}
+
+// The cases of the tier that some filter matches, all if there is no filter; of these the shard.
+// Throws InputError for a filter that matches no case of any tier.
+std::vector<Case> select(std::vector<Case> all, const Selection& selection);
+
+}  // namespace attest
