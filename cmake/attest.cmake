@@ -39,6 +39,12 @@ endif()
 add_library(attest_fast INTERFACE)
 target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>)
 
+# The same of single files of a layer.
+function(attest_fast_files)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
 # With ATTEST_UNITY the files of a target are compiled as one: most of the time goes into templates
 # that all of them instantiate.
 function(attest_unity target)
