@@ -1,5 +1,7 @@
 #include "reference/bound.h"
 
+#include "reference/roundoff.h"
+
 namespace attest::working {
 namespace {
 
@@ -31,7 +33,7 @@ Arithmetic systematic_part(Arithmetic a) {
 template <class Real>
 Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings)
     : declared(roundings == Roundings::all ? arithmetic : systematic_part(arithmetic)),
-      u_ref(std::numeric_limits<Real>::epsilon() / 2),
+      u_ref(kRoundoff<Real>),
       u_s(Real(arithmetic.softmax_roundoff) + u_ref),
       e_x(Real(arithmetic.exp_error) + 4 * u_ref),
       z(smallest_normal(problem.lse_dtype())),

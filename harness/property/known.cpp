@@ -5,13 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/roundoff.h"
+
 namespace attest::property {
 namespace {
 
 constexpr long double kInfinite = std::numeric_limits<long double>::infinity();
 constexpr long double kNothing = std::numeric_limits<long double>::quiet_NaN();
 // More than the rounding error of one operation, and of a few for exp and log.
-constexpr long double kRounding = 16 * std::numeric_limits<long double>::epsilon();
+constexpr long double kRounding = 32 * kRoundoff<long double>;
 
 Known outwards(long double value, long double low, long double high) {
   return {value, low - kRounding * std::abs(low), high + kRounding * std::abs(high)};

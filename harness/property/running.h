@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "harness/property/known.h"
 #include "reference/reach.h"
+#include "reference/roundoff.h"
 
 namespace attest::property {
 
@@ -29,8 +29,8 @@ class KnownSums {
   // hundred times.
   Known over(const Reach& reach, Index c) const {
     if (reach.size() == 0) return exactly(0);
-    const long double slack = static_cast<long double>(terms_ + 512) *
-                              std::numeric_limits<long double>::epsilon() * size_[at(c)];
+    const long double slack =
+        static_cast<long double>(terms_ + 512) * 2 * kRoundoff<long double> * size_[at(c)];
     return widened(exactly(sums_.before(reach.end, c) - sums_.before(reach.begin, c)), slack);
   }
 

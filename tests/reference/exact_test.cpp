@@ -58,20 +58,20 @@ Inputs<To> as(const Inputs<From>& from) {
 
 // The reference in one of its number types; these tests are compiled once for all of them.
 struct Arithmetic {
-  int digits;
+  std::string name;
   Real epsilon;
   Inputs<Real> (*inputs_as)(const attest::Inputs&);
   Outputs<Real> (*forward)(const Problem&, const Inputs<Real>&);
   Gradients<Real> (*backward)(const Problem&, const Inputs<Real>&);
 
   friend std::ostream& operator<<(std::ostream& out, const Arithmetic& type) {
-    return out << type.digits << " binary digits";
+    return out << type.name;
   }
 };
 
 template <typename T>
-Arithmetic arithmetic() {
-  return {.digits = std::numeric_limits<T>::digits,
+Arithmetic arithmetic(const std::string& name) {
+  return {.name = name,
           .epsilon = Real(std::numeric_limits<T>::epsilon()),
           .inputs_as = [](const attest::Inputs& in) { return as<Real>(exact::inputs_as<T>(in)); },
           .forward = [](const Problem& problem, const Inputs<Real>& in) -> Outputs<Real> {
@@ -112,11 +112,11 @@ class ExactTest : public testing::TestWithParam<Arithmetic> {
 };
 
 INSTANTIATE_TEST_SUITE_P(NumberTypes, ExactTest,
-                         testing::Values(arithmetic<double>(), arithmetic<long double>(),
-                                         arithmetic<Quad>(), arithmetic<Digits100>()),
-                         [](const auto& type) {
-                           return std::to_string(type.param.digits) + "Digits";
-                         });
+                         testing::Values(arithmetic<double>("Double"),
+                                         arithmetic<long double>("LongDouble"),
+                                         arithmetic<Quad>("Quad"),
+                                         arithmetic<Digits100>("Digits100")),
+                         [](const auto& type) { return type.param.name; });
 
 TEST_P(ExactTest, ZeroQueriesGiveTheMeanOfTheVisibleValuesAndTheLogOfTheirNumber) {
   const Problem problem = {.query_len = 5,

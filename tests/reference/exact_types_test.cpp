@@ -243,7 +243,9 @@ void expect_each_type_to_fail_the_next_wider_ones_terms(const Problem& problem) 
   EXPECT_LE(own, 1);
   EXPECT_GT(own, 0.01);  // an error term many times too large would prove nothing
   EXPECT_GT((largest_ratio<double, long double>(problem, inputs)), 1);
-  EXPECT_GT((largest_ratio<long double, Quad>(problem, inputs)), 1);
+  if (std::numeric_limits<long double>::digits < std::numeric_limits<Quad>::digits) {
+    EXPECT_GT((largest_ratio<long double, Quad>(problem, inputs)), 1);
+  }
   EXPECT_GT((largest_ratio<Quad, Digits100>(problem, inputs)), 1);
 }
 
