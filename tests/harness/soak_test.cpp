@@ -116,7 +116,8 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
   header.testees.push_back({.name = "hostile", .dtypes = {"f32"}});
   std::ostringstream out;
   const Record record = run(
-      cases, testees, header, {.jobs = crew.jobs, .workers = crew.workers, .limits = limits},
+      cases, testees, header,
+      {.jobs = crew.jobs, .workers = crew.workers, .limits = limits, .give_up_after = 0},
       [&](const Testee& t) {
         return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
       },
