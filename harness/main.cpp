@@ -223,9 +223,11 @@ int selfcheck(Options options) {
     options.limits.call_seconds = kMutantSeconds;
     options.limits.memory_bytes = kMutantBytes;
     const auto session = session_of(mutants, check.cases);
+    // What hangs is caught by that; all others would wait while it is tried again alone.
+    RunOptions run = session->run_options();
+    run.tries_again = false;
     check.hunt = hunt(check.cases, check.catalogue, session->testees(),
-                      {.all = options.full, .run = session->run_options()}, start_testee(*session),
-                      seen, interrupted);
+                      {.all = options.full, .run = run}, start_testee(*session), seen, interrupted);
     options.limits = limits;
   }
   if (!interrupted()) {

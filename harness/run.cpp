@@ -200,7 +200,9 @@ Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& execu
     }
   };
   Verdict verdict = options.floor->among_others(look);
-  if (verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy) {
+  const bool in_doubt =
+      verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy;
+  if (in_doubt && options.tries_again) {
     verdict = options.floor->alone([&] {
       if (gave_up && gave_up()) {
         verdict.outcome = Outcome::not_run;

@@ -29,6 +29,7 @@ struct RunOptions {
   int give_up_after = 5;
   bool fail_fast = false;
   double max_seconds = 0;
+  bool tries_again = true;  // after a time-out while the machine had other work
   std::shared_ptr<Floor> floor = std::make_shared<Floor>();  // of all who examine at a time
 };
 
@@ -51,9 +52,9 @@ struct Preparation {
 Preparation prepare(const Case& test_case);
 
 // The verdict on one testee; a failure of our own becomes HARNESS_ERROR. A time-out while the
-// machine has other work is believed if the testee, started afresh, has another when it is tried
-// alone: the verdict is the second one, with the times of both. Once `gave_up` says so it isn't
-// tried again, and its case is NOT_RUN.
+// machine has other work is, if `tries_again`, believed if the testee, started afresh, has another
+// when it is tried alone: the verdict is the second one, with the times of both. Once `gave_up`
+// says so it isn't tried again, and its case is NOT_RUN.
 Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
                    const RunOptions& options, const std::function<bool()>& gave_up = {});
 
