@@ -257,6 +257,9 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"runn",
        "attest: there is no command runn; there are list, run, fuzz, selfcheck, "
        "criteria, repro, report, verify\n"},
+      {"run --testees fa2",
+       "attest: run has no option --testees; the nearest are --testee, --cases, --seed\n"},
+      {"report here there", "attest: report does not know what to do with there\n"},
       {"fuzz --count 0", "attest: --count takes a number from 1 to 18446744073709551615, not 0\n"},
       {"fuzz --finds 0", "attest: --finds takes a number from 1 to 1000000, not 0\n"},
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
@@ -337,6 +340,34 @@ TEST_F(CommandTest, FuzzThatIsInterruptedEndsCleanlyAndIsIncomplete) {
   EXPECT_EQ(result.exit_code, 3) << result.text;
   EXPECT_THAT(result.text, HasSubstr("interrupted"));
   EXPECT_FALSE(record().footer);
+}
+
+TEST_F(CommandTest, TesteeThatHangsIsGivenUpAndTheRunIsIncomplete) {
+  const Result run = attest_command(
+      "run --testee " + std::string(MUTANTS) +
+      ":mutant/hang --cases shape/zero --profile none --call-limit 0.2 --give-up-after 2" + out());
+  EXPECT_EQ(run.exit_code, 1) << run.text;
+  const Record all = record();
+  EXPECT_EQ(all.footer->counts.at("TIMEOUT"), 2);
+  EXPECT_GT(all.footer->counts.at("NOT_RUN"), 10);
+  EXPECT_EQ(attest_command("report " + (folder_ / "out").string()).exit_code, 1)
+      << "a record like any other";
+}
+
+TEST_F(CommandTest, TimeThatIsUpLeavesTheRestUntriedAndTheRunIncomplete) {
+  const Result run = attest_command("run --testee fa2 --cases shape --max-time 0.0001" + out());
+  EXPECT_EQ(run.exit_code, 3) << run.text;
+  EXPECT_GT(record().footer->counts.at("NOT_RUN"), 10);
+}
+
+// Whoever sees a process sees its arguments; case ids are not for testees.
+TEST_F(CommandTest, CommandLineOfARunningCommandTellsNoCase) {
+  const Result seen = shell(std::string(ATTEST) + " run --testee 'exec:" + ROGUE +
+                            " silent' --cases shape/zero --start-limit 1" + out() +
+                            " & while grep -qs silent /proc/$!/cmdline; do :; done;"
+                            " tr '\\0' ' ' < /proc/$!/cmdline; wait");
+  EXPECT_THAT(seen.text, HasSubstr("/attest"));
+  EXPECT_THAT(seen.text, Not(HasSubstr("shape/zero")));
 }
 
 TEST_F(CommandTest, TesteeMayLieInTheFolderOfTheRecord) {
