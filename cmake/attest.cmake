@@ -28,10 +28,6 @@ target_compile_options(attest_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>
 target_include_directories(attest_options INTERFACE ${CMAKE_SOURCE_DIR})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   target_compile_options(attest_options INTERFACE -Wno-psabi)  # GCC before 10 is not supported
-  # Vectors whose size the compiler doesn't know can't be elements of arrays, as blocks of registers
-  # are here; NEON's can.
-  target_compile_definitions(attest_options INTERFACE
-    "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
 endif()
 if(ATTEST_SANITIZE)
   # GCC's own advice: with a sanitizer, -Wmaybe-uninitialized sees what is not there.
@@ -222,6 +218,9 @@ function(attest_test name)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  if(CMAKE_CROSSCOMPILING_EMULATOR)  # ten times as slow
+    math(EXPR ARG_TIMEOUT "10 * ${ARG_TIMEOUT}")
   endif()
   add_test(NAME ${path} COMMAND ${target} ${arguments})
   set_tests_properties(${path} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})

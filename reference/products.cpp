@@ -5,6 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
+// Vectors whose size the compiler doesn't know can't be elements of arrays.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "reference/products.cpp"
 #include "hwy/foreach_target.h"  // must precede highway.h

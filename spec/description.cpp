@@ -70,8 +70,7 @@ std::string line_of(ObjectReader& reader, const std::string& key) {
     throw InputError(reader.pointer(key), fmt::format("\"{}\" has {} bytes; at most {} are taken",
                                                       key, text.size(), kLongest));
   }
-  if (std::any_of(text.begin(), text.end(),
-                  [](char c) { return (c >= 0 && c < ' ') || c == 127; })) {
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; })) {
     throw InputError(reader.pointer(key), fmt::format("\"{}\" has control characters", key));
   }
   return text;

@@ -61,6 +61,10 @@ class Build:
                 for line in lines if line["kind"] == "verdict"}
 
 
+def signed(x):
+    return x, math.copysign(1, x)
+
+
 def exact_at(tensors, case, tensor, i):
     rest = tensors.get((case, f"rest:{tensor}"))
     return tensors[case, f"value:{tensor}"][i], rest[i] if rest else 0.0
@@ -90,10 +94,12 @@ class Row:
         self.compared += 1
         self.different += not same
         if not same:
-            self.most = max(self.most, most)
+            self.most = max(self.most, math.inf if math.isnan(most) else most)
 
     def holds(self):
-        return self.compared > 0 and self.most <= self.allowed
+        if self.compared == 0:
+            return False
+        return self.different == 0 or 0 < self.allowed and self.most <= self.allowed
 
 
 def row_of(case, name):
@@ -120,7 +126,7 @@ def compare_numbers(one, other, rows):
             row.compared += len(a)
             continue
         for i, (x, y) in enumerate(zip(a, b)):
-            same = math.isnan(x) and math.isnan(y) or (x, math.copysign(1, x)) == (y, math.copysign(1, y))
+            same = math.isnan(x) and math.isnan(y) or signed(x) == signed(y)
             row.add(same, 0.0 if same else apart(one, other, case, name, i))
 
 
@@ -143,12 +149,15 @@ def main():
     out = other.folder / "tests" / "aarch64"
     compare("verdicts", native.verdicts(out / "native"), other.verdicts(out / "emulated"), rows)
 
-    print(f"{'':24}{'compared':>10}{'different':>11}")
+    table = [f"{'':24}{'compared':>10}{'different':>11}"]
     for title, row in rows.items():
         how = f"  by at most {row.most:.2g}{row.unit}" if row.different else ""
         if row.different and row.allowed:
             how += f"; {row.allowed:.2g} may be"
-        print(f"{title:24}{row.compared:10}{row.different:11}{how}")
+        table.append(f"{title:24}{row.compared:10}{row.different:11}{how}")
+    text = "\n".join(table) + "\n"
+    print(text, end="")
+    (out / "table.txt").write_text(text)
     sys.exit(0 if all(row.holds() for row in rows.values()) else 1)
 
 
