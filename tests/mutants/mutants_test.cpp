@@ -60,6 +60,7 @@ Record judge_mutants(
   for (const std::string& mutant : mutants) names.push_back(MUTANTS ":mutant/" + mutant);
   const auto testees = find_testees(names, installation, limits, {});
   Header header;
+  header.cases.bundled = true;
   for (const Testee& testee : testees) {
     header.testees.push_back(
         {.name = testee.name, .profiles = {"forward-core"}, .dtypes = {"f32", "bf16"}});
