@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <set>
 
@@ -75,16 +74,6 @@ const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
          : tensor == "dV"    ? backward.dv
          : tensor == "dBias" ? backward.dbias
                              : backward.dsink;
-}
-
-// The threads that computed at least a tenth of what the busiest one did, in a call that is long
-// enough to tell.
-int computing_threads(const std::vector<double>& seconds) {
-  constexpr double kEnoughSeconds = 0.02, kShare = 0.1;
-  if (std::accumulate(seconds.begin(), seconds.end(), 0.0) < kEnoughSeconds) return 0;
-  const double busiest = *std::max_element(seconds.begin(), seconds.end());
-  return static_cast<int>(std::count_if(seconds.begin(), seconds.end(),
-                                        [&](double s) { return s >= kShare * busiest; }));
 }
 
 // What may lie there instead of NaN: numbers like all others, and where no row sees them, huge
@@ -514,8 +503,9 @@ class Examiner {
 
   // Whether calls that are long enough to tell compute on more threads than they may.
   std::optional<Finding> count_threads() {
-    constexpr Index kTimes = 4;  // the case's lengths
-    constexpr int kSeen = 3;     // calls with more than they may use; fewer are an accident
+    constexpr Index kTimes = 4;     // the case's lengths
+    constexpr int kSeen = 3;        // calls with more than they may use; fewer are an accident
+    constexpr double kSlack = 0.5;  // threads that a runtime has beside
     Case longer = prepared_.test_case();
     const auto lengthened_problem = lengthened(problem(), kTimes);
     if (!lengthened_problem) {
@@ -535,10 +525,11 @@ class Examiner {
       const Trial trial = attest::try_out(calling, longer.problem, inputs, Placement::end_flush);
       if (trial.stopped) return trial.stopped;
       for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
-        const int computing = computing_threads(facts->thread_seconds);
-        if (computing <= threads || ++exceeding < kSeen) continue;
-        return failure("threads", fmt::format("{} threads computed in a call that may use {}",
-                                              computing, threads));
+        if (facts->running_threads <= threads + kSlack || ++exceeding < kSeen) continue;
+        return failure("threads",
+                       fmt::format("{:.1f} threads ran in a call that may use {}, in the "
+                                   "mean over it",
+                                   facts->running_threads, threads));
       }
     }
     return std::nullopt;

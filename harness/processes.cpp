@@ -211,15 +211,19 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
   return times;
 }
 
-double ended_seconds(const std::vector<pid_t>& processes) {
+double cpu_seconds(const std::vector<pid_t>& processes) {
   double seconds = 0;
   for (const pid_t pid : processes) {
     // utime, stime, cutime, cstime: the former of all its threads, those that ended too.
     const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 14, 4);
-    if (!all) continue;
-    seconds += seconds_of((*all)[0] + (*all)[1] + (*all)[2] + (*all)[3]);
-    for (const auto& [id, time] : thread_times({pid})) seconds -= time.cpu_s;
+    if (all) seconds += seconds_of((*all)[0] + (*all)[1] + (*all)[2] + (*all)[3]);
   }
+  return seconds;
+}
+
+double ended_seconds(const std::vector<pid_t>& processes) {
+  double seconds = cpu_seconds(processes);
+  for (const auto& [id, time] : thread_times(processes)) seconds -= time.cpu_s;
   return std::max(0.0, seconds);
 }
 

@@ -55,7 +55,9 @@ struct ThreadTime {
 };
 std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 
-// Seconds of a processor that threads and children of those processes had who have ended.
+// Seconds of a processor that those processes had in all, and those of their threads and children
+// who have ended. To a hundredth or two.
+double cpu_seconds(const std::vector<pid_t>& processes);
 double ended_seconds(const std::vector<pid_t>& processes);
 
 // Threads of the whole machine that run or wait for a processor.

@@ -259,6 +259,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
         const Testee& testee = testees[t];
+        if (interrupted()) break;
         if (auto untried = ends.untried(t, test_case)) {
           untried->repro = repro_line(test_case, testee, options);
           verdicts.push_back({.case_id = test_case.id,

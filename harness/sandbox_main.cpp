@@ -17,9 +17,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "harness/sandbox.h"
 
@@ -119,6 +121,23 @@ void make_read_only(const char* path) {
        path);
 }
 
+// Keeps the folders above those paths where they are: a mount point cannot be moved, what is above
+// one can. Then whoever stands in one of them stands in what was mounted.
+void keep_in_place(const std::vector<std::string>& paths) {
+  std::set<std::string> folders;  // each after those above it
+  for (const std::string& path : paths) {
+    for (auto slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+      folders.insert(path.substr(0, slash));
+    }
+  }
+  for (const std::string& folder : folders) {
+    must(mount(folder.c_str(), folder.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0 ||
+             errno == ENOENT || errno == EACCES,  // nobody gets there
+         folder);
+  }
+}
+
 // Leaves of all homes that one.
 void keep_home(const std::string& home) {
   const std::string homes = home.substr(0, home.rfind('/'));
@@ -158,13 +177,20 @@ void raise_loopback() {
   // Memory that shmget gives lives on where no process has it. Older systems let only the first
   // user of all say how much.
   if (!sandbox.shared_pages.empty()) write_file("/proc/sys/kernel/shmall", sandbox.shared_pages);
+  keep_in_place(sandbox.read_only);
   for (const std::string& path : sandbox.read_only) make_read_only(path.c_str());
   for (const std::string& file : sandbox.hidden_files) {
     // Nothing hides what is not there, and nothing has to.
     must(mount("/dev/null", file.c_str(), nullptr, MS_BIND, nullptr) == 0 || errno == ENOENT, file);
   }
   if (!sandbox.home.empty()) keep_home(sandbox.home);
+  std::array<char, PATH_MAX> here{};
+  if (getcwd(here.data(), here.size())) must(chdir(here.data()) == 0, here.data());
   if (!sandbox.network) raise_loopback();
+  // A user namespace in this one would have mounts of its own, whose memory nobody counts.
+  if (sandbox.isolation == Isolation::user_namespace) {  // else it would be everybody's
+    write_file("/proc/sys/user/max_user_namespaces", "0");
+  }
   const pid_t worker = fork();
   must(worker >= 0, "starting a worker");
   if (worker == 0) become_worker(sandbox);

@@ -36,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 // Of processes that a measured call starts and ends, less than any declaration has to count.
 constexpr std::size_t kUnseenBytes = std::size_t(8) << 20;
+// A call of which it can be told how many threads it had, and what the system may add to its time.
+constexpr double kEnoughSeconds = 0.04, kTickSeconds = 0.02;
 constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
 
 struct Pipe {
@@ -229,6 +231,11 @@ Reply WorkerExecutor::broke_off() {
     if (waitpid(process_->pid, &status, WNOHANG) == process_->pid) {
       kill(-process_->pid, SIGKILL);
       process_->pid = -1;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == kSandboxFailed && !process_->answered_once) {
+        // It was not the testee that failed.
+        throw std::runtime_error(
+            fmt::format("its isolation failed: {}", ended(Reply::Kind::crashed, "").captured));
+      }
       return ended(Reply::Kind::crashed, how_it_ended(status, options_.isolation));
     }
     usleep(10000);
@@ -366,12 +373,24 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     before[pid] = {forgot, resident_bytes(pid), own_bytes(pid), peak_bytes(pid), ended_bytes(pid)};
   }
   watched_ = Watched{.threads_before = thread_times(first_family)};
+  const double cpu_before = cpu_seconds(first_family);
+  const auto start = Clock::now();
   Reply reply = execute(std::move(request));
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
   const bool answered = process_ && reply.kind == Reply::Kind::answered;
-  if (answered) note(family_of(process_->pid));
+  const std::vector<pid_t> last_family = answered ? family_of(process_->pid) : first_family;
+  if (answered) note(last_family);
   const Watched watched = *std::exchange(watched_, std::nullopt);
   if (!answered) return reply;
-  for (const auto& [id, seconds] : watched.threads) reply.thread_seconds.push_back(seconds);
+  double waited = 0;
+  for (const auto& [id, time] : watched.threads) {
+    reply.thread_seconds.push_back(time.cpu_s);
+    waited += time.waited_s;
+  }
+  if (wall >= kEnoughSeconds) {
+    const double computed = cpu_seconds(last_family) - cpu_before - kTickSeconds;
+    reply.running_threads = std::max(0.0, computed + waited) / wall;
+  }
   if (!kMemoryTells) return reply;
   // What each process took at least, as it was seen to have, and at most, as its peak says; where
   // the system keeps no peak, there is no most.
@@ -430,8 +449,8 @@ void WorkerExecutor::note(const std::vector<pid_t>& family) {
   }
   for (const auto& [id, time] : thread_times(family)) {
     const auto then = watched_->threads_before.find(id);
-    const double before = then == watched_->threads_before.end() ? 0 : then->second.cpu_s;
-    watched_->threads[id] = time.cpu_s - before;
+    const ThreadTime before = then == watched_->threads_before.end() ? ThreadTime{} : then->second;
+    watched_->threads[id] = {time.cpu_s - before.cpu_s, time.waited_s - before.waited_s};
   }
 }
 

@@ -85,8 +85,8 @@ class WorkerExecutor : public Executor {
       std::size_t resident = 0;              // bytes, the most at any look
       std::optional<std::size_t> peak = {};  // that the system kept
     };
-    std::map<pid_t, Memory> memory = {};   // of each process
-    std::map<pid_t, double> threads = {};  // processor seconds of each thread
+    std::map<pid_t, Memory> memory = {};       // of each process
+    std::map<pid_t, ThreadTime> threads = {};  // of each thread, meanwhile
   };
   std::optional<Watched> watched_;
 };

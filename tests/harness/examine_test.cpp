@@ -748,22 +748,21 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
   EXPECT_GT(wrong.tensors.at("O").max_ratio, 1);
 }
 
-// Calls the mock, and says of a measured call what each of its threads computed.
+// Calls the mock, and says of a measured call how many threads it had.
 class MeasuringExecutor : public InProcessExecutor {
  public:
-  using Computed = std::function<std::vector<double>(int threads, bool traced)>;
-  MeasuringExecutor(const attest_plugin& plugin, Computed computed)
-      : InProcessExecutor(plugin), computed_(std::move(computed)) {}
+  using Running = std::function<double(int threads)>;
+  MeasuringExecutor(const attest_plugin& plugin, Running running)
+      : InProcessExecutor(plugin), running_(std::move(running)) {}
   Reply measure(nlohmann::json request) override {
     const int threads = request.at("threads");
-    const bool traced = request.value("trace", false);
     Reply reply = execute(std::move(request));
-    reply.thread_seconds = computed_(threads, traced);
+    reply.running_threads = running_(threads);
     return reply;
   }
 
  private:
-  Computed computed_;
+  Running running_;
 };
 
 class ThreadsTest : public CheckTest {
@@ -773,45 +772,33 @@ class ThreadsTest : public CheckTest {
     test_case_.clauses = {"CALL-2", "DET-3"};
     description_.threads = true;
   }
-  Verdict verdict_if(const MeasuringExecutor::Computed& computed) {
-    MeasuringExecutor executor(mock_.plugin(), computed);
+  Verdict verdict_if(const MeasuringExecutor::Running& running) {
+    MeasuringExecutor executor(mock_.plugin(), running);
     PreparedCase prepared(test_case_, 1);
     return examine(prepared, description_, "mock", executor, 1).verdict;
   }
 };
 
 TEST_F(ThreadsTest, MoreThanACallMayUseFailsOnceThreeCallsHaveThem) {
-  const auto all_processors = [](int, bool) { return std::vector<double>(64, 0.1); };
-  const Verdict v = verdict_if(all_processors);
+  const Verdict v = verdict_if([](int) { return 64; });
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.reason, "threads");
   EXPECT_EQ(v.clauses.front(), "CALL-2");
-  EXPECT_EQ(v.message, "64 threads computed in a call that may use 1");
-  const auto always_two = [](int, bool) { return std::vector<double>(2, 0.1); };
-  EXPECT_EQ(verdict_if(always_two).reason, "threads");
-
+  EXPECT_EQ(v.message, "64.0 threads ran in a call that may use 1, in the mean over it");
+  EXPECT_EQ(verdict_if([](int) { return 2; }).reason, "threads");
   int call = 0;
-  const auto twice = [&](int threads, bool) {
-    return std::vector<double>(++call <= 2 ? 64 : static_cast<std::size_t>(threads), 0.1);
-  };
-  EXPECT_EQ(verdict_if(twice).outcome, Outcome::pass);
+  EXPECT_EQ(verdict_if([&](int threads) { return ++call <= 2 ? 64 : threads; }).outcome,
+            Outcome::pass);
 }
 
-TEST_F(ThreadsTest, ThreadsThatHardlyComputeAndCallsTooShortToTellDoNotCount) {
-  const auto runtime = [](int threads, bool) {
-    std::vector<double> seconds(64, 0.0099);
-    std::fill_n(seconds.begin(), threads, 0.1);
-    return seconds;
-  };
-  EXPECT_EQ(verdict_if(runtime).outcome, Outcome::pass);
-  const auto brief = [](int, bool) { return std::vector<double>(64, 0.0003); };
-  EXPECT_EQ(verdict_if(brief).outcome, Outcome::pass);
-  EXPECT_EQ(verdict_if([](int, bool) { return std::vector<double>(); }).outcome, Outcome::pass);
+TEST_F(ThreadsTest, ThreadsOfARuntimeThatHardlyRunAndWhatIsNotMeasuredDoNotCount) {
+  EXPECT_EQ(verdict_if([](int threads) { return threads + 0.4; }).outcome, Outcome::pass);
+  EXPECT_EQ(verdict_if([](int) { return 0; }).outcome, Outcome::pass);
 }
 
 TEST_F(ThreadsTest, NobodyIsAskedWhoDoesNotDeclareThem) {
   description_.threads = false;
-  const Verdict v = verdict_if([](int, bool) { return std::vector<double>(64, 0.1); });
+  const Verdict v = verdict_if([](int) { return 64; });
   EXPECT_EQ(v.outcome, Outcome::unsupported);
   EXPECT_EQ(v.message, "does not declare threads");
   EXPECT_THAT(v.clauses, testing::IsEmpty());
