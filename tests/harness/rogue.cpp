@@ -17,6 +17,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "harness/wire.h"
@@ -72,6 +73,19 @@ int main(int argc, char** argv) {
       send(reply);
     } else if (way == "computes") {
       while (static_cast<double>(std::clock()) < std::atof(argv[2]) * CLOCKS_PER_SEC) continue;
+      send(honest);
+    } else if (way == "threads") {
+      // So many rounds of so many threads at a time, each of which computes for 50 ms.
+      for (int round = 0; round < std::atoi(argv[2]); ++round) {
+        std::vector<std::thread> threads;
+        for (int i = 0; i < std::atoi(argv[3]); ++i) {
+          threads.emplace_back([] {
+            timespec time{};
+            while (time.tv_nsec < 50'000'000) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+          });
+        }
+        for (std::thread& thread : threads) thread.join();
+      }
       send(honest);
     } else if (way == "leaves_the_stream") {
       if (fork() == 0) {

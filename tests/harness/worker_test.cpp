@@ -135,6 +135,39 @@ TEST(WorkerTest, TimeThatOtherWorkTakesDoesNotCount) {
   EXPECT_GT(wall.count(), 0.5) << "or nothing was tried";
 }
 
+TEST(WorkerTest, ThreadsCountInTheMeanOverACall) {
+  const auto running = [](const char* rounds, const char* threads) {
+    WorkerExecutor worker(
+        {.command = {ROGUE, "threads", rounds, threads}, .limits = {.start_seconds = 20}});
+    const Reply reply = worker.measure({{"op", "forward"}});
+    EXPECT_TRUE(reply.ok()) << reply.message;
+    return reply.running_threads;
+  };
+  EXPECT_LE(running("8", "1"), 1.1) << "one after the other";
+  EXPECT_GT(running("2", "8"), 2) << "at once, whether there are processors for them or not";
+}
+
+TEST(WorkerTest, FolderAboveWhatIsReadOnlyStaysInItsPlace) {
+  const std::filesystem::path folder = testing::TempDir() + "attest_above";
+  std::filesystem::create_directories(folder / "inst" / "bin");
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  std::filesystem::permissions(folder / "inst", std::filesystem::perms::all);
+  const Isolation strongest = strongest_isolation({ROGUE});
+  if (!has_namespaces(strongest)) GTEST_SKIP() << "no namespaces here";
+  for (const Isolation isolation : {strongest, Isolation::user_namespace}) {
+    Surroundings around;
+    around.read_only = {(folder / "inst" / "bin").string()};
+    WorkerExecutor worker({.command = {ROGUE, "moves", (folder / "inst").string()},
+                           .limits = {.start_seconds = 20},
+                           .isolation = isolation,
+                           .around = around});
+    EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
+    EXPECT_TRUE(std::filesystem::exists(folder / "inst" / "bin"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "inst.gone"));
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(WorkerTest, ProgramThatEndedIsKnownThoughItsChildHoldsTheStream) {
   WorkerExecutor worker({.command = {ROGUE, "leaves_the_stream"}, .limits = {.start_seconds = 20}});
   const Reply reply = worker.execute({{"op", "describe"}});
