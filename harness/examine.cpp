@@ -501,20 +501,14 @@ class Examiner {
     return found;
   }
 
-  // Whether calls that are long enough to tell compute on more threads than they may.
-  std::optional<Finding> count_threads() {
-    constexpr Index kTimes = 4;     // the case's lengths
+  struct ThreadsCounted {
+    bool told = true;  // or calls were too short to tell
+    std::optional<Finding> finding = {};
+  };
+
+  ThreadsCounted count_threads(const Problem& problem, const Inputs& inputs) {
     constexpr int kSeen = 3;        // calls with more than they may use; fewer are an accident
     constexpr double kSlack = 0.5;  // threads that a runtime has beside
-    Case longer = prepared_.test_case();
-    const auto lengthened_problem = lengthened(problem(), kTimes);
-    if (!lengthened_problem) {
-      return Finding{.outcome = Outcome::inconclusive,
-                     .message = "a problem with tables cannot be lengthened"};
-    }
-    longer.problem = *lengthened_problem;
-    const Inputs inputs = generate(longer);
-    if (auto finding = refusal(longer.problem)) return finding;
     int exceeding = 0;
     for (const int threads : {1, 1, 1, 2, 3, 4, 7}) {
       // Of its own, so that threads of an earlier call that wait for work are not counted.
@@ -522,23 +516,45 @@ class Examiner {
       Calling calling = calling_;
       calling.threads = threads;
       calling.measure = true;
-      const Trial trial = attest::try_out(calling, longer.problem, inputs, Placement::end_flush);
-      if (trial.stopped) return trial.stopped;
+      const Trial trial = attest::try_out(calling, problem, inputs, Placement::end_flush);
+      if (trial.stopped) return {.finding = trial.stopped};
+      if (threads == 1 && !trial.forward.running_threads) return {.told = false};
       for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
-        if (facts->running_threads <= threads + kSlack || ++exceeding < kSeen) continue;
-        return failure("threads",
-                       fmt::format("{:.1f} threads ran in a call that may use {}, in the "
-                                   "mean over it",
-                                   facts->running_threads, threads));
+        const double running = facts->running_threads.value_or(0);
+        if (running <= threads + kSlack || ++exceeding < kSeen) continue;
+        return {.finding = failure(
+                    "threads", fmt::format("{:.1f} threads ran in a call that may use {}, in the "
+                                           "mean over it",
+                                           running, threads))};
       }
     }
-    return std::nullopt;
+    return {};
+  }
+
+  // Whether calls compute on more threads than they may: at the case's lengths, or as many times
+  // those as it takes for calls to be long enough to tell.
+  std::optional<Finding> judge_threads() {
+    constexpr Index kMostTimes = 16;
+    const auto unknown = [](std::string message) {
+      return Finding{.outcome = Outcome::inconclusive, .message = std::move(message)};
+    };
+    for (Index times = 1; times <= kMostTimes; times *= 2) {
+      Case longer = prepared_.test_case();
+      const auto lengthened_problem = lengthened(problem(), times);
+      if (!lengthened_problem) return unknown("a problem with tables cannot be lengthened");
+      longer.problem = *lengthened_problem;
+      if (auto finding = refusal(longer.problem)) return finding;
+      const auto [told, finding] = count_threads(longer.problem, generate(longer));
+      if (told) return finding;
+    }
+    return unknown(
+        fmt::format("calls at {} times its lengths end too soon to count threads", kMostTimes));
   }
 
   // Right for any number of threads, and the same bits if that is declared.
   std::optional<Finding> check_threads(const Trial& first) {
     if (cites("CALL-2")) {
-      if (auto finding = count_threads()) return finding;
+      if (auto finding = judge_threads()) return finding;
     }
     const int usual = calling_.threads;
     for (const int threads : {1, 2, 3, 4, 7}) {

@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 // Of processes that a measured call starts and ends, less than any declaration has to count.
 constexpr std::size_t kUnseenBytes = std::size_t(8) << 20;
 // A call of which it can be told how many threads it had, and what the system may add to its time.
-constexpr double kEnoughSeconds = 0.04, kTickSeconds = 0.02;
+constexpr double kEnoughSeconds = 0.1, kTickSeconds = 0.02;
 constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
 
 struct Pipe {

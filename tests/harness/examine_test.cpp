@@ -751,7 +751,7 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
 // Calls the mock, and says of a measured call how many threads it had.
 class MeasuringExecutor : public InProcessExecutor {
  public:
-  using Running = std::function<double(int threads)>;
+  using Running = std::function<std::optional<double>(int threads)>;
   MeasuringExecutor(const attest_plugin& plugin, Running running)
       : InProcessExecutor(plugin), running_(std::move(running)) {}
   Reply measure(nlohmann::json request) override {
@@ -791,9 +791,29 @@ TEST_F(ThreadsTest, MoreThanACallMayUseFailsOnceThreeCallsHaveThem) {
             Outcome::pass);
 }
 
-TEST_F(ThreadsTest, ThreadsOfARuntimeThatHardlyRunAndWhatIsNotMeasuredDoNotCount) {
+TEST_F(ThreadsTest, ThreadsOfARuntimeThatHardlyRunDoNotCount) {
   EXPECT_EQ(verdict_if([](int threads) { return threads + 0.4; }).outcome, Outcome::pass);
-  EXPECT_EQ(verdict_if([](int) { return 0; }).outcome, Outcome::pass);
+}
+
+TEST_F(ThreadsTest, CallsThatAreTooShortToTellAreRepeatedAtGreaterLengths) {
+  std::vector<Index> lengths;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    lengths.push_back(p.key_len);
+    return plain::forward(p, in, out, c), ATTEST_OK;
+  });
+  const Index length = test_case_.problem.key_len;
+  const auto measured_from = [&](Index least) {
+    return [&, least](int threads) -> std::optional<double> {
+      if (lengths.back() < least) return std::nullopt;
+      return threads == 1 ? 2 : threads;
+    };
+  };
+  EXPECT_EQ(verdict_if(measured_from(4 * length)).reason, "threads");
+  EXPECT_THAT(lengths, ElementsAre(length, length, length,  // judged twice, then too short
+                                   2 * length, 4 * length, 4 * length, 4 * length));
+  const Verdict never = verdict_if(measured_from(32 * length));
+  EXPECT_EQ(never.outcome, Outcome::inconclusive);
+  EXPECT_THAT(never.message, HasSubstr("end too soon"));
 }
 
 TEST_F(ThreadsTest, NobodyIsAskedWhoDoesNotDeclareThem) {

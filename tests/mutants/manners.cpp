@@ -154,7 +154,7 @@ void misbehave(const Call& call, const attest_outputs& out) {
   }
   if (call.has("threads_of_its_own")) {
     std::vector<std::thread> others;
-    for (int i = 0; i < 4; ++i) others.emplace_back(compute_for, 1);
+    for (int i = 0; i < 4; ++i) others.emplace_back(compute_for, 0.25);
     for (std::thread& other : others) other.join();
   }
   if (call.has("leaves_child") && fork() == 0) {
