@@ -1,5 +1,5 @@
 # What a build was made of, as C++: cmake -D SOURCE=... -D OUTPUT=... -P identity.cmake
-# The digest of the bundled cases is that of harness/sha256.h.
+# The digest of the bundled cases is that of harness/run/sha256.h.
 file(GLOB_RECURSE files RELATIVE ${SOURCE}/cases ${SOURCE}/cases/*.json)
 set(list "")
 foreach(file ${files})
@@ -20,7 +20,7 @@ endif()
 
 # Written only where it changed, so that nothing is built in vain.
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
-#include "harness/identity.h"
+#include "harness/command/identity.h"
 namespace attest {
 const char* suite_commit() { return "@commit@"; }
 const char* digest_of_bundled_cases() { return "@digest@"; }

@@ -2,7 +2,7 @@
 //
 // Counts, clauses, worst ratios and failures come from the verdicts; profiles and the conclusion
 // from the footer. A record that lacks its footer, whose footer counts other verdicts than there
-// are, or that has defects (harness/audit.h), concludes nothing, whatever it says.
+// are, or that has defects (harness/run/audit.h), concludes nothing, whatever it says.
 #pragma once
 
 #include <map>

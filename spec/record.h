@@ -103,7 +103,7 @@ struct SearchRecord {
   std::map<std::string, Index> inconclusive = {};  // those that said nothing, by why
 };
 
-// SHA-256 of what a record holds, in hexadecimal digits (harness/seal.h).
+// SHA-256 of what a record holds, in hexadecimal digits (harness/run/seal.h).
 struct Digests {
   std::string verdicts = {};  // what was found: the same for the parts of a run put together
   std::string record = {};    // all of it
@@ -132,8 +132,8 @@ struct Record {
   std::vector<VerdictRecord> verdicts;
   std::vector<SearchRecord> searches = {};
   std::optional<Footer> footer;  // none: truncated
-  // Of a record that was read, by whoever held it to what it should be (harness/audit.h), in words;
-  // no part of the file.
+  // Of a record that was read, by whoever held it to what it should be (harness/run/audit.h), in
+  // words; no part of the file.
   std::vector<std::string> defects = {};     // why nothing can be concluded from it
   std::vector<std::string> unverified = {};  // what could not be looked into
 };

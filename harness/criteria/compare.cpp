@@ -15,10 +15,10 @@
 
 #include "harness/criteria/eager.h"
 #include "harness/criteria/rule.h"
-#include "harness/examine.h"
-#include "harness/exemptions.h"
-#include "harness/jobs.h"
-#include "harness/judge.h"
+#include "harness/judge/exemptions.h"
+#include "harness/judge/judge.h"
+#include "harness/run/examine.h"
+#include "harness/run/jobs.h"
 #include "spec/description.h"
 
 namespace attest::criteria {

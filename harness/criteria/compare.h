@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "harness/run.h"
-#include "harness/testee.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 
 namespace attest::criteria {
 

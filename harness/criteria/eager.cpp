@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/schedule.h"
+#include "harness/judge/schedule.h"
 
 namespace attest::criteria {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cases/generate.h"
 #include "cases/laws.h"
-#include "harness/property/law.h"
+#include "harness/laws/law.h"
 #include "spec/assert.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"

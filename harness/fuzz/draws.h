@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cases/entry.h"
-#include "harness/examine.h"
 #include "harness/fuzz/random_entry.h"
+#include "harness/run/examine.h"
 
 namespace attest {
 

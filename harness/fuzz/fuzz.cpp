@@ -10,10 +10,10 @@
 #include <set>
 #include <utility>
 
-#include "harness/examine.h"
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
-#include "harness/jobs.h"
+#include "harness/run/examine.h"
+#include "harness/run/jobs.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
 
@@ -305,6 +305,19 @@ Find shrunk(const Find& find, const std::string& by, const Testee& testee,
       fmt::format("Found by {}{}: {}", by, repeats ? "" : " once, and not again when tried alone",
                   one_line(excerpt(result.verdict.message)));
   return result;
+}
+
+VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions options,
+                        const std::filesystem::path& file) {
+  const Case test_case = read_entry(find.entry, file.stem().string());
+  VerdictRecord record{.case_id = test_case.id,
+                       .testee = testee.name,
+                       .dtype = std::string(name(test_case.problem.dtype)),
+                       .because = test_case.because,
+                       .verdict = find.verdict};
+  options.from = file.string();
+  record.verdict.repro = repro_line(test_case, testee, options);
+  return record;
 }
 
 }  // namespace attest

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,8 @@
 #include <vector>
 
 #include "cases/entry.h"
-#include "harness/run.h"
-#include "harness/testee.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 #include "spec/record.h"
 
 namespace attest {
@@ -57,5 +58,9 @@ FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
 Find shrunk(const Find& find, const std::string& by, const Testee& testee,
             const RunOptions& options, const MakeExecutor& make_executor,
             const std::function<bool()>& interrupted);
+
+// A search's find, as a verdict on the case that `file` has.
+VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions options,
+                        const std::filesystem::path& file);
 
 }  // namespace attest

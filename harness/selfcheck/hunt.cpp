@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "harness/jobs.h"
+#include "harness/run/jobs.h"
 #include "spec/clause.h"
 #include "spec/json_reader.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "harness/run.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 #include "harness/selfcheck/catalogue.h"
-#include "harness/testee.h"
 #include "spec/record.h"
 
 namespace attest {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/conclude.h"
+#include "harness/run/conclude.h"
 #include "reports/text.h"
 #include "spec/clause.h"
 

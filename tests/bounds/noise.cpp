@@ -6,7 +6,7 @@
 // Random problems of every feature with generic inputs, and larger plain ones. Prints how near each
 // tensor came to its three limits, and fails if any was exceeded, or if a kernel that rounds its
 // row sums further than it declares exceeds none.
-#include "harness/noise.h"
+#include "harness/judge/noise.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "harness/alone.h"
+#include "harness/judge/alone.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/arena.h"
+#include "harness/process/arena.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/audit.h"
+#include "harness/run/audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/conclude.h"
-#include "harness/seal.h"
-#include "harness/sha256.h"
+#include "harness/run/conclude.h"
+#include "harness/run/seal.h"
+#include "harness/run/sha256.h"
 #include "spec/json_reader.h"
 
 namespace attest {

@@ -1,4 +1,4 @@
-#include "harness/conclude.h"
+#include "harness/run/conclude.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include "harness/criteria/inputs.h"
 #include "harness/criteria/report.h"
 #include "harness/criteria/rule.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
 #include "reference/working.h"
 #include "spec/description.h"
 #include "spec/json_text.h"

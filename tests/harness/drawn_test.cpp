@@ -1,4 +1,4 @@
-#include "harness/drawn.h"
+#include "harness/judge/drawn.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/examine.h"
+#include "harness/run/examine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "cases/case.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
 #include "spec/clause.h"
 #include "spec/pattern.h"
 #include "tests/harness/mock_plugin.h"

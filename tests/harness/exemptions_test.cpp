@@ -1,4 +1,4 @@
-#include "harness/exemptions.h"
+#include "harness/judge/exemptions.h"
 
 #include <gtest/gtest.h>
 

@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "cases/generate.h"
-#include "harness/conclude.h"
-#include "harness/in_process.h"
-#include "harness/judge.h"
-#include "harness/run.h"
+#include "harness/judge/judge.h"
+#include "harness/process/in_process.h"
+#include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "reference/working.h"
 #include "reports/reports.h"
 #include "tests/harness/mock_plugin.h"

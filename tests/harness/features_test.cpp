@@ -6,8 +6,8 @@
 #include <functional>
 #include <set>
 
-#include "harness/examine.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
+#include "harness/run/examine.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 

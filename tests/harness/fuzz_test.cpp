@@ -12,7 +12,7 @@
 #include "cases/generate.h"
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"

@@ -1,4 +1,4 @@
-#include "harness/judge.h"
+#include "harness/judge/judge.h"
 
 #include <gtest/gtest.h>
 

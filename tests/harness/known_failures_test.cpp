@@ -1,4 +1,4 @@
-#include "harness/known_failures.h"
+#include "harness/run/known_failures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

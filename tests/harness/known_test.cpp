@@ -1,4 +1,4 @@
-#include "harness/property/known.h"
+#include "harness/laws/known.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,6 +1,6 @@
 // Every law holds for a right kernel and is broken by a wrong one, with no exact value in play: the
 // laws are called as they are, and nobody else judges.
-#include "harness/property/law.h"
+#include "harness/laws/law.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 #include "cases/generate.h"
 #include "cases/laws.h"
-#include "harness/examine.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
+#include "harness/run/examine.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "harness/examine.h"
-#include "harness/in_process.h"
-#include "harness/testee.h"
+#include "harness/process/in_process.h"
+#include "harness/process/testee.h"
+#include "harness/run/examine.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 

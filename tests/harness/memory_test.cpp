@@ -1,4 +1,4 @@
-#include "harness/memory.h"
+#include "harness/judge/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/noise.h"
+#include "harness/judge/noise.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "harness/npy.h"
+#include "harness/command/npy.h"
 
 #include <gtest/gtest.h>
 

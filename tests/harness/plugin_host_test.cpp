@@ -1,13 +1,13 @@
-#include "harness/plugin_host.h"
+#include "harness/process/plugin_host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "harness/in_process.h"
-#include "harness/tensors.h"
-#include "harness/wire.h"
+#include "harness/process/in_process.h"
+#include "harness/process/tensors.h"
+#include "harness/process/wire.h"
 #include "tests/harness/mock_plugin.h"
 
 namespace attest {

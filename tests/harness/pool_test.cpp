@@ -1,4 +1,4 @@
-#include "harness/pool.h"
+#include "harness/process/pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "harness/arena.h"
-#include "harness/worker.h"
+#include "harness/process/arena.h"
+#include "harness/process/worker.h"
 
 namespace attest {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/progress.h"
+#include "harness/command/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "harness/seal.h"
+#include "harness/run/seal.h"
 #include "spec/json_text.h"
 #include "tests/harness/command.h"
 

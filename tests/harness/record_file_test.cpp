@@ -1,4 +1,4 @@
-#include "harness/record_file.h"
+#include "harness/run/record_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

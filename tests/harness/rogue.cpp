@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/wire.h"
+#include "harness/process/wire.h"
 #include "spec/json_text.h"
 
 namespace {

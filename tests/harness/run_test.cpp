@@ -1,4 +1,4 @@
-#include "harness/run.h"
+#include "harness/run/run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <sstream>
 #include <thread>
 
-#include "harness/arena.h"
-#include "harness/jobs.h"
+#include "harness/process/arena.h"
+#include "harness/run/jobs.h"
 
 namespace attest {
 namespace {

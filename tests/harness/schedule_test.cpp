@@ -1,4 +1,4 @@
-#include "harness/schedule.h"
+#include "harness/judge/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

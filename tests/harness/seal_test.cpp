@@ -1,4 +1,4 @@
-#include "harness/seal.h"
+#include "harness/run/seal.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/sha256.h"
+#include "harness/run/sha256.h"
 #include "spec/json_reader.h"
 
 namespace attest {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/conclude.h"
-#include "harness/in_process.h"
+#include "harness/process/in_process.h"
+#include "harness/run/conclude.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "harness/run.h"
-#include "harness/testee.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 #include "tests/harness/plugins/hostile.h"
 
 namespace attest {

@@ -1,5 +1,5 @@
 // What a testee finds around it, seen from inside.
-#include "harness/surroundings.h"
+#include "harness/process/surroundings.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/descriptor.h"
-#include "harness/worker.h"
+#include "harness/process/descriptor.h"
+#include "harness/process/worker.h"
 
 namespace attest {
 namespace {

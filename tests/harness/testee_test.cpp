@@ -1,4 +1,4 @@
-#include "harness/testee.h"
+#include "harness/process/testee.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "harness/wire.h"
+#include "harness/process/wire.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

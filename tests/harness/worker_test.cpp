@@ -1,4 +1,4 @@
-#include "harness/worker.h"
+#include "harness/process/worker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "harness/descriptor.h"
+#include "harness/process/descriptor.h"
 
 namespace attest {
 namespace {

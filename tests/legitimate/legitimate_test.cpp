@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "harness/run.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 #include "harness/selfcheck/selfcheck.h"
-#include "harness/testee.h"
 #include "spec/description.h"
 #include "spec/json_text.h"
 #include "tests/legitimate/plugin.h"

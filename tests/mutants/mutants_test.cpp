@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "cases/case.h"
-#include "harness/run.h"
-#include "harness/testee.h"
+#include "harness/process/testee.h"
+#include "harness/run/run.h"
 
 namespace attest {
 namespace {

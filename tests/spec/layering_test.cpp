@@ -2,6 +2,8 @@
 //
 //   spec <- nothing   reference, impl, cases, reports <- spec
 //   harness <- spec, reference, cases, reports   tests <- all
+//
+// and within harness/, room by room, from process/ to command/.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +39,18 @@ const std::map<std::string, Layers> kMayInclude = {
     {"tests", {"spec", "reference", "impl", "cases", "reports", "harness"}},
 };
 
+// The rooms of harness/ are layers of their own, beside what harness may include.
+const std::map<std::string, Layers> kRooms = {
+    {"process", {}},
+    {"judge", {"process"}},
+    {"laws", {"process", "judge"}},
+    {"run", {"process", "judge", "laws"}},
+    {"fuzz", {"process", "judge", "laws", "run"}},
+    {"selfcheck", {"process", "judge", "laws", "run"}},
+    {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
+    {"command", {"process", "judge", "laws", "run", "fuzz", "selfcheck", "criteria"}},
+};
+
 // All files by their path from the root of the tree.
 using Tree = std::map<std::string, std::string>;
 
@@ -54,6 +68,13 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// "process" of "harness/process/worker.h"; empty for what lies in no room.
+std::string room_of(const std::string& path) {
+  if (!path.starts_with("harness/")) return "";
+  const std::string below = path.substr(path.find('/') + 1);
+  return below.find('/') == std::string::npos ? "" : below.substr(0, below.find('/'));
+}
+
 void check_include(const std::string& path, const std::string& target,
                    std::vector<std::string>& faults) {
   const std::string layer = path.substr(0, path.find('/'));
@@ -63,7 +84,15 @@ void check_include(const std::string& path, const std::string& target,
     return;
   }
   const std::string other = target.substr(0, slash);
-  if (!kMayInclude.contains(other) || other == layer) return;  // a library's, or our own
+  if (!kMayInclude.contains(other)) return;  // a library's
+  if (other == layer) {
+    const std::string from = room_of(path), to = room_of(target);
+    if (from != to && (!kRooms.contains(from) || !kRooms.at(from).contains(to)) &&
+        layer == "harness") {
+      faults.push_back(path + ": " + from + " must not include " + to + " (\"" + target + "\")");
+    }
+    return;
+  }
   if (!kMayInclude.at(layer).contains(other)) {
     faults.push_back(path + ": " + layer + " must not include " + other + " (\"" + target + "\")");
   }
@@ -145,6 +174,9 @@ std::vector<std::string> faults_of(const Tree& tree) {
   for (const auto& [path, text] : tree) {
     if (!ends_with_any(path, {".h", ".cpp", ".c"})) continue;
     check_source(tree, path, text, faults);
+    if (path.starts_with("harness/") && !kRooms.contains(room_of(path))) {
+      faults.push_back(path + ": lies in no room of harness/");
+    }
     if (!is_built(tree, path) && !is_test_helper(tree, path)) {
       faults.push_back(path + ": no CMakeLists.txt names it");
     }
@@ -176,18 +208,20 @@ TEST(LayeringTest, TheTreeKeepsItsRules) {
   EXPECT_THAT(faults_of(tree), IsEmpty());
 }
 
-TEST(LayeringTest, TheMapOfIncludesHasNoCycle) {
-  // Removes layers that include only removed ones, until none is left.
-  Layers removed;
-  for (std::size_t before = 1; before != removed.size();) {
-    before = removed.size();
-    for (const auto& [layer, others] : kMayInclude) {
-      if (std::includes(removed.begin(), removed.end(), others.begin(), others.end()))
-        removed.insert(layer);
+TEST(LayeringTest, TheMapsOfIncludesHaveNoCycle) {
+  for (const auto* map : {&kMayInclude, &kRooms}) {
+    // Removes layers that include only removed ones, until none is left.
+    Layers removed;
+    for (std::size_t before = 1; before != removed.size();) {
+      before = removed.size();
+      for (const auto& [layer, others] : *map) {
+        if (std::includes(removed.begin(), removed.end(), others.begin(), others.end()))
+          removed.insert(layer);
+      }
+      if (removed.size() == map->size()) break;
     }
-    if (removed.size() == kMayInclude.size()) break;
+    EXPECT_EQ(removed.size(), map->size());
   }
-  EXPECT_EQ(removed.size(), kMayInclude.size());
 }
 
 // What is found in one file that a list names.
@@ -204,19 +238,27 @@ TEST(LayeringTest, FindsIncludesAgainstTheDirection) {
               ElementsAre(HasSubstr("reference must not include impl")));
   EXPECT_THAT(planted("impl/a.cpp", "  #  include \"reference/exact.h\"\n"),
               ElementsAre(HasSubstr("impl must not include reference")));
-  EXPECT_THAT(planted("harness/deep/a.h", kComment + "#include \"impl/kernel.h\"\n"),
+  EXPECT_THAT(planted("harness/process/a.h", kComment + "#include \"impl/kernel.h\"\n"),
               ElementsAre(HasSubstr("harness must not include impl")));
   EXPECT_THAT(planted("spec/a.c", "#include \"cases/case.h\"\n"),
               ElementsAre(HasSubstr("spec must not include cases")));
-  EXPECT_THAT(planted("reports/a.cpp", "#include \"harness/run.h\"\n"),
+  EXPECT_THAT(planted("reports/a.cpp", "#include \"harness/run/run.h\"\n"),
               ElementsAre(HasSubstr("reports must not include harness")));
   EXPECT_THAT(planted("cases/a.cpp", "#include \"tests/help.h\"\n"),
               ElementsAre(HasSubstr("cases must not include tests")));
-  EXPECT_THAT(
-      planted("harness/a.cpp", "#include \"reports/reports.h\"\n#include \"harness/b.h\"\n"),
-      IsEmpty());
+  EXPECT_THAT(planted("harness/run/a.cpp",
+                      "#include \"reports/reports.h\"\n#include \"harness/judge/b.h\"\n"),
+              IsEmpty());
   EXPECT_THAT(planted("tests/impl/a.cpp", "#include \"impl/kernel.h\"\n#include <hwy/highway.h>\n"),
               IsEmpty());
+}
+
+TEST(LayeringTest, FindsIncludesAgainstTheDirectionOfRooms) {
+  EXPECT_THAT(planted("harness/judge/a.cpp", "#include \"harness/laws/law.h\"\n"),
+              ElementsAre(HasSubstr("judge must not include laws")));
+  EXPECT_THAT(planted("harness/fuzz/a.cpp", "#include \"harness/selfcheck/hunt.h\"\n"),
+              ElementsAre(HasSubstr("fuzz must not include selfcheck")));
+  EXPECT_THAT(planted("harness/a.cpp", ""), ElementsAre(HasSubstr("lies in no room")));
 }
 
 TEST(LayeringTest, FindsIncludesWithoutTheirFolder) {

@@ -1,0 +1,103 @@
+#include "harness/command/dump.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "cases/entry.h"
+#include "harness/command/npy.h"
+#include "harness/process/tensors.h"
+#include "harness/process/wire.h"
+#include "reports/files.h"
+#include "spec/json_text.h"
+#include "spec/record.h"
+
+namespace attest {
+namespace {
+
+// As they are named in problem.json.
+void dump_tables(const std::filesystem::path& folder, const Mask& mask, int& tables) {
+  const auto next_file = [&] { return folder / fmt::format("mask{}.npy", tables++); };
+  if (mask.table) write_npy(next_file(), mask.table->shape, mask.table->allowed);
+  if (mask.kind == Mask::Kind::prefix) {
+    write_npy(next_file(), {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1},
+              mask.prefix_lens);
+  }
+  if (mask.segments) {
+    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
+      const auto& number = numbers->number;
+      write_npy(next_file(), {numbers->batches, 1, numbers->length, 1},
+                std::vector<std::int64_t>(number.begin(), number.end()));
+    }
+  }
+  for (const Mask& part : mask.parts) dump_tables(folder, part, tables);
+}
+
+}  // namespace
+
+void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arithmetic& arithmetic,
+          const Examination& examination) {
+  std::optional<PreparedCase> own;
+  if (examination.trial.keep) own = shared.with_keep(*examination.trial.keep);
+  PreparedCase& prepared = own ? *own : shared;
+  make_folder(folder);
+  const Case& test_case = prepared.test_case();
+  nlohmann::json problem = problem_to_json(test_case.problem);
+  problem["key_lens"] = test_case.problem.key_lens;
+  problem["query_lens"] = test_case.problem.query_lens;
+  problem["page_table"] = test_case.problem.paging.table;
+  nlohmann::json tensors = nlohmann::json::object();
+  for (const auto& [tensor, e] : examination.verdict.tensors) {
+    tensors[tensor] = {{"max_ratio", number_to_json(e.max_ratio)},
+                       {"worst", e.worst},
+                       {"actual", number_to_json(e.actual)},
+                       {"exact", number_to_json(e.exact)},
+                       {"bound", number_to_json(e.bound)}};
+  }
+  const nlohmann::json about = {{"case", test_case.id},
+                                {"because", test_case.because},
+                                {"clauses", test_case.clauses},
+                                {"data", test_case.data},
+                                {"problem", problem},
+                                {"entry", entry_of(test_case)},
+                                {"outcome", name(examination.verdict.outcome)},
+                                {"reason", examination.verdict.reason},
+                                {"message", examination.verdict.message},
+                                {"tensors", tensors}};
+  write_file(folder / "problem.json", json_text(about, 2) + "\n");
+
+  const Inputs& in = prepared.inputs();
+  const std::map<std::string, const Values*> inputs = {
+      {"q", &in.q},           {"k", &in.k},       {"v", &in.v},     {"bias", &in.bias},
+      {"slopes", &in.slopes}, {"sink", &in.sink}, {"d_o", &in.d_o}, {"d_lse", &in.d_lse}};
+  for (const auto& [input, values] : inputs) {
+    if (values->data.empty() && values->shape == Shape{}) continue;
+    write_npy(folder / (input + ".npy"), values->shape, values->data);
+  }
+  if (test_case.problem.dropout.mode != Dropout::Mode::none) {
+    write_npy(folder / "keep.npy", in.keep.shape, in.keep.kept);
+  }
+  int tables = 0;
+  dump_tables(folder, test_case.problem.mask, tables);
+
+  for (const Returned& tensor : examination.trial.returned) {
+    std::vector<double> values(tensor.bits.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = decode(tensor.dtype, tensor.bits[i]);
+    write_npy(folder / (tensor.name + ".npy"), tensor.shape, values);
+  }
+  // Whatever came back. What a testee was to draw itself is not known if it did not.
+  const Dropout::Mode dropout = test_case.problem.dropout.mode;
+  if (dropout == Dropout::Mode::generated && !examination.trial.keep) return;
+  for (const bool backward : {false, true}) {
+    if (backward && !test_case.problem.backward) continue;
+    for (const OutputTensor& tensor : outputs_of(test_case.problem, backward, true)) {
+      const Expected& expected = expected_of(tensor.record_name, prepared, arithmetic);
+      write_npy(folder / (tensor.record_name + ".exact.npy"), tensor.shape, expected.value);
+      write_npy(folder / (tensor.record_name + ".bound.npy"), tensor.shape, expected.bound);
+    }
+  }
+}
+
+}  // namespace attest

@@ -1,0 +1,121 @@
+// The command `attest`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <malloc.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+
+#include "harness/command/commands.h"
+#include "harness/command/session.h"
+#include "harness/process/pool.h"
+#include "harness/process/processes.h"
+#include "harness/process/testee.h"
+#include "harness/run/conclude.h"
+#include "harness/selfcheck/catalogue.h"
+#include "reports/text.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Says which words of the command line mean nothing, and what they may have been meant to be.
+[[noreturn]] void complain_of_extras(const CLI::App& app) {
+  const CLI::App& command = *app.get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& word : app.remaining(true)) {
+    if (word.starts_with("-")) unknown.push_back(word.substr(0, word.find('=')));
+  }
+  if (unknown.empty()) {
+    throw InputError("", fmt::format("{} does not know what to do with {}", command.get_name(),
+                                     fmt::join(app.remaining(true), " ")));
+  }
+  throw InputError(
+      "", fmt::format("{} has no option {}; the nearest are {}", command.get_name(),
+                      unknown.front(), fmt::join(nearest_names(unknown.front(), names), ", ")));
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Attest: the conformance and verification suite for attention kernels");
+  app.set_version_flag("--version", ATTEST_VERSION);
+  app.require_subcommand(1);
+  const Command commands[] = {add_list(app, options),     add_run(app, options),
+                              add_fuzz(app, options),     add_selfcheck(app, options),
+                              add_criteria(app, options), add_repro(app, options),
+                              add_report(app, options),   add_verify(app, options)};
+
+  std::vector<std::string> names;
+  for (const Command& command : commands) names.push_back(command.parser->get_name());
+  const std::string known = fmt::format("there are {}", fmt::join(names, ", "));
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (!first.starts_with('-') && std::find(names.begin(), names.end(), first) == names.end()) {
+    throw InputError("", first.empty() ? fmt::format("which command? {}; --help says more", known)
+                                       : fmt::format("there is no command {}; {}", first, known));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    complain_of_extras(app);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
+  }
+  options.limits.memory_bytes = options.memory_mib << 20;
+  // What is asked for is nobody else's: case ids never cross, by no command line either.
+  for (int i = 1; i < argc; ++i) std::memset(argv[i], 0, std::strlen(argv[i]));
+  harden_this_process();
+  raise_open_files();
+  const Crew crew = crew_for(options.jobs);
+  if (crew.jobs < options.jobs) {
+    fmt::print(stderr, "attest: {} jobs instead of {}: the system lets it open too few files\n",
+               crew.jobs, options.jobs);
+  }
+  options.jobs = crew.jobs;
+  options.workers = crew.workers;
+  const fs::path plugins =
+      options.plugins.empty() ? find_installation().test_plugins : options.plugins;
+  options.testees = with_mutants(options.testees, plugins / "mutants.so");
+  const Command& command = *std::find_if(std::begin(commands), std::end(commands),
+                                         [](const Command& c) { return c.parser->parsed(); });
+  // Whoever starts testees ends them; in this process, the debugger is asked.
+  if (command.starts_testees && !options.in_process) stop_on_signals();
+  return command.carry_out(options);
+}
+
+}  // namespace
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  // What one case gives back, the next one takes: to return it to the system between them costs
+  // more than to keep it.
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is taken
+  mallopt(M_TOP_PAD, 16 << 20);
+  try {
+    const int exit_code = attest::main(argc, argv);
+    // Whoever stopped reading has read enough.
+    if (std::fflush(stdout) != 0 && errno != EPIPE) {
+      throw std::system_error(errno, std::generic_category(), "cannot write the output");
+    }
+    return exit_code;
+  } catch (const attest::Interrupted& error) {
+    std::fputs(fmt::format("attest: {}\n", error.what()).c_str(), stderr);
+    return attest::kIncomplete;
+  } catch (const std::exception& error) {
+    // It may quote what a testee printed.
+    std::fputs(fmt::format("attest: {}\n", attest::clean(error.what())).c_str(), stderr);
+    return attest::kUsageOrHarnessError;
+  }
+}

@@ -1,0 +1,134 @@
+#include "harness/command/option_groups.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/process/sandbox.h"
+#include "harness/process/surroundings.h"
+#include "spec/dtype.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+// The name of an isolation, but for none.
+CLI::Validator takes_isolation() {
+  return takes("--require-isolation", "other-user, namespaces or user",
+               [](const std::string& text) {
+                 return std::any_of(kIsolations.begin(), kIsolations.end(), [&](const auto& each) {
+                   return each.second == text && each.first != Isolation::none;
+                 });
+               });
+}
+
+}  // namespace
+
+CLI::Validator takes(const std::string& option, const std::string& what,
+                     const std::function<bool(const std::string&)>& accepts) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        if (accepts(text)) return "";
+        throw InputError("", fmt::format("{} takes {}, not {}", option, what, text));
+      },
+      "");
+}
+
+CLI::Validator takes_count(const std::string& option, std::uint64_t least, std::uint64_t most) {
+  return takes(option, fmt::format("a number from {} to {}", least, most),
+               [=](const std::string& text) {
+                 std::uint64_t number = 0;
+                 const char* end = text.data() + text.size();
+                 const auto [rest, error] = std::from_chars(text.data(), end, number);
+                 return error == std::errc() && rest == end && number >= least && number <= most;
+               });
+}
+
+CLI::Validator takes_dtype() {
+  std::vector<std::string_view> names;
+  for (const DType dtype : kDTypes) names.push_back(name(dtype));
+  return takes("--dtype", fmt::format("one of {}", fmt::join(names, ", ")),
+               [](const std::string& text) { return dtype_named(text).has_value(); });
+}
+
+CLI::Validator takes_seconds(const std::string& option) {
+  constexpr double kLongest = 1'000'000;  // beyond any run, within any clock
+  return takes(option, fmt::format("a number of seconds above 0, at most {}", kLongest),
+               [](const std::string& text) {
+                 char* end = nullptr;
+                 const double seconds = std::strtod(text.c_str(), &end);
+                 return end != text.c_str() && *end == '\0' && seconds > 0 && seconds <= kLongest;
+               });
+}
+
+void add_testee_options(CLI::App& command, Options& options) {
+  command.add_option("--testee", options.testees,
+                     "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
+                     "mutant:NAME; may be given again. Default: all bundled kernels (criteria: "
+                     "besides, those that are wrong or right on purpose)");
+  command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
+      ->check(takes_count("--threads", 1, 4096));
+  command
+      .add_option("--start-limit", options.limits.start_seconds,
+                  "Seconds to load and describe a testee")
+      ->check(takes_seconds("--start-limit"));
+  command
+      .add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
+      ->check(takes_seconds("--call-limit"));
+  command
+      .add_option("--memory-limit", options.memory_mib,
+                  "MiB of memory for a testee, beside the tensors")
+      ->check(takes_count("--memory-limit", 1, 1 << 30));
+  command
+      .add_option("--env", options.environment,
+                  fmt::format("A variable that testees get besides {}; a * may end the name. May "
+                              "be given again",
+                              fmt::join(passed_names(), ", ")))
+      ->type_name("NAME");
+  command.add_flag("--allow-network", options.network,
+                   "Leave testees the network, of which they have none where that can be");
+  command.add_flag("--keep-cache", options.keep_cache,
+                   "Keep the homes of testees, with what they compiled, and print where they are");
+  command
+      .add_option_function<std::string>(
+          "--require-isolation",
+          [&](const std::string& text) {
+            for (const auto& [isolation, name] : kIsolations) {
+              if (name == text) options.weakest = isolation;
+            }
+          },
+          "Refuse to run testees with less: other-user, namespaces or user")
+      ->check(takes_isolation())
+      ->type_name("LEVEL");
+}
+
+void add_selection(CLI::App& command, Options& options) {
+  command
+      .add_option("--cases", options.filters,
+                  "A case's id, the beginning of one, or a pattern with * and **")
+      ->type_name("GLOB");
+  command
+      .add_option_function<std::string>(
+          "--tier", [&](const std::string& text) { options.tier = tier_named(text); },
+          "smoke, standard or full")
+      ->check(takes("--tier", "smoke, standard or full", is_tier))
+      ->type_name("TIER")
+      ->option_text("TIER [standard]");
+  command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
+      ->check(takes_count("--seed", 0, kMostOfASeed));
+  command.add_option("--from", options.from, "Another file or folder of cases");
+}
+
+void add_recording(CLI::App& command, Options& options) {
+  command.add_option("--jobs", options.jobs, "Cases examined at a time")
+      ->check(takes_count("--jobs", 1, 1024));
+  command.add_option("--out", options.out, "The folder of the record and its reports");
+}
+
+}  // namespace attest

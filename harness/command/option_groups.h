@@ -1,0 +1,33 @@
+// Options that several commands have, and what their texts may be: a text that an option does not
+// take is an InputError that says what it takes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "harness/command/options.h"
+
+namespace attest {
+
+constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
+
+// Lets text pass of which `accepts` is true; of other text it says what the option takes instead.
+CLI::Validator takes(const std::string& option, const std::string& what,
+                     const std::function<bool(const std::string&)>& accepts);
+
+// A whole number within those limits.
+CLI::Validator takes_count(const std::string& option, std::uint64_t least, std::uint64_t most);
+
+// The name of a format.
+CLI::Validator takes_dtype();
+
+CLI::Validator takes_seconds(const std::string& option);
+
+void add_testee_options(CLI::App& command, Options& options);
+void add_selection(CLI::App& command, Options& options);
+void add_recording(CLI::App& command, Options& options);
+
+}  // namespace attest

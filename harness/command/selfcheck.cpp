@@ -1,0 +1,99 @@
+#include "harness/command/commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/command/option_groups.h"
+#include "harness/command/progress.h"
+#include "harness/command/session.h"
+#include "harness/process/testee.h"
+#include "harness/run/conclude.h"
+#include "harness/run/run.h"
+#include "harness/selfcheck/selfcheck.h"
+#include "reports/files.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Mutants, each on the cases that must catch it; and legitimate kernels, on all cases if that is
+// what is asked for, else on a few.
+int selfcheck(Options options) {
+  constexpr std::size_t kSample = 40;
+  constexpr double kMutantSeconds = 5;                          // for a call: some hang,
+  constexpr std::size_t kMutantBytes = std::size_t(512) << 20;  // and some take all that there is
+  const auto start = std::chrono::steady_clock::now();
+  const Installation installation = installation_for(options);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  Selfcheck check = {.all_catches = options.full,
+                     .filtered = !options.filters.empty() || options.tier < Tier::standard,
+                     .cases = by_worth(selected_cases(options, installation))};
+  const std::vector<Case> all = load_cases(installation.cases, options.seed);
+  const fs::path mutants = options.plugins / "mutants.so";
+  if (!options.legitimate) check.catalogue = load_catalogue(mutants);
+  Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
+  const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
+  const auto session_of = [&](const fs::path& plugin, const std::vector<Case>& cases) {
+    options.testees = {plugin.string()};
+    Plan plan = plan_for(options, installation, all, cases.size());
+    // A sample is named case by case.
+    if (cases.size() != check.cases.size()) {
+      plan.filters.clear();
+      for (const Case& c : cases) plan.filters.push_back(c.id);
+    }
+    return std::make_unique<Session>(options, installation, plan);
+  };
+  const auto start_testee = [](const Session& session) {
+    return [&](const Testee& testee) { return session.start(testee); };
+  };
+  if (!options.legitimate) {
+    const Limits limits = options.limits;
+    options.limits.call_seconds = kMutantSeconds;
+    options.limits.memory_bytes = kMutantBytes;
+    const auto session = session_of(mutants, check.cases);
+    // What hangs is caught by that; all others would wait while it is tried again alone.
+    RunOptions run = session->run_options();
+    run.tries_again = false;
+    check.hunt = hunt(check.cases, check.catalogue, session->testees(),
+                      {.all = options.full, .run = run}, start_testee(*session), seen, interrupted);
+    options.limits = limits;
+  }
+  if (!interrupted()) {
+    const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
+    const auto session = session_of(options.plugins / "legitimate.so", cases);
+    const Record record = run(cases, session->testees(), session->header(), session->run_options(),
+                              start_testee(*session), session->results(), seen, interrupted);
+    check.trust = trust_of(record, cases.size());
+    check.trust->all = options.legitimate && !check.filtered;
+    session->publish(record);
+  }
+  progress.finish();
+  check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  write_file(options.out / "selfcheck.json", json_text(to_json(check), 2) + "\n");
+  fmt::print("{}", to_text(check));
+  return exit_code_of(check);
+}
+
+}  // namespace
+
+Command add_selfcheck(CLI::App& app, Options& options) {
+  CLI::App& command = *app.add_subcommand(
+      "selfcheck", "See that every broken kernel is caught and no correct one fails");
+  add_selection(command, options);
+  add_recording(command, options);
+  command.add_flag("--full", options.full,
+                   "Count all cases that catch a mutant, not only the first");
+  command.add_flag("--legitimate", options.legitimate, "Only the correct kernels, on all cases");
+  command.add_option("--plugins", options.plugins, "The folder of mutants.so and legitimate.so");
+  return {.parser = &command, .carry_out = selfcheck};
+}
+
+}  // namespace attest

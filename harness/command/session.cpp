@@ -1,0 +1,233 @@
+#include "harness/command/session.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+
+#include "harness/command/identity.h"
+#include "harness/run/conclude.h"
+#include "harness/run/sha256.h"
+#include "reports/reports.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::atomic<bool> g_interrupted = false;
+
+std::string_view name_of(Isolation isolation) {
+  for (const auto& [value, text] : kIsolations) {
+    if (value == isolation) return text;
+  }
+  return "?";
+}
+
+// What of whom is not kept from where: of testees in one isolation, in words.
+std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool network) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string> all;
+  for (const auto& [isolation, name] : kIsolations) {
+    std::vector<std::string> names;
+    for (const Testee& t : testees) {
+      if (t.isolation == isolation) names.push_back(t.name);
+    }
+    std::string what;
+    if (isolation == Isolation::none) {
+      what =
+          "all that this user may: files, the record among them; processes, shared memory and the "
+          "network";
+    } else if (isolation == Isolation::user_only) {
+      what =
+          "each other's files and processes, files that everybody may write, shared memory and the "
+          "network";
+    } else if (network || (!names.empty() && !keeps_network(isolation))) {
+      what = "the network";
+    }
+    if (names.empty() || what.empty()) continue;
+    if (names.size() > kNamed) {
+      const std::size_t more = names.size() - kNamed;
+      names.resize(kNamed);
+      names.push_back(fmt::format("{} more", more));
+    }
+    all.push_back(fmt::format("{} ({}) had {}", fmt::join(names, ", "), describe(isolation), what));
+  }
+  return all;
+}
+
+}  // namespace
+
+Installation installation_for(const Options& options) {
+  Installation installation = find_installation();
+  if (!options.from.empty()) installation.cases = options.from;
+  return installation;
+}
+
+std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
+  return select(load_cases(installation.cases, options.seed),
+                {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+}
+
+Suite suite_of(const Installation& installation) {
+  return {.cases = installation.cases,
+          .bundled = digest_of_bundled_cases(),
+          .version = ATTEST_VERSION,
+          .commit = suite_commit()};
+}
+
+FileSums sums_of(const Testee& testee, FileSums& known) {
+  FileSums sums;
+  for (const std::string& file : testee.files) {
+    auto& sum = known[file];
+    if (sum.empty()) sum = sha256_of_file(file);
+    sums[file] = sum;
+  }
+  return sums;
+}
+
+Plan plan_for(const Options& options, const Installation& installation,
+              const std::vector<Case>& all, std::size_t selected) {
+  const Tier complete = std::max(options.tier, Tier::standard);
+  const std::string digest = sha256_of_cases(installation.cases);
+  return {.tier = std::string(name_of(options.tier)),
+          .filters = options.filters,
+          .cases = {.digest = digest,
+                    .bundled = options.from.empty() && digest == digest_of_bundled_cases(),
+                    .selected = static_cast<Index>(selected),
+                    .complete = std::count_if(all.begin(), all.end(),
+                                              [&](const Case& c) { return c.tier <= complete; })}};
+}
+
+Surroundings surroundings_for(const Options& options, const Installation& installation,
+                              const std::vector<std::string>& files) {
+  Surroundings around = {.variables = passed_variables(options.environment),
+                         .homes = std::make_shared<Homes>(options.keep_cache),
+                         .read_only = files_to_keep(installation, options.testees),
+                         .network = options.network};
+  hide(around, files);
+  return around;
+}
+
+std::vector<Testee> testees_for(const Options& options, const Installation& installation,
+                                const Surroundings& around) {
+  std::vector<Testee> testees =
+      find_testees(options.testees, installation, options.limits, around, interrupted);
+  for (const Testee& testee : testees) {
+    if (testee.isolation <= options.weakest) continue;
+    throw InputError("",
+                     fmt::format("--require-isolation {}: {} would run with {}{}{}",
+                                 name_of(options.weakest), testee.name, describe(testee.isolation),
+                                 testee.unisolated.empty() ? "" : ": ", testee.unisolated));
+  }
+  for (const Testee& t : testees) {
+    if (t.isolation != Isolation::none || options.in_process) continue;
+    fmt::print(stderr, "attest: {} runs without isolation: {}\n", t.name, t.unisolated);
+  }
+  if (options.keep_cache) {
+    fmt::print(stderr, "attest: homes are kept in {}\n", around.homes->folder().string());
+  }
+  return testees;
+}
+
+void stop_on_signals() {
+  const auto stop = [](int number) {
+    static std::atomic<std::time_t> asked = 0;
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    std::time_t first = 0;
+    const bool again = !asked.compare_exchange_strong(first, now.tv_sec);
+    g_interrupted = true;
+    if (!again || now.tv_sec <= first + 1) return;
+    signal(number, SIG_DFL);
+    raise(number);
+  };
+  signal(SIGINT, stop);
+  signal(SIGTERM, stop);
+}
+
+bool interrupted() { return g_interrupted; }
+
+Session::Session(const Options& options, const Installation& installation, const Plan& plan)
+    : options_(options), folder_(options.out) {
+  std::vector<std::string> hidden = plan.more_files;
+  for (const fs::path& file : files_of_record(options.out)) hidden.push_back(file.string());
+  around_ = surroundings_for(options, installation, hidden);
+  testees_ = testees_for(options, installation, around_);
+  header_ = {.suite_version = ATTEST_VERSION,
+             .suite_commit = suite_commit(),
+             .cases = plan.cases,
+             .testees = {},
+             .tier = plan.tier,
+             .seed = options.seed,
+             .shard = options.shard,
+             .filters = plan.filters,
+             .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
+             .isolation = describe(weakest_isolation(testees_)),
+             .uncontained = uncontained(testees_, options.network),
+             .profiles = options.profiles,
+             .known = plan.known};
+  FileSums known;
+  for (const Testee& t : testees_) {
+    TesteeRecord record{.name = t.name,
+                        .spec = t.spec,
+                        .isolation = std::string(name_of(t.isolation)),
+                        .files = sums_of(t, known),
+                        .version = t.description.version,
+                        .vendor = t.description.vendor,
+                        .profiles = t.description.profiles,
+                        .features = t.description.features,
+                        .dtypes = {},
+                        .arithmetic = t.description.declared_arithmetic};
+    for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
+    for (const auto& [dtype, words] : t.description.beyond_caps) {
+      record.beyond_caps[std::string(name(dtype))] = words;
+    }
+    header_.testees.push_back(std::move(record));
+  }
+  results_.emplace(options.out, [](const std::string& why) {
+    fmt::print(stderr, "attest: {}\n", why);
+    g_interrupted = true;  // the run ends: nothing more would be kept of it
+  });
+}
+
+RunOptions Session::run_options() const {
+  return {.jobs = options_.jobs,
+          .workers = options_.workers,
+          .threads = options_.threads,
+          .limits = options_.limits,
+          .from = header_.from,
+          .give_up_after = options_.give_up_after,
+          .fail_fast = options_.fail_fast,
+          .max_seconds = options_.max_seconds};
+}
+
+std::unique_ptr<Executor> Session::start(const Testee& testee) const {
+  WorkerOptions worker = worker_options(testee, options_.limits, around_);
+  worker.interrupted = interrupted;
+  return std::make_unique<WorkerExecutor>(std::move(worker));
+}
+
+void Session::publish(const Record& record) {
+  // Where namespaces are not to be had, a testee may move what is above the folder.
+  folder_.check_identity();
+  results_->publish();
+  write_reports(record, options_.out);
+}
+
+int Session::finish(const Record& record) {
+  publish(record);
+  fmt::print("{}", to_summary_text(record));
+  fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+  if (!record.footer) {
+    fmt::print(stderr, "attest: interrupted; the record is truncated\n");
+    return kIncomplete;
+  }
+  return record.footer->exit_code;
+}
+
+}  // namespace attest

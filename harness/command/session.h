@@ -1,0 +1,88 @@
+// What the commands share that start testees and keep a record: the testees, where they run, the
+// record's file and its reports, and the request to end.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "harness/command/options.h"
+#include "harness/process/executor.h"
+#include "harness/process/testee.h"
+#include "harness/run/audit.h"
+#include "harness/run/record_file.h"
+#include "harness/run/run.h"
+#include "spec/record.h"
+
+namespace attest {
+
+// With the cases that the options name.
+Installation installation_for(const Options& options);
+
+// The cases that the options select, all shards of them.
+std::vector<Case> selected_cases(const Options& options, const Installation& installation);
+
+// What testees find around them, where `files` are not for them.
+Surroundings surroundings_for(const Options& options, const Installation& installation,
+                              const std::vector<std::string>& files = {});
+
+// Those that the options name. Throws InputError if one would run with less isolation than the
+// options ask for.
+std::vector<Testee> testees_for(const Options& options, const Installation& installation,
+                                const Surroundings& around);
+
+// What this program can hold records to.
+Suite suite_of(const Installation& installation);
+
+// SHA-256 of the files that testees are made of, by path.
+using FileSums = std::map<std::string, std::string>;
+FileSums sums_of(const Testee& testee, FileSums& known);
+
+// From then on SIGINT and SIGTERM ask the command to end in order, and a second one at once.
+void stop_on_signals();
+bool interrupted();
+
+// What is to be recorded.
+struct Plan {
+  std::string tier;  // as the header has it
+  std::vector<std::string> filters = {};
+  CasesRecord cases = {};
+  std::vector<KnownFailure> known = {};
+  std::vector<std::string> more_files =
+      {};  // of the record's folder that are not for testees either
+};
+
+// That of a run on cases that were selected among all that there are.
+Plan plan_for(const Options& options, const Installation& installation,
+              const std::vector<Case>& all, std::size_t selected);
+
+class Session {
+ public:
+  // Finds the testees and begins the record. `options` must outlive the session. Throws InputError.
+  Session(const Options& options, const Installation& installation, const Plan& plan);
+
+  const std::vector<Testee>& testees() const { return testees_; }
+  const Header& header() const { return header_; }
+  std::ostream& results() { return results_->stream(); }
+  RunOptions run_options() const;
+  std::unique_ptr<Executor> start(const Testee& testee) const;
+
+  // Ends the record's file and writes the reports. Throws InputError if it can't.
+  void publish(const Record& record);
+
+  // The same, and tells it on the terminal; the exit code.
+  int finish(const Record& record);
+
+ private:
+  const Options& options_;
+  RecordFolder folder_;
+  Surroundings around_;
+  std::vector<Testee> testees_;
+  std::optional<RecordFile> results_;
+  Header header_;
+};
+
+}  // namespace attest

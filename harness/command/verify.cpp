@@ -1,0 +1,163 @@
+#include "harness/command/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/command/option_groups.h"
+#include "harness/command/session.h"
+#include "harness/fuzz/draws.h"
+#include "harness/process/testee.h"
+#include "harness/run/audit.h"
+#include "harness/run/conclude.h"
+#include "harness/run/record_file.h"
+#include "harness/run/run.h"
+#include "harness/run/sha256.h"
+#include "reports/reports.h"
+#include "reports/text.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The testees of the record, by the name that they have there, as they are to be found now.
+std::map<std::string, Testee> testees_of(const Record& record, const std::set<std::string>& names,
+                                         Options options, const Installation& installation,
+                                         const Surroundings& around) {
+  const bool named = !options.testees.empty();
+  for (const TesteeRecord& t : record.header.testees) {
+    if (!named && names.contains(t.name)) options.testees.push_back(t.spec);
+  }
+  std::vector<Testee> found;
+  try {
+    found = testees_for(options, installation, around);
+  } catch (const InputError& error) {
+    if (named) throw;
+    throw InputError("", fmt::format("a testee of the record cannot be found: {}. --testee says "
+                                     "where it is now",
+                                     error.what()));
+  }
+  std::map<std::string, Testee> testees;
+  FileSums known;
+  for (const TesteeRecord& t : record.header.testees) {
+    if (!names.contains(t.name)) continue;
+    const auto place = std::find_if(found.begin(), found.end(), [&](const Testee& each) {
+      return each.name == t.name || each.spec == t.spec;
+    });
+    if (place == found.end()) {
+      throw InputError(
+          "", fmt::format("--testee names no {}, which the record has verdicts of", t.name));
+    }
+    const FileSums now = sums_of(*place, known);
+    std::set<std::string> then_sums, now_sums;  // whatever the files are called here
+    for (const auto& [file, sum] : t.files) then_sums.insert(sum);
+    for (const auto& [file, sum] : now) now_sums.insert(sum);
+    if (then_sums != now_sums) {
+      fmt::print(stderr, "attest: the files of {} are not those of the record\n", clean(t.name));
+    }
+    testees.emplace(t.name, *place);
+  }
+  return testees;
+}
+
+std::string outcome_text(const Verdict& v) {
+  return fmt::format("{}{}", name(v.outcome), v.reason.empty() ? "" : " (" + v.reason + ")");
+}
+
+// Verdicts of the record that are repeated: so many, drawn by its digest.
+std::vector<const VerdictRecord*> drawn_from(const Record& record, std::size_t count) {
+  std::vector<const VerdictRecord*> left;
+  for (const VerdictRecord& v : record.verdicts) {
+    const Outcome outcome = v.verdict.outcome;
+    const bool on_case = !v.case_id.starts_with("declaration/");
+    if (on_case && outcome != Outcome::not_run && outcome != Outcome::harness_error) {
+      left.push_back(&v);
+    }
+  }
+  std::sort(left.begin(), left.end(), [](const VerdictRecord* a, const VerdictRecord* b) {
+    return std::tie(a->testee, a->case_id) < std::tie(b->testee, b->case_id);
+  });
+  const std::string digest = sha256(record.footer ? record.footer->digests.verdicts : "");
+  std::mt19937_64 random(std::stoull(digest.substr(0, 16), nullptr, 16));
+  std::vector<const VerdictRecord*> drawn;
+  while (drawn.size() < count && !left.empty()) {
+    const auto place = left.begin() + static_cast<std::ptrdiff_t>(random() % left.size());
+    drawn.push_back(*place);
+    left.erase(place);
+  }
+  return drawn;
+}
+
+int verify(const Options& options) {
+  const Installation installation = find_installation();
+  const Record record = read_and_audit(options.record_folder / kResults, suite_of(installation));
+  fmt::print("{}", to_verification_text(record));
+  const bool holds = is_consistent(record);
+  const auto drawn = drawn_from(record, options.rerun);
+  if (drawn.empty()) return holds ? kConformant : kIncomplete;
+
+  const bool found = record.header.tier == kSearchTier;  // its cases lie beside
+  const fs::path root = found ? options.record_folder / fmt::format("{}.json", kFuzzStem)
+                        : record.header.from.empty() ? installation.cases
+                                                     : fs::path(record.header.from);
+  const std::vector<Case> cases = load_cases(root, found ? 1 : record.header.seed);
+  std::set<std::string> names;
+  for (const VerdictRecord* v : drawn) names.insert(v->testee);
+  std::vector<std::string> hidden;
+  for (const fs::path& file : files_of_record(options.record_folder)) {
+    hidden.push_back(file.string());
+  }
+  const Surroundings around = surroundings_for(options, installation, hidden);
+  const auto testees = testees_of(record, names, options, installation, around);
+  stop_on_signals();
+  std::size_t agreed = 0, tried = 0;
+  for (const VerdictRecord* v : drawn) {
+    const Case test_case = find_case(cases, v->case_id);
+    const Testee& testee = testees.at(v->testee);
+    WorkerOptions worker = worker_options(testee, options.limits, around);
+    worker.interrupted = interrupted;
+    WorkerExecutor executor(std::move(worker));
+    const VerdictRecord now =
+        examine_safely(prepare(test_case), test_case, testee, executor,
+                       {.threads = options.threads, .limits = options.limits});
+    if (interrupted()) break;
+    const std::string then_text = outcome_text(v->verdict), now_text = outcome_text(now.verdict);
+    const bool same = then_text == now_text;
+    ++tried;
+    agreed += same;
+    fmt::print("{}  {}  {} {}\n", same ? "agrees " : "differs",
+               same ? now_text : fmt::format("{} in the record, {} now", then_text, now_text),
+               clean(v->testee), clean(v->case_id));
+  }
+  fmt::print("{} of {} verdicts repeated agree\n", agreed, tried);
+  if (agreed != tried) return kNotConformant;
+  if (interrupted()) {
+    fmt::print(stderr, "attest: interrupted; not all was repeated\n");
+    return kIncomplete;
+  }
+  return holds ? kConformant : kIncomplete;
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& app, Options& options) {
+  CLI::App& command = *app.add_subcommand(
+      "verify", "Check that a record is as it was written, and repeat some of its verdicts");
+  command.add_option("folder", options.record_folder, "The folder of the record")->required();
+  command.add_option("--rerun", options.rerun, "Verdicts to repeat, drawn by the record's digest")
+      ->check(takes_count("--rerun", 0, 1'000'000'000));
+  add_testee_options(command, options);
+  return {.parser = &command, .carry_out = verify};
+}
+
+}  // namespace attest

@@ -1,0 +1,108 @@
+#include "harness/judge/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "harness/judge/drawn.h"
+#include "harness/judge/judge.h"
+
+namespace attest {
+namespace {
+
+// Whether NaN in some queries stays in their rows for every kernel, since no sum over queries
+// makes the tensor (FINITE-1, but FINITE-3).
+bool keeps_to_its_row(const Subject& subject, const std::string& tensor) {
+  return subject.test_case().hidden == Hidden::nan_query && tensor != "dK" && tensor != "dV" &&
+         tensor != "dBias";
+}
+
+}  // namespace
+
+std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
+                                       const Returned& tensor) {
+  if (!subject.exemptions.any()) return std::nullopt;
+  std::optional<Expected> part;
+  for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+    if (!subject.exemptions.unjudged(tensor.name, tensor.shape, i)) continue;
+    if (!part) part = whole;
+    part->value[i] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return part;
+}
+
+std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, PreparedCase& prepared) {
+  std::optional<Finding> worst;
+  if (subject.beyond_caps()) return worst;
+  bool left_out = false, forward_fails = false;
+  for (const Returned& tensor : trial.returned) {
+    const bool gradient = tensor.name[0] == 'd';
+    // The bounds of gradients presume a forward pass within its own.
+    if (gradient && forward_fails) break;
+    const Expected& whole = expected_of(tensor.name, prepared, subject.arithmetic);
+    const std::optional<Expected> part = without_exempt(subject, whole, tensor);
+    const TensorVerdict judged =
+        judge(tensor.bits, tensor.dtype, tensor.shape, part ? *part : whole,
+              tensor.name == "LSE" ? Rounding::nearest : subject.arithmetic.output_rounding);
+    const TensorEvidence& e = judged.evidence;
+    if (part && e.compared == 0) {
+      left_out = true;
+      continue;
+    }
+    const auto [entry, fresh] = subject.verdict.tensors.emplace(tensor.name, e);
+    if (!fresh && e.max_ratio > entry->second.max_ratio) entry->second = e;
+    if (!judged.passed) {
+      forward_fails |= !gradient;
+      const bool of_row = keeps_to_its_row(subject, tensor.name);
+      const bool known = worst && worst->outcome == Outcome::fail;
+      if (known && (!of_row || !worst->clause.empty())) continue;
+      worst = failure(
+          judged.nonfinite ? "nonfinite" : "bound",
+          fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound", tensor.name,
+                      fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio),
+          of_row ? "FINITE-1" : "");
+    } else if (!judged.advised && !worst) {
+      worst = Finding{.outcome = Outcome::warn,
+                      .reason = "bound",
+                      .message = fmt::format("{}[{}] = {}, exact {}: {:.3g} times the bound, at "
+                                             "scores beyond SOFTMAX-2",
+                                             tensor.name, fmt::join(e.worst, ","), e.actual,
+                                             e.exact, e.max_ratio),
+                      .clause = "SOFTMAX-3"};
+    } else if (!judged.conclusive && !worst) {
+      worst = Finding{
+          .outcome = Outcome::inconclusive,
+          .message = e.compared == 0
+                         ? fmt::format("no element of {} is specified", tensor.name)
+                         : fmt::format("the bound of {} admits any value; a tighter declared "
+                                       "arithmetic (such as kv_splits) may narrow it",
+                                       tensor.name)};
+    }
+  }
+  if (!worst && left_out && subject.verdict.tensors.empty() && !subject.exemptions.dialect()) {
+    worst = Finding{.outcome = Outcome::inconclusive, .message = "nothing is left to be compared"};
+  }
+  return worst;
+}
+
+std::optional<Finding> check_bounds(Subject& subject, const Trial& first, const Trial& second) {
+  // What a testee drew is part of its problem: nobody else shares these expected values.
+  std::optional<PreparedCase> own;
+  if (first.keep) own = subject.prepared.with_keep(*first.keep);
+  PreparedCase& prepared = own ? *own : subject.prepared;
+  auto finding = check_bounds(subject, first, prepared);
+  if (!difference(first, second, subject.exemptions)) return finding;
+  // Other bits for other addresses are no crime, but they are judged as the first were.
+  const auto again = check_bounds(subject, second, prepared);
+  if (again && (!finding || finding->outcome != Outcome::fail)) finding = again;
+  if (finding || !subject.arithmetic.deterministic) return finding;
+  const Trial repeated = subject.try_out(Placement::end_flush);
+  if (repeated.stopped) return repeated.stopped;
+  if (const auto where = difference(first, repeated, subject.exemptions)) {
+    return failure("nondeterministic", fmt::format("two equal calls differ: {}", *where));
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

@@ -1,0 +1,90 @@
+#include "harness/judge/checks.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "harness/judge/schedule.h"
+#include "harness/process/wire.h"
+
+namespace attest {
+namespace {
+
+// Keeps the figures of a schedule that is as it must be.
+void note_schedule(Subject& subject, const Trial& traced, const std::optional<Trial>& untraced,
+                   int threads) {
+  const auto note = [&](const CallFacts& facts, const CallFacts& unasked, bool backward) {
+    subject.verdict.schedule.push_back(schedule_evidence(
+        facts.blocks, backward, threads, facts.thread_seconds, unasked.thread_seconds));
+  };
+  note(traced.forward, untraced ? untraced->forward : CallFacts(), false);
+  if (subject.problem().backward) {
+    note(traced.backward, untraced ? untraced->backward : CallFacts(), true);
+  }
+}
+
+std::optional<Finding> schedule_finding(Subject& subject, ScheduleDeclaration declared,
+                                        const Trial& trial, int threads) {
+  if (threads > 3) declared.imbalance.reset();  // a worker has few blocks in any case
+  if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
+    return Finding{
+        .outcome = Outcome::inconclusive,
+        .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
+  }
+  const auto defect = [&](const CallFacts& facts, bool backward) {
+    return schedule_defect(subject.problem(), subject.prepared.inputs(), declared, facts.blocks,
+                           backward, threads);
+  };
+  auto finding = defect(trial.forward, false);
+  if (!finding && subject.problem().backward) finding = defect(trial.backward, true);
+  if (finding) {
+    finding->message += fmt::format(", with {} thread{}", threads, threads == 1 ? "" : "s");
+  }
+  return finding;
+}
+
+}  // namespace
+
+std::optional<Finding> check_schedule(Subject& subject, const Trial& first) {
+  ScheduleDeclaration declared = *subject.testee.schedule;
+  if (!subject.cites("SCHED-3")) {
+    declared.imbalance.reset();  // a case with few blocks has no fair balance
+  }
+  std::set<int> counts = {1, 2, 3};
+  if (auto finding = schedule_finding(subject, declared, first, subject.calling.threads))
+    return finding;
+  if (!counts.contains(subject.calling.threads))
+    note_schedule(subject, first, {}, subject.calling.threads);
+  for (const int threads : counts) {
+    Calling calling = subject.calling;
+    calling.threads = threads;
+    calling.measure = true;
+    // Few workers have few blocks in a small case, and no time to be seen at them.
+    std::optional<Trial> untraced;
+    if (declared.imbalance && threads > 1) {
+      untraced =
+          try_out(calling, subject.problem(), subject.prepared.inputs(), Placement::end_flush);
+      if (untraced->stopped) return untraced->stopped;
+    }
+    calling.trace = true;
+    std::optional<Trial> again;
+    if (threads != subject.calling.threads) {
+      again = try_out(calling, subject.problem(), subject.prepared.inputs(), Placement::end_flush);
+    }
+    const Trial& traced = again ? *again : first;
+    if (traced.stopped) return traced.stopped;
+    if (auto finding = schedule_finding(subject, declared, traced, threads)) return finding;
+    if (untraced && subject.arithmetic.deterministic) {
+      if (const auto where = difference(traced, *untraced, subject.exemptions)) {
+        return failure("nondeterministic",
+                       fmt::format("asked for its blocks, with {} threads, it gives other bits "
+                                   "than unasked: {}",
+                                   threads, *where));
+      }
+    }
+    note_schedule(subject, traced, untraced, threads);
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

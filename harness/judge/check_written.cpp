@@ -1,0 +1,47 @@
+#include "harness/judge/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace attest {
+namespace {
+
+std::string at(const Shape& shape, std::size_t element) {
+  return fmt::format("[{}]", fmt::join(coordinates(shape, static_cast<Index>(element)), ","));
+}
+
+}  // namespace
+
+std::optional<Finding> check_written(const Trial& first, const Trial& second,
+                                     const Exemptions& exemptions) {
+  for (std::size_t t = 0; t < first.returned.size(); ++t) {
+    const Returned& a = first.returned[t];
+    const Returned& b = second.returned[t];
+    for (std::size_t i = 0; i < a.bits.size(); ++i) {
+      if (a.bits[i] != a.poison || b.bits[i] != b.poison) continue;
+      if (exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
+      return failure("unwritten", fmt::format("{}{} was never written", a.name, at(a.shape, i)));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> difference(const Returned& a, const Returned& b,
+                                      const Exemptions& exemptions) {
+  for (std::size_t i = 0; i < a.bits.size(); ++i) {
+    if (a.bits[i] == b.bits[i] || exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
+    return fmt::format("{}{} was {} and then {}", a.name, at(a.shape, i),
+                       decode(a.dtype, a.bits[i]), decode(b.dtype, b.bits[i]));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> difference(const Trial& first, const Trial& second,
+                                      const Exemptions& exemptions) {
+  for (std::size_t t = 0; t < first.returned.size(); ++t) {
+    if (auto where = difference(first.returned[t], second.returned[t], exemptions)) return where;
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

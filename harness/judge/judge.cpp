@@ -1,0 +1,106 @@
+#include "harness/judge/judge.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "spec/assert.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// How far the exact value lies outside the cell of `actual`; NaN if `actual` is NaN.
+long double distance(double actual, long double exact, DType dtype, Rounding rounding) {
+  if (std::isnan(actual)) return std::numeric_limits<long double>::quiet_NaN();
+  // An exact infinity (LSE of an empty row) is met by itself and by nothing else.
+  if (std::isinf(exact)) return actual == exact ? 0 : static_cast<long double>(kInfinity);
+  const Cell cell = rounding_cell(dtype, actual, rounding);
+  if (exact < cell.low) return cell.low - exact;
+  if (exact > cell.high) return exact - cell.high;
+  return 0;
+}
+
+}  // namespace
+
+TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
+                    const Expected& expected, Rounding rounding) {
+  ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
+  TensorVerdict verdict;
+  TensorEvidence& evidence = verdict.evidence;
+  long double squares = 0, sum = 0;
+  std::size_t finite = 0, worst = 0;
+  double worst_ratio = -1;
+  bool worst_is_advice = false;
+  const bool some_beyond = !expected.recommended.empty();
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (std::isnan(expected.value[i])) {
+      evidence.unspecified += std::isinf(expected.bound[i]);  // else it was not looked at
+      continue;
+    }
+    ++evidence.compared;
+    const double actual = decode(dtype, bits[i]);
+    const long double exact =
+        expected.value[i] +
+        (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
+    // Where nothing is required, what is recommended.
+    const bool beyond = some_beyond && std::isfinite(expected.recommended[i]);
+    const double bound = beyond ? expected.recommended[i] : expected.bound[i];
+    const long double error = actual - exact;
+    if (std::isfinite(actual) && std::isfinite(expected.value[i])) {
+      squares += error * error;
+      sum += error;
+      ++finite;
+    }
+    // Nearer still to its cell: it passes, and there is worse. (A little less than the worst, so
+    // that no rounding of this product decides what is recorded.)
+    const long double least = std::min(worst_ratio, 1.0) * static_cast<long double>(bound);
+    const bool known = worst_ratio >= 0 && std::isfinite(bound);
+    if (known && std::abs(error) <= least * (1 - 0x1p-40L)) continue;
+    const long double away = distance(actual, exact, dtype, rounding);
+    const bool within = away <= bound;
+    const bool advice = !within && beyond;
+    const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
+    if (vacuous) {
+      verdict.conclusive = false;
+    } else if (advice) {
+      verdict.advised = false;
+    } else if (!within) {
+      verdict.passed = false;
+      verdict.nonfinite |= !std::isfinite(actual);
+    }
+    // What the ratio hides: 0/0 is met exactly, x/0 and NaN are infinitely far off.
+    const double ratio = away == 0 || vacuous               ? 0
+                         : within                           ? static_cast<double>(away / bound)
+                         : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
+                                                            : kInfinity;
+    // What breaks a requirement is worse than any other.
+    const bool first_broken = !within && !vacuous && !advice && worst_is_advice;
+    const bool hides_broken = advice && !verdict.passed;
+    if (first_broken || (ratio > worst_ratio && !hides_broken)) {
+      worst_ratio = ratio;
+      worst_is_advice = advice;
+      worst = i;
+    }
+  }
+  if (evidence.compared == 0) {
+    verdict.conclusive = bits.empty();
+    return verdict;
+  }
+  const auto place = coordinates(shape, static_cast<Index>(worst));
+  evidence.worst = {place.begin(), place.end()};
+  evidence.max_ratio = worst_ratio;
+  evidence.actual = decode(dtype, bits[worst]);
+  evidence.exact = expected.value[worst];
+  evidence.bound = some_beyond && std::isfinite(expected.recommended[worst])
+                       ? expected.recommended[worst]
+                       : expected.bound[worst];
+  if (finite > 0) {
+    evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
+    evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));
+  }
+  return verdict;
+}
+
+}  // namespace attest

@@ -1,0 +1,76 @@
+#include "harness/judge/prepared.h"
+
+#include "cases/generate.h"
+#include "spec/assert.h"
+
+namespace attest {
+namespace {
+
+// Of what is known for each arithmetic, that for this one; made if it is not there yet.
+template <class Made, class Make>
+const Made& known_or_made(std::vector<std::pair<Arithmetic, std::unique_ptr<Made>>>& all,
+                          const Arithmetic& arithmetic, const Make& make) {
+  for (const auto& [known, made] : all) {
+    if (known == arithmetic) return *made;
+  }
+  all.emplace_back(arithmetic, std::make_unique<Made>(make()));
+  return *all.back().second;
+}
+
+}  // namespace
+
+Inputs PreparedCase::generate(const Case& test_case) { return attest::generate(test_case); }
+
+PreparedCase PreparedCase::with_keep(Keep keep) const {
+  Inputs inputs = inputs_;
+  inputs.keep = std::move(keep);
+  return PreparedCase(case_, std::move(inputs), threads_);
+}
+
+const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
+  return known_or_made(forward_, arithmetic, [&] {
+    return expect_forward(problem(), inputs_, arithmetic, threads_, excerpt());
+  });
+}
+
+const BackwardExpected& PreparedCase::backward(const Arithmetic& arithmetic) {
+  return known_or_made(backward_, arithmetic, [&] {
+    return expect_backward(problem(), inputs_, arithmetic, threads_, excerpt());
+  });
+}
+
+const ForwardSpread& PreparedCase::forward_spread(const Arithmetic& arithmetic) {
+  return known_or_made(forward_spread_, arithmetic,
+                       [&] { return spread_forward(problem(), inputs_, arithmetic, threads_); });
+}
+
+const BackwardSpread& PreparedCase::backward_spread(const Arithmetic& arithmetic) {
+  return known_or_made(backward_spread_, arithmetic,
+                       [&] { return spread_backward(problem(), inputs_, arithmetic, threads_); });
+}
+
+const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,
+                            const Arithmetic& arithmetic) {
+  if (tensor == "O") return prepared.forward(arithmetic).o;
+  if (tensor == "LSE") return prepared.forward(arithmetic).lse;
+  if (tensor == "dQ") return prepared.backward(arithmetic).dq;
+  if (tensor == "dK") return prepared.backward(arithmetic).dk;
+  if (tensor == "dV") return prepared.backward(arithmetic).dv;
+  if (tensor == "dBias") return prepared.backward(arithmetic).dbias;
+  ATTEST_ASSERT(tensor == "dSink");
+  return prepared.backward(arithmetic).dsink;
+}
+
+const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
+                        const Arithmetic& arithmetic) {
+  if (tensor == "O") return prepared.forward_spread(arithmetic).o;
+  if (tensor == "LSE") return prepared.forward_spread(arithmetic).lse;
+  const BackwardSpread& backward = prepared.backward_spread(arithmetic);
+  return tensor == "dQ"      ? backward.dq
+         : tensor == "dK"    ? backward.dk
+         : tensor == "dV"    ? backward.dv
+         : tensor == "dBias" ? backward.dbias
+                             : backward.dsink;
+}
+
+}  // namespace attest

@@ -1,0 +1,132 @@
+#include "harness/judge/trial.h"
+
+#include <algorithm>
+
+#include "harness/process/tensors.h"
+#include "harness/process/wire.h"
+
+namespace attest {
+namespace {
+
+// What a reply says of the call.
+CallFacts facts_of(const Reply& reply, bool traced) {
+  CallFacts facts;
+  facts.peak_bytes = reply.peak_bytes;
+  facts.thread_seconds = reply.thread_seconds;
+  facts.running_threads = reply.running_threads;
+  const auto workspace = reply.body.find("workspace_bytes");
+  if (workspace != reply.body.end()) facts.workspace_bytes = workspace->get<double>();
+  if (!traced) return facts;
+  const auto blocks = reply.body.find("blocks");
+  if (blocks != reply.body.end()) facts.blocks = blocks_from_json(*blocks);
+  const auto left_out = reply.body.find("blocks_left_out");
+  facts.blocks_left_out = left_out != reply.body.end() && *left_out != 0;
+  return facts;
+}
+
+// One call; what it returned is added to the trial.
+void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
+          bool backward, Trial& trial) {
+  // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
+  const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
+  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
+                    roomy ? Spacing::roomy : Spacing::dense);
+  add_problem(exchange, p);
+  add_inputs(exchange, p, in, backward);
+  const bool draws = p.dropout.mode == Dropout::Mode::generated && !backward;
+  if (draws) exchange.add_keep_output("keep", p.keep_shape());
+  if (backward) {
+    if (trial.keep) exchange.add_input("keep", *trial.keep);
+    for (const OutputTensor& forward : outputs_of(p, false, calling.testee.has("lse"))) {
+      const auto tensor =
+          std::find_if(trial.returned.begin(), trial.returned.end(),
+                       [&](const Returned& r) { return r.name == forward.record_name; });
+      exchange.add_input_bits(forward.wire_name, tensor->dtype, tensor->shape, tensor->bits,
+                              forward.layout);
+    }
+  }
+  const auto outputs = outputs_of(p, backward, calling.testee.has("lse"));
+  for (const OutputTensor& t : outputs) {
+    exchange.add_output(t.wire_name, t.dtype, t.shape, t.layout);
+  }
+  exchange.seal();
+
+  const char* pass = backward ? "backward" : "forward";
+  nlohmann::json request;
+  request["op"] = pass;
+  request["kernel"] = calling.kernel;
+  request["problem"] = problem_to_json(p);
+  request["threads"] = calling.threads;
+  request["tensors"] = exchange.to_json();
+  if (calling.trace) request["trace"] = true;
+  const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
+                                      : calling.executor.execute(std::move(request));
+  calling.captured += reply.captured;
+  if (!reply.ok()) {
+    trial.stopped = finding_of(reply, pass);
+  } else if (const auto damage = exchange.damage()) {
+    trial.stopped = failure(damage->reason, std::string(pass) + ": " + damage->message);
+  } else {
+    try {
+      (backward ? trial.backward : trial.forward) = facts_of(reply, calling.trace);
+    } catch (const std::exception& error) {
+      trial.stopped = Finding{.outcome = Outcome::protocol_error,
+                              .message = std::string(pass) + ": " + error.what(),
+                              .clause = "SAFE-4"};
+      return;
+    }
+    if (draws) trial.keep = exchange.read_keep("keep");
+    for (const OutputTensor& t : outputs) {
+      trial.returned.push_back({.name = t.record_name,
+                                .dtype = t.dtype,
+                                .shape = t.shape,
+                                .bits = exchange.read(t.wire_name),
+                                .poison = exchange.poison(t.dtype)});
+    }
+  }
+}
+
+// Whether tensors lie as the testee does not declare to take them. It sees no tensor of numbers
+// before a call, and could not refuse.
+bool lies_unseen(const Problem& problem, const Description& testee) {
+  for (const std::string& feature : features_of(problem)) {
+    const bool of_layout = feature == "strides" || feature == "expanded" || feature == "transposed";
+    if (of_layout && !testee.has(feature)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Reply ask(const Calling& calling, const Problem& problem) {
+  if (lies_unseen(problem, calling.testee)) {
+    const std::string why = "does not declare " + undeclared(problem, calling.testee);
+    return {.body = {{"status", "refused"}, {"message", why}}};
+  }
+  Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
+                    calling.testee.alignment);
+  add_problem(question, problem);
+  nlohmann::json request;
+  request["op"] = "supports";
+  request["kernel"] = calling.kernel;
+  request["problem"] = problem_to_json(problem);
+  request["tensors"] = question.to_json();
+  Reply reply = calling.executor.execute(std::move(request));
+  calling.captured += reply.captured;
+  return reply;
+}
+
+Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
+              Placement placement, const Interlude* between) {
+  Trial trial;
+  call(calling, problem, inputs, placement, false, trial);
+  if (between && problem.backward && !trial.stopped) {
+    Trial other;
+    call(calling, between->problem, between->inputs, placement, false, other);
+    trial.stopped = other.stopped;
+  }
+  if (problem.backward && !trial.stopped) call(calling, problem, inputs, placement, true, trial);
+  return trial;
+}
+
+}  // namespace attest

@@ -1,0 +1,69 @@
+// One trial of a testee: the forward call, and the backward call on what it returned.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/judge/finding.h"
+#include "harness/judge/schedule.h"
+#include "harness/process/arena.h"
+#include "harness/process/executor.h"
+#include "spec/description.h"
+#include "spec/inputs.h"
+#include "spec/problem.h"
+
+namespace attest {
+
+// What one tensor came back as.
+struct Returned {
+  std::string name;  // as in records: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"
+  DType dtype;
+  Shape shape;
+  std::vector<std::uint64_t> bits;  // dense order
+  std::uint64_t poison;             // the bits of an element that was never written
+};
+
+// What is known of one call beside its results.
+struct CallFacts {
+  std::vector<Block> blocks = {};              // that it reported, if it was asked to
+  bool blocks_left_out = false;                // there were too many to report all
+  double workspace_bytes = 0;                  // that it asked for
+  std::optional<BytesTaken> peak_bytes = {};   // beyond its tensors, if that was measured
+  std::optional<double> running_threads = {};  // in the mean over the call, if that was measured
+  std::vector<double> thread_seconds = {};     // that each thread computed, if that was measured
+};
+
+struct Trial {
+  std::vector<Returned> returned = {};  // as far as it came
+  std::optional<Keep> keep = {};        // of generated dropout: the mask that was used
+  CallFacts forward = {}, backward = {};
+  std::optional<Finding> stopped = {};  // empty if it came to its end
+};
+
+// Whom to call, and how.
+struct Calling {
+  const Description& testee;
+  const std::string& kernel;
+  Executor& executor;
+  int threads;
+  std::string& captured;  // what the testee prints is added to it
+  bool trace = false;     // whether to ask for its blocks
+  bool measure = false;   // whether to measure its memory and threads
+};
+
+// Asks whether the testee takes the problem: the reply. For layouts that it does not declare, and
+// cannot see, the answer is no without asking.
+Reply ask(const Calling& calling, const Problem& problem);
+
+// A forward call between the two of a trial, as that of a network's next layer. What it returns is
+// not looked at.
+struct Interlude {
+  const Problem& problem;
+  const Inputs& inputs;
+};
+
+Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
+              Placement placement, const Interlude* between = nullptr);
+
+}  // namespace attest

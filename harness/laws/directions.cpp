@@ -1,0 +1,152 @@
+// Gradients are slopes: along a direction, the loss of the exact forward pass changes as the
+// testee's gradient says (LAW-16).
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "harness/laws/law.h"
+#include "harness/laws/variant.h"
+#include "reference/exact.h"
+
+namespace attest::property {
+namespace {
+
+// How precise a type is, and a step that balances the errors of a difference: h^2 of what the
+// series leaves out, roundoff / h of what the values are.
+template <class T>
+struct Step {
+  static constexpr int kDigits = 64, kExponent = -16;
+};
+template <>
+struct Step<exact::Quad> {
+  static constexpr int kDigits = 113, kExponent = -32;
+};
+
+// The largest sum of magnitudes over the channels of a row.
+double largest_row(const Values& x) {
+  const std::size_t channels = static_cast<std::size_t>(x.shape[kChannel]);
+  double most = 0;
+  for (std::size_t n = 0; channels > 0 && n < x.data.size(); n += channels) {
+    double sum = 0;
+    for (std::size_t c = 0; c < channels; ++c) sum += std::abs(x.data[n + c]);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+std::string unmet_by_directions(const Problem& p, const Inputs& in) {
+  if (!p.backward) return "there are no gradients";
+  // A step in K moves a score by as much as Q has, and the other way round; it has to be small.
+  const double step = std::ldexp(
+      1.0, p.dtype == DType::f64 ? Step<exact::Quad>::kExponent : Step<long double>::kExponent);
+  const double moved = step * std::abs(p.scale) * std::max(largest_row(in.q), largest_row(in.k));
+  if (!(moved <= 0.25 * (p.softcap > 0 ? std::min(1.0, p.softcap) : 1))) {
+    return "a score changes too much from one step to the next";
+  }
+  const double work = static_cast<double>(p.batch * p.query_heads) *
+                      static_cast<double>(p.query_len) * static_cast<double>(p.key_len) *
+                      static_cast<double>(p.head_dim + p.value_dim + 32);
+  const double most = p.dtype == DType::f64 ? 1 << 14 : 1 << 20;
+  return work > most ? "differences of so many elements take too long" : "";
+}
+
+// A direction has a sign for each element of one tensor; the second leaves out two of three.
+double direction(std::size_t element, int which) {
+  std::uint64_t x = element * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(which) + 1;
+  x = (x ^ x >> 31) * 0xbf58476d1ce4e5b9u;
+  x ^= x >> 29;
+  if (which == 1 && x % 3 != 0) return 0;
+  return x >> 40 & 1 ? 1 : -1;
+}
+
+template <class T>
+struct Loss {
+  T value = 0, size = 0;  // the sum, and that of the magnitudes
+};
+
+template <class T>
+Loss<T> loss_of(const Problem& p, const exact::Inputs<T>& in) {
+  using std::abs;
+  const exact::Outputs<T> out = exact::forward(p, in);
+  Loss<T> loss;
+  const auto add = [&](const T& term) {
+    loss.value += term;
+    loss.size += abs(term);
+  };
+  for (std::size_t n = 0; n < out.o.data.size(); ++n) add(in.d_o.data[n] * out.o.data[n]);
+  for (std::size_t n = 0; p.d_lse && n < out.lse.data.size(); ++n) {
+    if (out.lse.data[n] > T(-1e30)) add(in.d_lse.data[n] * out.lse.data[n]);
+  }
+  return loss;
+}
+
+// The slope of the loss along a direction in the tensor that `pick` picks, give or take its error.
+template <class T>
+Known slope(const Problem& p, const Inputs& inputs, exact::Tensor<T> exact::Inputs<T>::*pick,
+            int which) {
+  const auto moved = [&](const T& step) {
+    exact::Inputs<T> in = exact::inputs_as<T>(inputs);
+    std::vector<T>& data = (in.*pick).data;
+    for (std::size_t n = 0; n < data.size(); ++n) data[n] += step * T(direction(n, which));
+    return loss_of(p, in);
+  };
+  T size = 0;
+  const auto difference = [&](double step) -> T {
+    const Loss<T> above = moved(T(step)), below = moved(T(-step));
+    size = above.size;
+    return (above.value - below.value) / T(2 * step);
+  };
+  const double step = std::ldexp(1.0, Step<T>::kExponent);
+  const T wide = difference(2 * step), narrow = difference(step);
+  // The series leaves out a third of what the two differ by, but for h^4; 2^12 roundoffs are more
+  // than a sum of so few elements has.
+  const long double left_out = std::abs(static_cast<long double>(T(wide - narrow)));
+  const long double rounding =
+      std::ldexp(static_cast<long double>(size), 12 - Step<T>::kDigits - Step<T>::kExponent);
+  return widened(exactly(static_cast<long double>(narrow)), left_out + rounding);
+}
+
+template <class T>
+void check_directions(Experiment& experiment) {
+  const Sample& first = experiment.first();
+  struct Gradient {
+    const char* tensor;
+    exact::Tensor<T> exact::Inputs<T>::*of;
+  };
+  const Gradient gradients[] = {{"dQ", &exact::Inputs<T>::q},
+                                {"dK", &exact::Inputs<T>::k},
+                                {"dV", &exact::Inputs<T>::v},
+                                {"dBias", &exact::Inputs<T>::bias},
+                                {"dSink", &exact::Inputs<T>::sink}};
+  for (const Gradient& gradient : gradients) {
+    if (!first.has(gradient.tensor)) continue;
+    const Result result = first[gradient.tensor];
+    for (const int which : {0, 1}) {
+      Known along = exactly(0);
+      for (Index n = 0; n < element_count(result.shape()); ++n) {
+        const double sign = direction(static_cast<std::size_t>(n), which);
+        if (sign != 0) along = along + sign * result.at(coordinates(result.shape(), n));
+      }
+      experiment.expect_slope(gradient.tensor, along,
+                              slope<T>(first.problem(), first.inputs(), gradient.of, which));
+    }
+  }
+}
+
+void directions(Experiment& experiment) {
+  if (experiment.first().problem().dtype == DType::f64) {
+    check_directions<exact::Quad>(experiment);
+  } else {
+    check_directions<long double>(experiment);
+  }
+}
+
+constexpr std::array kLawsOfDirections = {
+    Law{.name = "directions", .unmet = unmet_by_directions, .check = directions},
+};
+
+}  // namespace
+
+std::span<const Law> laws_of_directions() { return kLawsOfDirections; }
+
+}  // namespace attest::property

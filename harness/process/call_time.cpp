@@ -1,0 +1,61 @@
+#include "harness/process/call_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attest {
+namespace {
+
+double seconds_between(CallTime::Clock::time_point from, CallTime::Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+void CallTime::look(const std::vector<pid_t>& family) {
+  constexpr double kLooks = 100;  // in the time that the limit gives
+  const auto now = Clock::now();
+  if (looked_ && seconds_between(*looked_, now) < limit_s_ / kLooks) return;
+  spent_.wall_s = seconds_between(start_, now);
+  std::map<pid_t, ThreadTime> threads = thread_times(family);
+  const double ended_s = ended_seconds(family);
+  if (looked_) {
+    double ready = std::max(0.0, ended_s - ended_s_);  // computed, or waited for a processor
+    std::size_t computing = 0;
+    for (const auto& [id, time] : threads) {
+      const auto before = threads_.find(id);
+      const ThreadTime then = before == threads_.end() ? ThreadTime{} : before->second;
+      const double cpu = std::max(0.0, time.cpu_s - then.cpu_s);
+      double& computed = computed_[id];
+      computed += cpu;
+      spent_.cpu_s = std::max(spent_.cpu_s, computed);
+      ready += cpu + std::max(0.0, time.waited_s - then.waited_s);
+      computing += cpu > 0;
+    }
+    const double passed = seconds_between(*looked_, now);
+    spent_.idle_s += passed - std::min(passed, ready);
+    // Whoever looks is running, too.
+    crowded_ += running_threads() > computing + 1;
+    ++looks_;
+    spent_.busy = 2 * crowded_ >= looks_;
+  }
+  looked_ = now;
+  threads_ = std::move(threads);
+  ended_s_ = ended_s;
+}
+
+std::optional<std::string> CallTime::passed() const {
+  if (spent_.cpu_s >= limit_s_) {
+    return fmt::format("no reply within {} s of its busiest thread", limit_s_);
+  }
+  if (spent_.idle_s >= limit_s_) {
+    return fmt::format("no reply within {} s in which it was idle", limit_s_);
+  }
+  if (seconds_between(start_, Clock::now()) >= kBackstop * limit_s_) {
+    return fmt::format("no reply within {} s, {} times the limit", kBackstop * limit_s_, kBackstop);
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

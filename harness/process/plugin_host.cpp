@@ -1,0 +1,429 @@
+#include "harness/process/plugin_host.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "harness/process/wire.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMessageBytes = 4096;
+
+// Whether a struct of the plug-in is large enough to have the field that ends at `end`.
+#define ATTEST_HAS(struct_pointer, field)                                               \
+  ((struct_pointer)->struct_size >=                                                     \
+   offsetof(std::remove_cv_t<std::remove_pointer_t<decltype(struct_pointer)>>, field) + \
+       sizeof((struct_pointer)->field))
+
+attest_dtype wire_dtype(const std::string& text) {
+  static const std::map<std::string, attest_dtype> kNames = {
+      {"f64", ATTEST_F64}, {"f32", ATTEST_F32}, {"f16", ATTEST_F16}, {"bf16", ATTEST_BF16},
+      {"u8", ATTEST_U8},   {"i32", ATTEST_I32}, {"i64", ATTEST_I64}, {"bits", ATTEST_BITS}};
+  const auto place = kNames.find(text);
+  if (place == kNames.end()) throw InputError("", fmt::format("no dtype is called {}", text));
+  return place->second;
+}
+
+attest_tensor tensor_of(const json& requests, const std::string& name, const Locate& locate) {
+  attest_tensor tensor{};
+  const auto place = requests.find(name);
+  if (place == requests.end()) return tensor;
+  const json& j = *place;
+  tensor.data = locate(name, j);
+  tensor.dtype = wire_dtype(j.at("dtype").get<std::string>());
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    tensor.shape[axis] = j.at("shape").at(axis).get<std::int64_t>();
+    tensor.stride[axis] = j.at("stride").at(axis).get<std::int64_t>();
+  }
+  tensor.capacity_bytes = j.at("bytes").get<std::uint64_t>();
+  return tensor;
+}
+
+// Appends the nodes of a mask, children before parents; the index of its root.
+std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
+                         std::vector<attest_mask>& nodes) {
+  attest_mask node{};
+  node.struct_size = sizeof(node);
+  const auto kind = j.at("kind").get<std::string>();
+  const auto table = [&](const char* key) {
+    return tensor_of(tensors, j.at(key).get<std::string>(), locate);
+  };
+  const auto read_diagonal = [&] {
+    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
+    node.offset = j.at("offset").get<std::int64_t>();
+  };
+  if (kind == "full") {
+    node.kind = ATTEST_MASK_FULL;
+  } else if (kind == "band") {
+    const auto width = [&](const char* key) {
+      return j.at(key).is_null() ? ATTEST_UNBOUNDED : j.at(key).get<std::int64_t>();
+    };
+    node.kind = ATTEST_MASK_BAND;
+    read_diagonal();
+    node.left = width("left");
+    node.right = width("right");
+  } else if (kind == "dense") {
+    node.kind = ATTEST_MASK_DENSE;
+    node.table = table("table");
+  } else if (kind == "prefix") {
+    node.kind = ATTEST_MASK_PREFIX;
+    node.table = table("table");
+  } else if (kind == "segments") {
+    node.kind = ATTEST_MASK_SEGMENTS;
+    node.table = table("query_table");
+    node.table2 = table("key_table");
+  } else if (kind == "block_sparse") {
+    node.kind = ATTEST_MASK_BLOCK_SPARSE;
+    node.block_query = j.at("block_query").get<std::int64_t>();
+    node.block_key = j.at("block_key").get<std::int64_t>();
+    node.table = table("table");
+  } else if (kind == "dilated") {
+    node.kind = ATTEST_MASK_DILATED;
+    read_diagonal();
+    node.dilation = j.at("dilation").get<std::int64_t>();
+  } else if (kind == "all_of" && j.at("parts").empty()) {
+    node.kind = ATTEST_MASK_FULL;
+  } else if (kind == "any_of" && j.at("parts").empty()) {
+    static std::uint8_t never = 0;
+    node.kind = ATTEST_MASK_DENSE;
+    node.table = {.data = &never,
+                  .dtype = ATTEST_U8,
+                  .reserved = 0,
+                  .shape = {1, 1, 1, 1},
+                  .stride = {1, 1, 1, 1},
+                  .capacity_bytes = 1};
+  } else if (kind == "all_of" || kind == "any_of") {
+    // A tree of any width becomes a chain of pairs; one part stands for itself.
+    const json& parts = j.at("parts");
+    std::int64_t root = append_mask(parts[0], tensors, locate, nodes);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      attest_mask pair{};
+      pair.struct_size = sizeof(pair);
+      pair.kind = kind == "all_of" ? ATTEST_MASK_ALL_OF : ATTEST_MASK_ANY_OF;
+      pair.first = root;
+      pair.second = append_mask(parts[i], tensors, locate, nodes);
+      nodes.push_back(pair);
+      root = static_cast<std::int64_t>(nodes.size()) - 1;
+    }
+    return root;
+  } else {
+    throw InputError("", fmt::format("no mask is called {}", kind));
+  }
+  nodes.push_back(node);
+  return static_cast<std::int64_t>(nodes.size()) - 1;
+}
+
+attest_dropout_mode dropout_mode(const std::string& text) {
+  if (text == "none") return ATTEST_DROPOUT_NONE;
+  if (text == "given") return ATTEST_DROPOUT_GIVEN;
+  if (text == "generated") return ATTEST_DROPOUT_GENERATED;
+  throw InputError("", fmt::format("no mode of dropout is called {}", text));
+}
+
+// A problem as the plug-in sees it, with the memory that it points into.
+struct NativeProblem {
+  attest_problem problem{};
+  std::vector<attest_mask> nodes;
+};
+
+void fill(NativeProblem& native, const json& request, const Locate& locate) {
+  const json& j = request.at("problem");
+  const json& tensors = request.at("tensors");
+  attest_problem& p = native.problem;
+  p.struct_size = sizeof(p);
+  p.dtype = wire_dtype(j.at("dtype").get<std::string>());
+  p.backward = j.at("backward").get<bool>();
+  p.batch = j.at("batch").get<std::int64_t>();
+  p.query_heads = j.at("query_heads").get<std::int64_t>();
+  p.key_heads = j.at("key_heads").get<std::int64_t>();
+  p.query_len = j.at("query_len").get<std::int64_t>();
+  p.key_len = j.at("key_len").get<std::int64_t>();
+  p.head_dim = j.at("head_dim").get<std::int64_t>();
+  p.value_dim = j.at("value_dim").get<std::int64_t>();
+  p.scale = j.at("scale").get<double>();
+  p.softcap = j.at("softcap").get<double>();
+  append_mask(j.at("mask"), tensors, locate, native.nodes);
+  p.mask = native.nodes.data();
+  p.mask_count = static_cast<std::int64_t>(native.nodes.size());
+  p.query_lens = tensor_of(tensors, "query_lens", locate);
+  p.key_lens = tensor_of(tensors, "key_lens", locate);
+  p.cu_query_lens = tensor_of(tensors, "cu_query_lens", locate);
+  p.cu_key_lens = tensor_of(tensors, "cu_key_lens", locate);
+  p.page_size = j.at("page_size").get<std::int64_t>();
+  p.page_table = tensor_of(tensors, "page_table", locate);
+  p.has_bias = j.at("bias").get<bool>();
+  p.has_alibi = j.at("alibi").get<bool>();
+  p.has_sink = j.at("sink").get<bool>();
+  p.has_dlse = j.at("dlse").get<bool>();
+  const json& dropout = j.at("dropout");
+  p.dropout = dropout_mode(dropout.at("mode").get<std::string>());
+  p.dropout_probability = dropout.at("probability").get<double>();
+  p.dropout_seed = std::stoull(dropout.at("seed").get<std::string>());
+  p.dropout_offset = std::stoull(dropout.at("offset").get<std::string>());
+}
+
+// Private memory for a call between two guard pages, as near to the one at its end as its alignment
+// lets it be, and filled with NaN as all around it is, so that a kernel that trusts its workspace
+// to be zero, or overruns it, is found out.
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    constexpr std::size_t kMost = std::size_t(1)
+                                  << 46;  // of an address space; sums cannot overflow
+    if (bytes > kMost)
+      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
+    whole_ = (bytes + page - 1) / page * page;
+    mapped_ = whole_ + 2 * page;
+    base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (base_ == MAP_FAILED) {
+      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
+    }
+    mprotect(base_, page, PROT_NONE);
+    mprotect(base_ + page + whole_, page, PROT_NONE);
+    first_ = base_ + page;
+    data_ = first_ + (whole_ - bytes) / kAlignment * kAlignment;
+    std::memset(first_, kFill, whole_);
+  }
+  ~Workspace() {
+    if (base_) munmap(base_, mapped_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+  // What was written between it and the guards; empty if nothing was.
+  std::string damage() const {
+    const auto written = [](std::byte b) { return b != std::byte(kFill); };
+    const std::byte *end = data_ + bytes_, *last = first_ + whole_;
+    const std::byte* before = std::find_if(first_, data_, written);
+    if (before != data_) {
+      return fmt::format("wrote {} bytes before the start of its workspace", data_ - before);
+    }
+    const std::byte* after = std::find_if(end, last, written);
+    if (after == last) return "";
+    return fmt::format("wrote {} bytes behind the end of its workspace", after - end + 1);
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 512;
+  static constexpr int kFill = 0xff;
+  std::size_t bytes_, whole_ = 0, mapped_ = 0;
+  std::byte* base_ = nullptr;
+  std::byte* first_ = nullptr;  // behind the guard
+  std::byte* data_ = nullptr;
+};
+
+// The blocks that a call reports, from whatever threads.
+class Trace {
+ public:
+  static void add(void* self, const attest_block* block) {
+    auto& trace = *static_cast<Trace*>(self);
+    const std::lock_guard lock(trace.mutex_);
+    if (!block || !ATTEST_HAS(block, backward)) return;
+    if (trace.blocks_.size() == kMostBlocks) {
+      ++trace.left_out_;
+    } else {
+      trace.blocks_.push_back({block->worker, block->batch, block->head, block->query_begin,
+                               block->query_end, block->key_begin, block->key_end, block->masked,
+                               block->backward});
+    }
+  }
+
+  void report(json& reply) {
+    const std::lock_guard lock(mutex_);
+    reply["blocks"] = std::move(blocks_);
+    reply["blocks_left_out"] = left_out_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::array<std::int64_t, kBlockNumbers>> blocks_;
+  std::int64_t left_out_ = 0;
+};
+
+json call(const attest_kernel& kernel, const json& request, bool backward, const Locate& locate) {
+  NativeProblem native;
+  fill(native, request, locate);
+  const json& t = request.at("tensors");
+  attest_inputs in{};
+  in.struct_size = sizeof(in);
+  in.q = tensor_of(t, "q", locate);
+  in.k = tensor_of(t, "k", locate);
+  in.v = tensor_of(t, "v", locate);
+  in.bias = tensor_of(t, "bias", locate);
+  in.alibi_slopes = tensor_of(t, "slopes", locate);
+  in.sink = tensor_of(t, "sink", locate);
+  attest_outputs out{};
+  out.struct_size = sizeof(out);
+  const bool draws = native.problem.dropout == ATTEST_DROPOUT_GENERATED && !backward;
+  (draws ? out.keep : in.keep) = tensor_of(t, "keep", locate);
+  if (backward) {
+    in.o = tensor_of(t, "o", locate);
+    in.lse = tensor_of(t, "lse", locate);
+    in.d_o = tensor_of(t, "d_o", locate);
+    in.d_lse = tensor_of(t, "d_lse", locate);
+    out.dq = tensor_of(t, "dq", locate);
+    out.dk = tensor_of(t, "dk", locate);
+    out.dv = tensor_of(t, "dv", locate);
+    out.dbias = tensor_of(t, "dbias", locate);
+    out.dsink = tensor_of(t, "dsink", locate);
+  } else {
+    out.o = tensor_of(t, "o", locate);
+    out.lse = tensor_of(t, "lse", locate);
+  }
+  const auto threads = request.at("threads").get<std::int32_t>();
+  const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
+  const Workspace workspace(bytes);
+  std::array<char, kMessageBytes> message{};
+  attest_context context{};
+  context.struct_size = sizeof(context);
+  context.threads = threads;
+  context.workspace = workspace.data();
+  context.workspace_bytes = workspace.bytes();
+  context.message = message.data();
+  context.message_bytes = message.size();
+  Trace trace;
+  const bool traced = request.value("trace", false);
+  if (traced) {
+    context.trace = Trace::add;
+    context.trace_context = &trace;
+  }
+  const auto run = backward ? kernel.backward : kernel.forward;
+  if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
+  const attest_status status = run(&kernel, &native.problem, &in, &out, &context);
+  message.back() = '\0';
+  if (const std::string damage = workspace.damage(); !damage.empty()) {
+    return {{"status", "fault"}, {"reason", "guard"}, {"message", damage}};
+  }
+  if (status == ATTEST_OK) {
+    json reply = {{"status", "ok"}, {"workspace_bytes", bytes}};
+    if (traced) trace.report(reply);
+    return reply;
+  }
+  return {{"status", "error"},
+          {"message",
+           fmt::format("status {}: {}", status, message[0] ? message.data() : "no message")}};
+}
+
+json supports(const attest_kernel& kernel, const json& request, const Locate& locate) {
+  NativeProblem native;
+  fill(native, request, locate);
+  std::array<char, kMessageBytes> reason{};
+  const bool yes = kernel.supports(&kernel, &native.problem, reason.data(), reason.size()) != 0;
+  reason.back() = '\0';
+  if (yes) return {{"status", "ok"}};
+  return {{"status", "refused"}, {"message", reason.data()}};
+}
+
+}  // namespace
+
+void check_plugin(const attest_plugin* plugin) {
+  if (!plugin) throw InputError("", "attest_plugin_get returned NULL");
+  if (!ATTEST_HAS(plugin, abi_version)) throw InputError("", "the plug-in's table is too small");
+  if (plugin->abi_version != ATTEST_ABI_VERSION) {
+    throw InputError("",
+                     fmt::format("the plug-in has ABI version {}, this Attest speaks {}: build it "
+                                 "with this Attest's attest_plugin.h",
+                                 plugin->abi_version, ATTEST_ABI_VERSION));
+  }
+  if (!ATTEST_HAS(plugin, kernels) || plugin->kernel_count == 0 || !plugin->kernels) {
+    throw InputError("", "the plug-in has no kernels");
+  }
+  std::set<std::string> names;
+  for (std::uint32_t i = 0; i < plugin->kernel_count; ++i) {
+    const attest_kernel* kernel = plugin->kernels[i];
+    if (!kernel || !ATTEST_HAS(kernel, forward) || !kernel->name || !kernel->describe ||
+        !kernel->supports || !kernel->workspace || !kernel->forward) {
+      throw InputError("", fmt::format("kernel {} of the plug-in lacks a name, describe, supports, "
+                                       "workspace or forward",
+                                       i));
+    }
+    if (!names.insert(kernel->name).second) {
+      throw InputError("", fmt::format("the plug-in has two kernels called {}", kernel->name));
+    }
+  }
+}
+
+const attest_plugin* load_plugin(const std::string& path) {
+  if (!std::filesystem::exists(path)) {
+    throw InputError("", fmt::format("there is no library {}", path));
+  }
+  // A name without a slash would be searched for in system folders instead.
+  const std::string absolute = std::filesystem::absolute(path).string();
+  void* library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) throw InputError("", fmt::format("cannot load the library: {}", dlerror()));
+  const auto get =
+      reinterpret_cast<attest_plugin_get_function>(dlsym(library, ATTEST_PLUGIN_SYMBOL));
+  if (!get) {
+    throw InputError(
+        "", fmt::format("{} is no Attest plug-in: it exports no {}", path, ATTEST_PLUGIN_SYMBOL));
+  }
+  const attest_plugin* plugin = get();
+  check_plugin(plugin);
+  return plugin;
+}
+
+json answer(const attest_plugin& plugin, const json& request, const Locate& locate) {
+  const auto op = request.at("op").get<std::string>();
+  if (op == "describe") {
+    if (request.value("brief", false)) return {{"status", "ok"}};
+    json kernels = json::array();
+    for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {
+      const attest_kernel* kernel = plugin.kernels[i];
+      const char* text = kernel->describe(kernel);
+      const json description = parse_json_if_any(text ? text : "");
+      if (description.is_discarded()) {
+        return {{"status", "error"},
+                {"message", fmt::format("the description of {} is no JSON", kernel->name)}};
+      }
+      kernels.push_back({{"name", kernel->name}, {"description", description}});
+    }
+    json absent = json::array();
+    const bool lists = ATTEST_HAS(&plugin, absent_kernel_count);
+    for (std::uint32_t i = 0; lists && i < plugin.absent_kernel_count; ++i) {
+      const attest_absent_kernel& kernel = *plugin.absent_kernels[i];
+      absent.push_back({{"name", kernel.name}, {"why", kernel.why}});
+    }
+    return {{"status", "ok"}, {"kernels", kernels}, {"absent_kernels", absent}};
+  }
+  const auto wanted = request.at("kernel").get<std::string>();
+  for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {
+    const attest_kernel& kernel = *plugin.kernels[i];
+    if (wanted != kernel.name) continue;
+    if (op == "supports") return supports(kernel, request, locate);
+    if (op == "forward") return call(kernel, request, false, locate);
+    if (op == "backward") {
+      if (!ATTEST_HAS(&kernel, backward)) {
+        return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
+      }
+      return call(kernel, request, true, locate);
+    }
+    throw InputError("", fmt::format("no request is called {}", op));
+  }
+  throw InputError("", fmt::format("the plug-in has no kernel {}", wanted));
+}
+
+}  // namespace attest

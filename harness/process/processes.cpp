@@ -1,0 +1,263 @@
+#include "harness/process/processes.h"
+
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The children of a process, as the system lists them; false where it does not.
+bool add_children(pid_t parent, std::vector<pid_t>& children) {
+  std::error_code gone;
+  bool listed = false;
+  for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
+    std::ifstream list(thread.path() / "children");
+    listed = listed || bool(list);
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return listed || !fs::exists(fmt::format("/proc/{}", parent), gone);
+}
+
+// Numbers of a stat file, from that field on, counted from 1 as proc(5) does; nothing if they
+// aren't there.
+std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
+  std::ifstream stat(file);
+  std::string line;
+  if (!std::getline(stat, line)) return std::nullopt;
+  // pid (name) state parent ...; the name may hold anything, so count from its end.
+  std::istringstream rest(line.substr(line.rfind(')') + 1));
+  std::string other;
+  for (int field = 3; field < first; ++field) rest >> other;
+  std::vector<std::size_t> numbers(static_cast<std::size_t>(count));
+  for (std::size_t& number : numbers) rest >> number;
+  if (!rest) return std::nullopt;
+  return numbers;
+}
+
+double seconds_of(std::size_t ticks) {
+  static const double per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
+  return static_cast<double>(ticks) / per_second;
+}
+
+// The children of each process that there is.
+std::map<pid_t, std::vector<pid_t>> all_children() {
+  std::map<pid_t, std::vector<pid_t>> children;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    if (pid <= 0) continue;
+    const auto parent = stat_fields(entry.path() / "stat", 4, 1);
+    if (parent) children[static_cast<pid_t>(parent->front())].push_back(pid);
+  }
+  return children;
+}
+
+// An entry of /proc/PID/status that counts KiB, in bytes; nothing if it isn't there.
+std::optional<std::size_t> status_bytes(pid_t pid, const std::string& wanted) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::size_t kib = 0;
+    if (key == wanted && status >> kib) return kib << 10;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+// Whether nobody waits for its children, so that what they took is not added to it.
+bool ignores_children(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::uint64_t ignored = 0;
+    if (key == "SigIgn:" && status >> std::hex >> ignored) return ignored >> (SIGCHLD - 1) & 1;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return false;
+}
+
+// The files in memory (memfd_create, /dev/shm) that a process has open, with their bytes. They take
+// memory though nobody maps them.
+void add_memory_files(pid_t pid, std::map<FileId, std::size_t>& files) {
+  std::error_code gone;
+  const fs::path folder = fmt::format("/proc/{}/fd", pid);
+  for (const auto& entry : fs::directory_iterator(folder, gone)) {
+    struct stat about {};
+    struct statfs system {};
+    const char* path = entry.path().c_str();
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
+    files[{about.st_dev, about.st_ino}] = static_cast<std::size_t>(about.st_blocks) * 512;
+  }
+}
+
+// Bytes of the mappings of those files that a process has in memory. Slow: the system walks its
+// page tables.
+std::size_t mapped_bytes(pid_t pid, const std::set<FileId>& files) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  std::size_t bytes = 0;
+  bool counts = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned major = 0, minor = 0;
+    unsigned long inode = 0;
+    std::size_t kib = 0;
+    // Either "begin-end permissions offset device inode path", or "Key: value kB".
+    if (std::sscanf(line.c_str(), "%*x-%*x %*s %*x %x:%x %lu", &major, &minor, &inode) == 3) {
+      counts = files.contains({makedev(major, minor), inode});
+    } else if (counts && std::sscanf(line.c_str(), "Rss: %zu kB", &kib) == 1) {
+      bytes += kib << 10;
+    }
+  }
+  return bytes;
+}
+
+bool clear_refs(pid_t pid, const char* which) {
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", pid));
+  file << which << std::flush;
+  return bool(file);
+}
+
+}  // namespace
+
+std::vector<pid_t> family_of(pid_t root) {
+  std::vector<pid_t> family = {root};
+  bool listed = true;
+  for (std::size_t i = 0; listed && i < family.size(); ++i) {
+    listed = add_children(family[i], family);
+  }
+  if (listed) return family;
+  std::map<pid_t, std::vector<pid_t>> children = all_children();
+  family = {root};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    const std::vector<pid_t>& born = children[family[i]];
+    family.insert(family.end(), born.begin(), born.end());
+  }
+  return family;
+}
+
+bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
+                    const std::set<FileId>& apart) {
+  std::map<FileId, std::size_t> files;
+  std::size_t own = 0, mapped = 0, open = 0;
+  for (const pid_t pid : processes) {
+    own += status_bytes(pid, "RssAnon:").value_or(0);
+    mapped += status_bytes(pid, "RssShmem:").value_or(0);
+    add_memory_files(pid, files);
+  }
+  for (const auto& [id, bytes] : files) open += apart.contains(id) ? 0 : bytes;
+  if (own + open > limit) return true;
+  if (own + mapped <= limit) return false;
+  for (const pid_t pid : processes) mapped -= std::min(mapped, mapped_bytes(pid, apart));
+  return own + mapped > limit;
+}
+
+std::optional<std::size_t> resident_bytes(pid_t pid) { return status_bytes(pid, "VmRSS:"); }
+
+std::optional<std::size_t> own_bytes(pid_t pid) { return status_bytes(pid, "RssAnon:"); }
+
+std::optional<std::size_t> peak_bytes(pid_t pid) { return status_bytes(pid, "VmHWM:"); }
+
+bool forget_peak(pid_t pid) { return clear_refs(pid, "5"); }
+
+std::optional<std::size_t> touched_bytes(pid_t pid) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  if (!smaps) return std::nullopt;
+  std::size_t bytes = 0, referenced = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "Referenced: %zu kB", &kib) == 1) referenced = kib << 10;
+    // Which comes after it, of the same mapping.
+    if (std::sscanf(line.c_str(), "Anonymous: %zu kB", &kib) == 1) {
+      bytes += std::min(referenced, kib << 10);
+    }
+  }
+  return bytes;
+}
+
+bool forget_touched(pid_t pid) { return clear_refs(pid, "1"); }
+
+std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
+  std::map<pid_t, ThreadTime> times;
+  std::error_code gone;
+  for (const pid_t pid : processes) {
+    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+      ThreadTime time;
+      double cpu_ns = 0, waited_ns = 0;
+      if (std::ifstream(thread.path() / "schedstat") >> cpu_ns >> waited_ns) {
+        time = {cpu_ns * 1e-9, waited_ns * 1e-9};
+      } else if (const auto ticks = stat_fields(thread.path() / "stat", 14, 2)) {
+        time.cpu_s = seconds_of((*ticks)[0] + (*ticks)[1]);
+      } else {
+        continue;
+      }
+      times[std::atoi(thread.path().filename().c_str())] = time;
+    }
+  }
+  return times;
+}
+
+double cpu_seconds(const std::vector<pid_t>& processes) {
+  double seconds = 0;
+  for (const pid_t pid : processes) {
+    // utime, stime, cutime, cstime: the former of all its threads, those that ended too.
+    const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 14, 4);
+    if (all) seconds += seconds_of((*all)[0] + (*all)[1] + (*all)[2] + (*all)[3]);
+  }
+  return seconds;
+}
+
+double ended_seconds(const std::vector<pid_t>& processes) {
+  double seconds = cpu_seconds(processes);
+  for (const auto& [id, time] : thread_times(processes)) seconds -= time.cpu_s;
+  return std::max(0.0, seconds);
+}
+
+std::size_t running_threads() {
+  std::ifstream load("/proc/loadavg");
+  std::string average;
+  for (int i = 0; i < 3; ++i) load >> average;
+  std::size_t running = 0;
+  load >> running;
+  return running;
+}
+
+std::optional<std::size_t> ended_bytes(pid_t pid) {
+  if (ignores_children(pid)) return std::nullopt;
+  // Of children, without reading a disk.
+  const auto faults = stat_fields(fmt::format("/proc/{}/stat", pid), 11, 1);
+  if (!faults) return std::nullopt;
+  return faults->front() * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::vector<std::string> code_of(pid_t pid) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  std::set<std::string> files;
+  for (std::string line; std::getline(maps, line);) {
+    // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   PATH"
+    std::istringstream words(line);
+    std::string addresses, permissions, offset, device, inode, path;
+    words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
+    std::getline(words, path);
+    if (permissions.size() > 2 && permissions[2] == 'x' && path.starts_with('/')) {
+      files.insert(path);
+    }
+  }
+  return {files.begin(), files.end()};
+}
+
+}  // namespace attest

@@ -1,0 +1,60 @@
+// What a testee finds around it, in whatever isolation the system gives (SPEC.md, chapter "Worker",
+// Isolation): which variables, which home, which files it cannot see or change.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "harness/process/sandbox.h"
+
+namespace attest {
+
+// The names of variables that testees get, where a * ends a name of which only the beginning
+// counts. Others may hold secrets.
+const std::vector<std::string>& passed_names();
+
+// The variables (NAME=VALUE) of this process that testees get: those of passed_names, and those
+// named besides.
+std::vector<std::string> passed_variables(const std::vector<std::string>& more_names = {});
+
+// The same with HOME, TMPDIR and the caches of compilers in that home. What finds the packages that
+// the user installed keeps its value.
+std::vector<std::string> at_home(std::vector<std::string> variables,
+                                 const std::filesystem::path& home);
+
+// Homes of testees: empty folders, one for each command, that last as long as this.
+class Homes {
+ public:
+  explicit Homes(bool keep) : keep_(keep) {}  // them, when this ends
+  Homes(const Homes&) = delete;
+  Homes& operator=(const Homes&) = delete;
+  ~Homes();
+
+  // That of a command's workers. Throws std::filesystem::filesystem_error, std::system_error.
+  std::filesystem::path of(const std::vector<std::string>& command, Isolation isolation);
+  const std::filesystem::path& folder() const { return folder_; }  // empty if there is none yet
+
+ private:
+  bool keep_;
+  std::mutex mutex_;
+  std::filesystem::path folder_;
+  std::map<std::vector<std::string>, std::filesystem::path> homes_;
+};
+
+struct Surroundings {
+  std::vector<std::string> variables = passed_variables();
+  std::shared_ptr<Homes> homes = nullptr;      // null: that of the harness
+  std::vector<std::string> hidden_files = {};  // empty to testees in namespaces
+  std::vector<std::string> read_only = {};     // files and folders that these cannot change
+  bool network = false;                        // whether these have that of the system
+};
+
+// Adds files that are not for testees: hidden, and their folders read-only, but for those that are
+// everybody's, as /tmp is: a testee may need them.
+void hide(Surroundings& surroundings, const std::vector<std::string>& files);
+
+}  // namespace attest

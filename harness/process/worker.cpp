@@ -1,0 +1,483 @@
+#include "harness/process/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <random>
+#include <semaphore>
+#include <set>
+#include <system_error>
+
+#include "harness/process/call_time.h"
+#include "harness/process/descriptor.h"
+#include "harness/process/processes.h"
+#include "harness/process/wire.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of processes that a measured call starts and ends, less than any declaration has to count.
+constexpr std::size_t kUnseenBytes = std::size_t(8) << 20;
+// A call of which it can be told how many threads it had, and what the system may add to its time.
+constexpr double kEnoughSeconds = 0.1, kTickSeconds = 0.02;
+constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
+
+struct Pipe {
+  Descriptor read, write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends = {-1, -1};
+  const int failed = pipe2(ends.data(), O_CLOEXEC);
+  return {{failed ? failed : ends[0], "pipe"}, {ends[1], "pipe"}};
+}
+
+// A turn at what only so many may do at a time.
+class Turn {
+ public:
+  explicit Turn(std::counting_semaphore<kStartsAtOnce>& turns) : turns_(turns) { turns.acquire(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() { turns_.release(); }
+
+ private:
+  std::counting_semaphore<kStartsAtOnce>& turns_;
+};
+
+// 128 fresh random bits. They only tie a reply to its request; no verdict depends on them.
+std::string fresh_nonce() {
+  static thread_local std::random_device device;
+  std::string text;
+  for (int word = 0; word < 4; ++word) text += fmt::format("{:08x}", device());
+  return text;
+}
+
+// Whether it may need the system's /dev/shm, because a file of its own is there.
+bool lies_in_shared_memory(const std::vector<std::string>& command) {
+  const std::string folder = "/dev/shm/";
+  return (std::filesystem::current_path() / "").string().starts_with(folder) ||
+         std::any_of(command.begin(), command.end(), [&](const std::string& word) {
+           return word.find(folder) != std::string::npos;
+         });
+}
+
+std::set<FileId> files_of(const Arena& arena) {
+  std::set<FileId> files;
+  for (const int fd : {arena.input_fd(), arena.output_fd()}) {
+    struct stat about {};
+    if (fstat(fd, &about) == 0) files.insert({about.st_dev, about.st_ino});
+  }
+  return files;
+}
+
+std::string how_it_ended(int status, Isolation isolation) {
+  int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  const int code = WEXITSTATUS(status);
+  if (signal == 0 && code > 128 && has_namespaces(isolation))
+    signal = code - 128;  // by the first process
+  if (signal != 0) return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
+  if (code == kSandboxFailed) return "its isolation failed";
+  if (code == kNoSuchProgram) return "the program could not be started";
+  return fmt::format("exited with status {} in the middle of a call", code);
+}
+
+}  // namespace
+
+struct WorkerExecutor::Process {
+  pid_t pid = -1;
+  Descriptor request = {}, reply = {};     // our ends
+  std::array<Descriptor, 2> printed = {};  // stdout, stderr
+  bool answered_once = false;
+  std::set<pid_t> first_family = {};  // the processes that there were then
+  std::string last_nonce = {};        // of the request before
+  std::set<std::string> nonces = {};  // of all requests
+  std::string inbox = {};             // bytes of a frame that has not arrived in full
+  std::string captured = {};
+
+  // The process, and whatever it started.
+  void kill_all() {
+    if (pid <= 0) return;
+    for (const pid_t each : family_of(pid)) kill(each, SIGKILL);
+    kill(-pid, SIGKILL);
+  }
+
+  ~Process() {
+    if (pid <= 0) return;
+    kill_all();
+    int status;
+    waitpid(pid, &status, 0);
+  }
+
+  bool has_ended() const {
+    siginfo_t about{};
+    return waitid(P_PID, static_cast<id_t>(pid), &about, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           about.si_pid == pid;
+  }
+
+  void drain(Descriptor& from) {
+    std::array<char, 4096> buffer{};
+    const ssize_t n = read(from.get(), buffer.data(), buffer.size());
+    if (n <= 0) {
+      from.close();
+      return;
+    }
+    const std::size_t room = kCaptureBytes - std::min(kCaptureBytes, captured.size());
+    captured.append(buffer.data(), std::min(room, static_cast<std::size_t>(n)));
+  }
+
+  // Once the process is dead: what it still left in its pipes.
+  void drain_rest() {
+    for (Descriptor& from : printed) {
+      if (from.get() >= 0) fcntl(from.get(), F_SETFL, O_NONBLOCK);
+      while (from.get() >= 0) drain(from);
+    }
+  }
+};
+
+WorkerExecutor::WorkerExecutor(WorkerOptions options) : options_(std::move(options)) {
+  signal(SIGPIPE, SIG_IGN);  // a worker that died is an error of write, not our end
+}
+WorkerExecutor::~WorkerExecutor() = default;
+
+Arena& WorkerExecutor::arena(std::size_t bytes) {
+  if (!arena_ || arena_->capacity() < bytes) {
+    stop();
+    std::size_t capacity = kFirstArenaBytes;
+    while (capacity < bytes) capacity *= 2;
+    arena_ = std::make_unique<Arena>(capacity);
+  }
+  return *arena_;
+}
+
+std::vector<std::string> WorkerExecutor::code() const {
+  std::set<std::string> files;
+  if (!process_) return {};
+  for (const pid_t pid : family_of(process_->pid)) {
+    for (std::string& file : code_of(pid)) files.insert(std::move(file));
+  }
+  return {files.begin(), files.end()};
+}
+
+void WorkerExecutor::stop() { process_.reset(); }
+
+void WorkerExecutor::start() {
+  if (!arena_) arena(1);
+  static std::counting_semaphore<kStartsAtOnce> starting(kStartsAtOnce);
+  const Turn turn(starting);
+  Pipe request = make_pipe(), reply = make_pipe(), out = make_pipe(), err = make_pipe();
+  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC), "/dev/null");
+  const Surroundings& around = options_.around;
+  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  Sandbox sandbox = {.command = options_.command,
+                     .isolation = options_.isolation,
+                     .read_only = around.read_only,
+                     .hidden_files = around.hidden_files,
+                     .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page),
+                     .network = around.network};
+  if (!lies_in_shared_memory(sandbox.command)) {
+    sandbox.shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
+  }
+  const WorkerDescriptors descriptors = {null.get(),         out.write.get(),   err.write.get(),
+                                         request.read.get(), reply.write.get(), arena_->input_fd(),
+                                         arena_->output_fd()};
+  std::vector<std::string> variables = around.variables;
+  if (around.homes) {
+    sandbox.home = around.homes->of(options_.command, options_.isolation).string();
+    variables = at_home(std::move(variables), sandbox.home);
+  }
+  const std::array<std::pair<const char*, int>, 4> ends = {
+      {{"REQUEST", kRequestFd}, {"REPLY", kReplyFd}, {"INPUT", kInputFd}, {"OUTPUT", kOutputFd}}};
+  for (const auto& [name, fd] : ends) variables.push_back(fmt::format("ATTEST_{}_FD={}", name, fd));
+  const pid_t pid = start_worker(sandbox, descriptors, variables);
+  process_ = std::make_unique<Process>();
+  process_->pid = pid;
+  process_->request = std::move(request.write);
+  process_->reply = std::move(reply.read);
+  process_->printed = {std::move(out.read), std::move(err.read)};
+  // A worker that reads nothing must not stop us.
+  fcntl(process_->request.get(), F_SETFL, O_NONBLOCK);
+}
+
+Reply WorkerExecutor::ended(Reply::Kind kind, const std::string& message) {
+  process_->kill_all();
+  process_->drain_rest();
+  Reply reply{.kind = kind, .message = message, .captured = std::move(process_->captured)};
+  stop();
+  return reply;
+}
+
+// The stream has ended without a reply: the process is dying, or closed it and lives on.
+Reply WorkerExecutor::broke_off() {
+  for (int i = 0; i < 100; ++i) {
+    int status = 0;
+    if (waitpid(process_->pid, &status, WNOHANG) == process_->pid) {
+      kill(-process_->pid, SIGKILL);
+      process_->pid = -1;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == kSandboxFailed && !process_->answered_once) {
+        // It was not the testee that failed.
+        throw std::runtime_error(
+            fmt::format("its isolation failed: {}", ended(Reply::Kind::crashed, "").captured));
+      }
+      return ended(Reply::Kind::crashed, how_it_ended(status, options_.isolation));
+    }
+    usleep(10000);
+  }
+  return ended(Reply::Kind::protocol_error, "closed its end of the protocol");
+}
+
+Reply WorkerExecutor::execute(nlohmann::json request) {
+  using Kind = Reply::Kind;
+  if (!process_) start();
+  Process& process = *process_;
+  process.captured.clear();
+  const std::string nonce = fresh_nonce();
+  request["nonce"] = nonce;
+  const double seconds =
+      process.answered_once ? options_.limits.call_seconds : options_.limits.start_seconds;
+  CallTime time(seconds);
+  pollfd unasked = {process.reply.get(), POLLIN, 0};
+  if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
+    return ended(Kind::protocol_error, "sent a reply that nobody asked for");
+  }
+  std::string outbox = frame(json_text(request));
+  // How often memory is looked at.
+  const int watch_ms = watched_ ? 1 : 50;
+  auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
+  for (;;) {
+    // What is not to be watched has a descriptor of -1, which poll passes over.
+    std::array<pollfd, 4> watched = {
+        pollfd{process.reply.get(), POLLIN, 0}, pollfd{process.printed[0].get(), POLLIN, 0},
+        pollfd{process.printed[1].get(), POLLIN, 0},
+        pollfd{outbox.empty() ? -1 : process.request.get(), POLLOUT, 0}};
+    const int ready = poll(watched.data(), watched.size(), watch_ms);
+    if (ready < 0 && errno != EINTR)
+      throw std::system_error(errno, std::generic_category(), "poll");
+    for (std::size_t i = 0; ready > 0 && i < 2; ++i) {
+      if (watched[i + 1].revents) process.drain(process.printed[i]);
+    }
+    if (ready > 0 && watched[3].revents) {
+      const ssize_t n = write(process.request.get(), outbox.data(), outbox.size());
+      if (n < 0 && errno != EAGAIN && errno != EINTR) return broke_off();
+      if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
+    }
+    if (ready > 0 && watched[0].revents) {
+      std::array<char, 65536> buffer{};
+      const ssize_t n = read(process.reply.get(), buffer.data(), buffer.size());
+      if (n <= 0) {
+        return broke_off();
+      }
+      process.inbox.append(buffer.data(), static_cast<std::size_t>(n));
+      if (process.inbox.size() >= 4) {
+        std::size_t size = 0;
+        for (std::size_t i = 4; i-- > 0;) {
+          size = size << 8 | static_cast<unsigned char>(process.inbox[i]);
+        }
+        if (size > kMaxFrameBytes) return ended(Kind::protocol_error, "sent a malformed frame");
+        if (process.inbox.size() > 4 + size)
+          return ended(Kind::protocol_error, "sent more than one reply");
+        if (process.inbox.size() == 4 + size) {
+          const std::string text = process.inbox.substr(4);
+          process.inbox.clear();
+          if (too_deep_at(text, kMaxFrameLevels))
+            return ended(Kind::protocol_error, "sent a reply that nests too deep");
+          nlohmann::json body = parse_json_if_any(text);
+          if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
+            return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
+          }
+          const nlohmann::json echoed = body.value("nonce", nlohmann::json());
+          if (echoed != nonce) {
+            const bool earlier = echoed.is_string() && process.nonces.contains(echoed);
+            return ended(Kind::protocol_error,
+                         echoed == process.last_nonce ? "sent a second reply to the request before"
+                         : earlier
+                             ? "sent a second reply to an earlier request, perhaps of another "
+                               "case"
+                             : "sent a reply to another request");
+          }
+          if (!process.answered_once) {
+            const std::vector<pid_t> family = family_of(process.pid);
+            process.first_family = {family.begin(), family.end()};
+          }
+          process.answered_once = true;
+          process.last_nonce = nonce;
+          process.nonces.insert(nonce);
+          if (body["status"] == "fault") {
+            Reply reply = ended(Kind::answered, "");
+            reply.body = std::move(body);
+            return reply;
+          }
+          return {.body = std::move(body), .captured = std::move(process.captured)};
+        }
+      }
+    }
+    const auto now = Clock::now();
+    if (options_.interrupted && options_.interrupted()) {
+      return ended(Kind::interrupted, "the run was interrupted");
+    }
+    // Whoever it started may still hold the stream open.
+    if (ready == 0 && process.has_ended()) return broke_off();
+    if (now > next_look) {
+      next_look = now + std::chrono::milliseconds(watch_ms);
+      const std::vector<pid_t> family = family_of(process.pid);
+      time.look(family);
+      if (const auto passed = time.passed()) {
+        Reply reply = ended(Kind::timed_out, *passed);
+        reply.time = time.spent();
+        return reply;
+      }
+      if (family.size() > options_.limits.processes) {
+        return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
+                                                options_.limits.processes));
+      }
+      note(family);
+      if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
+        return ended(Kind::out_of_memory,
+                     fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
+      }
+    }
+  }
+}
+
+Reply WorkerExecutor::measure(nlohmann::json request) {
+  if (!process_) start();
+  std::size_t tensors = 0;
+  for (const auto& tensor : request.value("tensors", nlohmann::json::object())) {
+    tensors += tensor.at("region_bytes").get<std::size_t>();
+  }
+  struct Before {
+    bool forgot;  // its peak counts from here, and the pages it touches
+    std::optional<std::size_t> resident, own, peak, ended;
+  };
+  std::map<pid_t, Before> before;
+  const std::vector<pid_t> first_family = family_of(process_->pid);
+  for (const pid_t pid : first_family) {
+    const bool forgot = forget_peak(pid) && forget_touched(pid);
+    before[pid] = {forgot, resident_bytes(pid), own_bytes(pid), peak_bytes(pid), ended_bytes(pid)};
+  }
+  watched_ = Watched{.threads_before = thread_times(first_family)};
+  const double cpu_before = cpu_seconds(first_family);
+  const auto start = Clock::now();
+  Reply reply = execute(std::move(request));
+  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
+  const bool answered = process_ && reply.kind == Reply::Kind::answered;
+  const std::vector<pid_t> last_family = answered ? family_of(process_->pid) : first_family;
+  if (answered) note(last_family);
+  const Watched watched = *std::exchange(watched_, std::nullopt);
+  if (!answered) return reply;
+  double waited = 0;
+  for (const auto& [id, time] : watched.threads) {
+    reply.thread_seconds.push_back(time.cpu_s);
+    waited += time.waited_s;
+  }
+  if (wall >= kEnoughSeconds) {
+    const double computed = cpu_seconds(last_family) - cpu_before - kTickSeconds;
+    reply.running_threads = std::max(0.0, computed + waited) / wall;
+  }
+  if (!kMemoryTells) return reply;
+  // What each process took at least, as it was seen to have, and at most, as its peak says; where
+  // the system keeps no peak, there is no most.
+  constexpr double kNobodyKnows = std::numeric_limits<double>::infinity();
+  BytesTaken risen, touched;
+  std::size_t ended = 0, born = 0;
+  for (const auto& [pid, then] : before) {
+    const std::optional<std::size_t> over = ended_bytes(pid);
+    if (!then.resident || !then.ended || !over) return reply;  // it is gone, or nothing is told
+    ended += *over - *then.ended;
+    const auto resident = static_cast<double>(*then.resident);
+    const auto seen = watched.memory.find(pid);
+    if (seen == watched.memory.end()) return reply;
+    double least = static_cast<double>(seen->second.resident), most = kNobodyKnows;
+    if (seen->second.peak && then.peak) {
+      most = static_cast<double>(*seen->second.peak);
+      // A peak of before says nothing of now, but that there was none above it.
+      if (then.forgot || *seen->second.peak > *then.peak) least = most;
+    }
+    risen.least += std::max(0.0, least - resident);
+    risen.most += std::max(0.0, most - resident);
+    const std::optional<std::size_t> used = then.forgot ? touched_bytes(pid) : std::nullopt;
+    touched.least += static_cast<double>(used.value_or(0));
+    // Else all that is its own may have been used.
+    const auto own = static_cast<double>(then.own.value_or(*then.resident));
+    touched.most += used ? static_cast<double>(*used) : own + std::max(0.0, most - resident);
+  }
+  for (const auto& [pid, memory] : watched.memory) {
+    if (before.contains(pid)) continue;
+    const std::size_t peak = memory.peak.value_or(memory.resident);
+    risen.least += static_cast<double>(peak);
+    risen.most += memory.peak ? static_cast<double>(peak) : kNobodyKnows;
+    born += peak;
+  }
+  // Processes that came and went between two looks.
+  if (ended > born + kUnseenBytes) return reply;
+  const auto of_tensors = static_cast<double>(tensors);
+  reply.peak_bytes = {std::max(0.0, risen.least - of_tensors),
+                      std::max(0.0, risen.most - of_tensors)};
+  if (options_.counts_old_memory) {
+    reply.peak_bytes->least = std::max(reply.peak_bytes->least, touched.least);
+    reply.peak_bytes->most = std::max(reply.peak_bytes->most, touched.most);
+  }
+  return reply;
+}
+
+// Of each process and thread, while a call is measured.
+void WorkerExecutor::note(const std::vector<pid_t>& family) {
+  if (!watched_) return;
+  for (const pid_t pid : family) {
+    const auto now = resident_bytes(pid), peak = peak_bytes(pid);
+    if (!now) continue;
+    Watched::Memory& seen = watched_->memory[pid];
+    seen.resident = std::max(seen.resident, *now);
+    seen.peak = std::max(seen.peak, peak);
+  }
+  for (const auto& [id, time] : thread_times(family)) {
+    const auto then = watched_->threads_before.find(id);
+    const ThreadTime before = then == watched_->threads_before.end() ? ThreadTime{} : then->second;
+    watched_->threads[id] = {time.cpu_s - before.cpu_s, time.waited_s - before.waited_s};
+  }
+}
+
+Reply WorkerExecutor::settle() {
+  if (!process_) return Executor::settle();
+  Reply reply = execute({{"op", "describe"}, {"brief", true}});
+  // Memory for tensors that lie far apart is not kept: with many testees and jobs there are more
+  // workers than addresses for it.
+  constexpr std::size_t kMostKept = std::size_t(1) << 32;
+  if (arena_->capacity() > kMostKept) {
+    stop();
+    arena_.reset();
+  } else if (process_ && leaves_processes()) {
+    stop();
+  }
+  // What it says is of no interest, only that it is the reply to this.
+  return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
+}
+
+// Whether there are processes that were not there when the worker first answered: what a case left
+// behind might write into the tensors of the next.
+bool WorkerExecutor::leaves_processes() const {
+  const std::vector<pid_t> family = family_of(process_->pid);
+  return std::any_of(family.begin(), family.end(),
+                     [&](pid_t pid) { return !process_->first_family.contains(pid); });
+}
+
+void harden_this_process() { prctl(PR_SET_DUMPABLE, 0); }
+
+}  // namespace attest

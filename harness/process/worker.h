@@ -1,0 +1,97 @@
+// A testee in a process of its own (SPEC.md, chapter "Worker").
+//
+// The process is started with exec, with nothing open but the four descriptors of wire.h and pipes
+// for what it prints, as another user where the system allows it. It is stopped, with everything it
+// started, when it dies, hangs, uses too much memory or breaks the protocol; the next request then
+// starts a fresh one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/process/arena.h"
+#include "harness/process/executor.h"
+#include "harness/process/processes.h"
+#include "harness/process/sandbox.h"
+#include "harness/process/surroundings.h"
+
+namespace attest {
+
+// Descriptors that an executor holds on to, and how many more it needs while it starts a worker,
+// which so many do at a time.
+inline constexpr std::size_t kDescriptorsOfAWorker = 6, kDescriptorsOfAStart = 14;
+inline constexpr std::ptrdiff_t kStartsAtOnce = 4;
+
+struct Limits {
+  // Of the busiest thread, and idle (call_time.h): until the first reply, which includes loading
+  // the testee, and for each later reply.
+  double start_seconds = 60;
+  double call_seconds = 60;
+  // Of the worker and all that it starts: private memory, and shared memory but for the arena.
+  std::size_t memory_bytes = std::size_t(8) << 30;
+  std::size_t processes = 4096;  // the worker among them
+};
+
+struct WorkerOptions {
+  std::vector<std::string> command;  // program and arguments
+  Limits limits = {};
+  Isolation isolation = Isolation::none;
+  Surroundings around = {};
+  // Whether a call is measured by the memory that it uses, whenever that was taken, not only by
+  // what it takes: of plug-ins, beside which attest-worker has next to none.
+  bool counts_old_memory = false;
+  std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
+};
+
+class WorkerExecutor : public Executor {
+ public:
+  explicit WorkerExecutor(WorkerOptions options);
+  ~WorkerExecutor() override;
+
+  Reply execute(nlohmann::json request) override;
+  // The memory of the worker's processes and of all that the call starts, as the system counts it
+  // from outside, all pages of the tensors taken to be touched; and what each thread computes.
+  Reply measure(nlohmann::json request) override;
+  void renew() override { stop(); }
+  // Asks for one more reply: whatever comes before it is one too many. What a case left running
+  // ends here, and the worker with it.
+  Reply settle() override;
+  Arena& arena(std::size_t bytes) override;
+  // The files from which the worker runs code, once it has answered.
+  std::vector<std::string> code() const;
+
+ private:
+  struct Process;
+  void start();
+  void stop();
+  Reply ended(Reply::Kind kind, const std::string& message);
+  Reply broke_off();
+  bool leaves_processes() const;
+  void note(const std::vector<pid_t>& family);
+
+  WorkerOptions options_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Process> process_;
+  // What is seen of a call while it is measured.
+  struct Watched {
+    std::map<pid_t, ThreadTime> threads_before = {};
+    struct Memory {
+      std::size_t resident = 0;              // bytes, the most at any look
+      std::optional<std::size_t> peak = {};  // that the system kept
+    };
+    std::map<pid_t, Memory> memory = {};       // of each process
+    std::map<pid_t, ThreadTime> threads = {};  // of each thread, meanwhile
+  };
+  std::optional<Watched> watched_;
+};
+
+// Denies other processes of this user the harness's memory. Call once, before testees start.
+void harden_this_process();
+
+}  // namespace attest

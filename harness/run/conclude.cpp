@@ -1,0 +1,212 @@
+#include "harness/run/conclude.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "spec/arithmetic.h"
+#include "spec/known_failure.h"
+#include "spec/profile.h"
+
+namespace attest {
+namespace {
+
+// What of a format's arithmetic lies beyond the default column, in words.
+std::vector<std::string> declared_beyond_default(const TesteeRecord& testee,
+                                                 const std::string& dtype) {
+  const auto format = dtype_named(dtype);
+  if (!format || !testee.arithmetic.contains(dtype)) return {};
+  return beyond_default(
+      parse_arithmetic(testee.arithmetic.at(dtype), *format, "/arithmetic/" + dtype));
+}
+
+// What a run may conclude at best.
+struct Scope {
+  bool whole = false;   // all cases of its tier, which are the suite's
+  bool proves = false;  // besides of a tier that says enough, and of testees that are contained
+};
+
+Scope scope_of(const Header& header) {
+  Scope scope;
+  scope.whole = header.filters.empty() && header.shard == "1/1" && header.from.empty() &&
+                header.cases.bundled;
+  const bool contained = std::all_of(header.testees.begin(), header.testees.end(), is_contained);
+  scope.proves = scope.whole && contained && (header.tier == "standard" || header.tier == "full");
+  return scope;
+}
+
+// How one testee stands to one profile, as it was claimed or asked for, in one dtype.
+struct Standing {
+  ProfileRecord record;
+  bool excused = true;  // nothing but known failures keeps it from being met
+};
+
+Standing stand(const TesteeRecord& testee, const std::string& profile_name,
+               const std::string& dtype, const std::vector<std::string>& claimed,
+               const Header& header, const Scope& scope,
+               const std::vector<VerdictRecord>& verdicts) {
+  const Profile& profile = *find_profile(profile_name);
+  ProfileRecord record{.testee = testee.name,
+                       .profile = profile_name,
+                       .dtype = dtype,
+                       .with = declared_beyond_default(testee, dtype)};
+  const auto& features = testee.features;
+  if (std::find(features.begin(), features.end(), "lse") == features.end())
+    record.profile += " (O-only)";
+  Index known = 0;
+  bool untried = false;
+  for (const VerdictRecord& v : verdicts) {
+    if (v.testee != testee.name || v.dtype != dtype) continue;
+    if (!demands(profile, claimed, v.verdict.clauses)) continue;
+    ++record.demanded;
+    record.passed += conforms(v.verdict.outcome);
+    known += find_known(header.known, v) != nullptr;
+    untried = untried || v.verdict.outcome == Outcome::not_run;
+  }
+  const bool taken = record.with.empty() || takes_declared(profile_name);
+  const bool within_caps = !testee.beyond_caps.contains(dtype);
+  record.complete = scope.proves && record.demanded > 0 && !untried;
+  record.met = record.complete && record.passed == record.demanded && taken && within_caps;
+  const bool excused = record.passed + known == record.demanded && taken && within_caps;
+  return {.record = std::move(record), .excused = excused};
+}
+
+// What was known and is not so. Of a part of the cases nobody knows which entries it should have.
+std::vector<std::string> amiss(const Header& header, const Scope& scope,
+                               const std::vector<VerdictRecord>& verdicts) {
+  std::vector<std::string> words;
+  for (const KnownFailure& known : header.known) {
+    bool ran = false;
+    for (const VerdictRecord& v : verdicts) {
+      if (v.verdict.outcome == Outcome::not_run || !speaks_of(known, v)) continue;
+      ran = true;
+      if (!conforms(v.verdict.outcome)) continue;
+      words.push_back(fmt::format("{} passes {}, which is known to give {}", v.testee, v.case_id,
+                                  text_of(known)));
+    }
+    if (ran || !scope.whole || header.tier == "smoke") continue;
+    words.push_back(fmt::format("{}{} is known to give {}, and never ran", known.cases,
+                                known.testee.empty() ? "" : " with " + known.testee,
+                                text_of(known)));
+  }
+  return words;
+}
+
+}  // namespace
+
+Footer conclude_search(const std::map<std::string, Index>& tried,
+                       const std::vector<VerdictRecord>& found) {
+  Footer footer;
+  footer.tried = tried;
+  const auto count = [&](Outcome outcome) {
+    const auto place = tried.find(std::string(name(outcome)));
+    return place == tried.end() ? 0 : place->second;
+  };
+  bool harness_error = false;
+  for (const VerdictRecord& v : found) {
+    ++footer.counts[std::string(name(v.verdict.outcome))];
+    harness_error |= v.verdict.outcome == Outcome::harness_error;
+  }
+  if (harness_error) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kUsageOrHarnessError;
+  } else if (!found.empty()) {
+    footer.conclusion = "not conformant";
+    footer.exit_code = kNotConformant;
+  } else if (count(Outcome::pass) + count(Outcome::warn) == 0) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kIncomplete;
+  } else {
+    footer.conclusion = kNoFailure;
+    footer.exit_code = kConformant;
+  }
+  return footer;
+}
+
+Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts) {
+  Footer footer;
+  std::set<std::string> judged;       // testees with a verdict on what they did
+  std::set<std::string_view> passed;  // cases
+  bool failed = false, harness_error = false, inconclusive = false;
+  for (const VerdictRecord& v : verdicts) {
+    ++footer.counts[std::string(name(v.verdict.outcome))];
+    const bool known = find_known(header.known, v) != nullptr;
+    footer.known += known;
+    switch (v.verdict.outcome) {
+      case Outcome::pass:
+      case Outcome::warn:
+        judged.insert(v.testee);
+        passed.insert(v.case_id);
+        break;
+      case Outcome::fail:
+      case Outcome::crash:
+      case Outcome::timeout:
+      case Outcome::protocol_error:
+        failed = failed || !known;
+        break;
+      case Outcome::harness_error:
+        harness_error = true;
+        break;
+      case Outcome::inconclusive:
+      case Outcome::not_run:
+        inconclusive = true;
+        break;
+      case Outcome::unsupported:
+        break;
+    }
+  }
+  footer.judged = static_cast<Index>(passed.size());
+  const bool no_profile = header.profiles == std::vector<std::string>{kNoProfile};
+  const Scope scope = scope_of(header);
+  footer.known_amiss = amiss(header, scope, verdicts);
+  failed = failed || !footer.known_amiss.empty();
+  bool excused = true, met = true, complete = true;
+  for (const TesteeRecord& testee : header.testees) {
+    // Asked for and not declared: it claims nothing, so it is held to it here.
+    std::vector<std::string> claimed = testee.profiles;
+    for (const std::string& asked : header.profiles) claimed.push_back(asked);
+    const auto& wanted = header.profiles.empty() ? testee.profiles : header.profiles;
+    if (no_profile) {
+      complete = complete && judged.contains(testee.name);
+      continue;
+    }
+    if (wanted.empty()) complete = false;
+    for (const std::string& profile_name : wanted) {
+      bool anywhere = false;
+      for (const std::string& dtype : testee.dtypes) {
+        const Standing standing =
+            stand(testee, profile_name, dtype, claimed, header, scope, verdicts);
+        // A profile may have nothing to say on a dtype, as `double` has on bf16.
+        if (standing.record.demanded == 0) continue;
+        anywhere = true;
+        excused = excused && standing.excused;
+        met = met && standing.record.met;
+        footer.profiles.push_back(standing.record);
+      }
+      complete = complete && anywhere && scope.whole;
+    }
+  }
+  if (harness_error) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kUsageOrHarnessError;
+  } else if (failed) {
+    footer.conclusion = "not conformant";
+    footer.exit_code = kNotConformant;
+  } else if (judged.empty() || inconclusive || !complete) {
+    footer.conclusion = "incomplete";
+    footer.exit_code = kIncomplete;
+  } else if (!excused) {
+    footer.conclusion = "not conformant";
+    footer.exit_code = kNotConformant;
+  } else {
+    // A failure that is known is still one, whatever the profiles demand.
+    const bool conformant = scope.proves && met && !no_profile && footer.known == 0;
+    footer.conclusion = conformant ? "conformant" : kNoFailure;
+    footer.exit_code = kConformant;
+  }
+  return footer;
+}
+
+}  // namespace attest

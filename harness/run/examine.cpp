@@ -1,0 +1,193 @@
+#include "harness/run/examine.h"
+
+#include <optional>
+#include <set>
+
+#include "harness/judge/checks.h"
+#include "harness/judge/drawn.h"
+#include "harness/judge/subject.h"
+#include "harness/laws/law.h"
+#include "spec/clause.h"
+
+namespace attest {
+namespace {
+
+constexpr std::size_t kMessageBytes = 4096;
+
+// What may lie there instead of NaN: numbers like all others, and where no row sees them, huge
+// ones.
+std::vector<Hidden> finite_instead_of(Hidden hidden) {
+  switch (hidden) {
+    case Hidden::plain:
+    case Hidden::huge:
+      return {};
+    case Hidden::nan_masked:
+      return {Hidden::plain, Hidden::huge};
+    case Hidden::nan:
+    case Hidden::nan_rows:
+    case Hidden::nan_query:
+    case Hidden::nan_key:
+    case Hidden::nan_value:
+    case Hidden::nan_gradient:
+      return {Hidden::plain};
+  }
+  return {};
+}
+
+// A case about a recommended clause, whose loss leaves a testee conformant: where nothing else is
+// wrong. Where the recommendation is about what lies hidden, finite numbers in its place tell.
+Finding lenient(Subject& subject, Finding finding) {
+  const std::set<Reason> numeric = {"bound", "statistical", "nonfinite"};
+  const auto& clauses = subject.test_case().clauses;
+  if (!numeric.contains(finding.reason) || !finding.clause.empty() || clauses.empty() ||
+      !is_recommended(clauses.front())) {
+    return finding;
+  }
+  for (const Hidden hidden : finite_instead_of(subject.test_case().hidden)) {
+    Case finite = subject.test_case();
+    finite.bits = finite.bits.empty() ? finite.id : finite.bits;
+    finite.hidden = hidden;
+    std::erase_if(finite.clauses, is_recommended);
+    finite.clauses.push_back("NUM-1");
+    PreparedCase prepared(finite, 1);
+    const Verdict other = examine(prepared, subject.testee, subject.calling.kernel,
+                                  subject.calling.executor, subject.calling.threads)
+                              .verdict;
+    if (!is_fault(other.outcome) && other.outcome != Outcome::not_run) continue;
+    subject.captured += other.captured;
+    finding.message += "; with finite numbers in place of what is hidden: " + other.message;
+    finding.clause = other.clauses.front();
+    finding.outcome = other.outcome;
+    finding.reason = other.reason;
+    if (!other.time.empty()) finding.time = other.time.front();
+    return finding;
+  }
+  finding.outcome = Outcome::warn;
+  return finding;
+}
+
+std::optional<Finding> check(Subject& subject, const Trial& first) {
+  switch (subject.test_case().check) {
+    case Check::none:
+      return std::nullopt;
+    case Check::threads:
+      return check_threads(subject, first);
+    case Check::neighbours:
+      return check_neighbours(subject, first);
+    case Check::schedule:
+      return check_schedule(subject, first);
+    case Check::memory:
+      return check_memory(subject);
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
+  std::vector<std::string> names = subject.prepared.test_case().laws;
+  if (subject.beyond_caps()) names = property::in_bits(names, subject.arithmetic);
+  if (names.empty()) return std::nullopt;
+  std::optional<PreparedCase> own;
+  if (first.keep) own = subject.prepared.with_keep(*first.keep);
+  PreparedCase& prepared = own ? *own : subject.prepared;
+  property::Bounds bounds;
+  if (prepared.test_case().excerpt > 0) {
+    // The reference knows a part of it, laws are about the whole.
+    bounds = property::coarse_bounds(prepared.problem(), prepared.inputs(), subject.arithmetic);
+  } else {
+    bounds.forward = [&]() -> const ForwardExpected& {
+      return prepared.forward(subject.arithmetic);
+    };
+    bounds.backward = [&]() -> const BackwardExpected& {
+      return prepared.backward(subject.arithmetic);
+    };
+  }
+  const property::Sample sample(prepared.problem(), prepared.inputs(), first, subject.testee,
+                                subject.arithmetic, bounds);
+  auto found = property::try_laws(subject.calling, subject.arithmetic, sample, names,
+                                  &subject.verdict.slopes);
+  if (!subject.verdict.slopes.empty()) subject.verdict.features = features_of(subject.problem());
+  return found;
+}
+
+// Puts the case to the testee; `first` becomes the first trial.
+std::optional<Finding> find(Subject& subject, Trial& first) {
+  const auto missing = property::missing_promise(subject.test_case().laws, subject.problem(),
+                                                 subject.testee, subject.arithmetic);
+  if (auto finding = check_promises(subject, missing)) return finding;
+  if (auto finding = check_support(subject, subject.problem())) return finding;
+  // Twice: with the tensors flush against a guard at their end, then at their start.
+  Calling calling = subject.calling;
+  calling.trace = calling.measure = subject.test_case().check == Check::schedule;
+  first = try_out(calling, subject.problem(), subject.prepared.inputs(), Placement::end_flush);
+  if (first.stopped) return first.stopped;
+  const Trial second = subject.try_out(Placement::start_flush);
+  if (second.stopped) return second.stopped;
+  if (auto finding = check_written(first, second, subject.exemptions)) return finding;
+  if (first.keep) {
+    if (auto finding = keep_defect(subject.problem(), subject.prepared.inputs(),
+                                   subject.testee.keep_quantum, *first.keep, *second.keep)) {
+      return finding;
+    }
+  }
+  auto finding = check_bounds(subject, first, second);
+  if (finding && finding->outcome == Outcome::fail) return subject.lenient(*finding);
+  if (first.keep &&
+      tells_draws(subject.problem(), subject.prepared.inputs(), subject.testee.keep_quantum)) {
+    if (auto broken = check_draws(subject, *first.keep)) return broken;
+  }
+  if (auto broken = check(subject, first)) return broken;
+  if (subject.test_case().statistical && !subject.beyond_caps()) {
+    if (auto found = check_noise(subject, first)) return found;
+  }
+  if (const auto found = try_laws(subject, first)) {
+    const bool shrug =
+        found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
+    if (!finding || !shrug) return found;
+  }
+  if (!finding && subject.exemptions.dialect()) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = "dialect",
+                   .message =
+                       "rows that see no key hold what the testee declares; all else is "
+                       "right"};
+  }
+  if (!finding && subject.beyond_caps()) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = "beyond_caps",
+                   .message =
+                       "the arithmetic declared lies beyond the caps, so that no number has a "
+                       "bound; what needs none is right"};
+  }
+  return finding;
+}
+
+}  // namespace
+
+Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,
+                    Executor& executor, int threads) {
+  Subject subject(prepared, testee, kernel, executor, threads);
+  subject.lenient = [&](Finding finding) { return lenient(subject, std::move(finding)); };
+  subject.verdict.clauses = prepared.test_case().clauses;
+  Trial first;
+  auto finding = find(subject, first);
+  // A second reply to the last request must not become the next case's trouble.
+  if (const Reply late = executor.settle(); !late.ok()) {
+    if (!finding || finding->outcome != Outcome::fail) finding = finding_of(late, "afterwards");
+    subject.captured += late.captured;
+  }
+  Verdict& v = subject.verdict;
+  v.outcome = finding ? finding->outcome : Outcome::pass;
+  if (finding) {
+    v.reason = finding->reason;
+    v.message = finding->message.substr(0, kMessageBytes);
+    v.captured = subject.captured.substr(0, kCaptureBytes);
+    if (finding->time) v.time.push_back(*finding->time);
+    if (!finding->clause.empty()) {
+      std::erase(v.clauses, finding->clause);
+      v.clauses.insert(v.clauses.begin(), finding->clause);
+    }
+  }
+  return {std::move(v), std::move(first)};
+}
+
+}  // namespace attest

@@ -1,0 +1,23 @@
+// One case, one testee: asks, calls, looks for damage, judges. The whole of a verdict but the line
+// that repeats it.
+#pragma once
+
+#include <string>
+
+#include "harness/judge/prepared.h"
+#include "harness/judge/trial.h"
+#include "harness/process/executor.h"
+#include "spec/description.h"
+#include "spec/verdict.h"
+
+namespace attest {
+
+struct Examination {
+  Verdict verdict = {};
+  Trial trial = {};  // the first, as far as it came; for dumps
+};
+
+Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,
+                    Executor& executor, int threads);
+
+}  // namespace attest

@@ -1,0 +1,295 @@
+#include "harness/run/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <ostream>
+#include <thread>
+
+#include "harness/run/conclude.h"
+#include "harness/run/examine.h"
+#include "harness/run/jobs.h"
+#include "harness/run/seal.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Quoted for a shell.
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-+=/.,:@%") == std::string::npos) {
+    return text;
+  }
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+// Takes verdicts in any order and passes them on in the order of the cases.
+class InOrder {
+ public:
+  InOrder(std::size_t count, Record& record, std::ostream& out,
+          const std::function<void(const Verdict&)>& seen)
+      : waiting_(count), record_(record), out_(out), seen_(seen) {}
+
+  void put(std::size_t place, std::vector<VerdictRecord> verdicts) {
+    const std::lock_guard lock(mutex_);
+    for (const VerdictRecord& v : verdicts) seen_(v.verdict);
+    waiting_[place] = std::move(verdicts);
+    for (; next_ < waiting_.size() && !waiting_[next_].empty(); ++next_) {
+      for (VerdictRecord& v : waiting_[next_]) {
+        out_ << to_line(v) << '\n';
+        record_.verdicts.push_back(std::move(v));
+      }
+      waiting_[next_].clear();
+      out_.flush();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::vector<VerdictRecord>> waiting_;
+  std::size_t next_ = 0;
+  Record& record_;
+  std::ostream& out_;
+  const std::function<void(const Verdict&)>& seen_;
+};
+
+// What testees declare beyond the caps, of the formats that are tried: one verdict for each.
+std::vector<VerdictRecord> beyond_caps(const std::vector<Case>& cases,
+                                       const std::vector<Testee>& testees,
+                                       const RunOptions& options) {
+  std::vector<VerdictRecord> found;
+  for (const Testee& testee : testees) {
+    for (const auto& [dtype, words] : testee.description.beyond_caps) {
+      const auto first =
+          std::find_if(cases.begin(), cases.end(),
+                       [&, dtype = dtype](const Case& c) { return c.problem.dtype == dtype; });
+      if (first == cases.end()) continue;
+      VerdictRecord record{.case_id = fmt::format("declaration/beyond_caps/dtype={}", name(dtype)),
+                           .testee = testee.name,
+                           .dtype = std::string(name(dtype)),
+                           .because =
+                               "Nobody declares his way to a pass: what lies beyond the "
+                               "caps has no bound.",
+                           .verdict = {}};
+      record.verdict.outcome = Outcome::fail;
+      record.verdict.reason = "beyond_caps";
+      record.verdict.message =
+          fmt::format("declares what lies beyond the caps of {}: {}", name(dtype), words);
+      record.verdict.clauses = {"NUM-2"};
+      record.verdict.repro =
+          fmt::format("attest run --testee {} --cases {}", quoted(testee.spec), quoted(first->id));
+      if (!options.from.empty()) {
+        record.verdict.repro += fmt::format(" --from {}", quoted(options.from));
+      }
+      found.push_back(std::move(record));
+    }
+  }
+  return found;
+}
+
+// Who is not tried any more, and why.
+class Ends {
+ public:
+  Ends(const RunOptions& options, std::size_t testees) : options_(options), timeouts_(testees) {}
+
+  bool gave_up(std::size_t testee) const {
+    return options_.give_up_after > 0 && timeouts_[testee] >= options_.give_up_after;
+  }
+
+  // What a case becomes that is not tried with that testee; nothing if it is.
+  std::optional<Verdict> untried(std::size_t testee, const Case& test_case) const {
+    const auto verdict = [&](const char* reason, const std::string& why) {
+      return Verdict{.outcome = Outcome::not_run,
+                     .reason = reason,
+                     .message = "not tried: " + why,
+                     .clauses = test_case.clauses};
+    };
+    if (gave_up(testee)) {
+      return verdict("gave_up", fmt::format("{} cases had no reply in time", timeouts_[testee]));
+    }
+    if (failed_) return verdict("fail_fast", "a verdict before it does not conform");
+    if (options_.max_seconds > 0 && seconds_since(start_) >= options_.max_seconds) {
+      return verdict("max_time", fmt::format("the run has {} s", options_.max_seconds));
+    }
+    return std::nullopt;
+  }
+
+  void note(std::size_t testee, const Verdict& verdict) {
+    timeouts_[testee] += verdict.outcome == Outcome::timeout;
+    if (options_.fail_fast && is_fault(verdict.outcome)) failed_ = true;
+  }
+
+ private:
+  const RunOptions& options_;
+  const Clock::time_point start_ = Clock::now();
+  std::vector<std::atomic<int>> timeouts_;  // that are believed, of each testee
+  std::atomic<bool> failed_ = false;
+};
+
+// The order in which cases are examined: theirs, but that the few that take seconds come first,
+// lest the others wait for one at the end.
+std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptions& options) {
+  std::vector<std::size_t> order(cases.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  if (options.fail_fast || options.max_seconds > 0) return order;
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t i) { return cases[i].excerpt > 0; });
+  return order;
+}
+
+}  // namespace
+
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
+  std::string line =
+      fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
+  const Limits& limits = options.limits;
+  const Limits usual;
+  if (options.threads != 1) line += fmt::format(" --threads {}", options.threads);
+  if (limits.start_seconds != usual.start_seconds) {
+    line += fmt::format(" --start-limit {}", limits.start_seconds);
+  }
+  if (limits.call_seconds != usual.call_seconds) {
+    line += fmt::format(" --call-limit {}", limits.call_seconds);
+  }
+  if (limits.memory_bytes != usual.memory_bytes) {
+    line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
+  }
+  if (!options.from.empty()) line += fmt::format(" --from {}", quoted(options.from));
+  return line;
+}
+
+Preparation prepare(const Case& test_case) {
+  try {
+    // What is long enough for an excerpt takes long enough for all processors.
+    const int threads =
+        test_case.excerpt > 0 ? static_cast<int>(std::thread::hardware_concurrency()) : 1;
+    return {.prepared = std::make_unique<PreparedCase>(test_case, threads)};
+  } catch (const std::bad_alloc&) {
+    return {.prepared = nullptr, .error = "cannot prepare the case: there is no memory for it"};
+  } catch (const std::exception& problem) {
+    return {.prepared = nullptr,
+            .error = fmt::format("cannot prepare the case: {}", problem.what())};
+  }
+}
+
+Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                   const RunOptions& options, const std::function<bool()>& gave_up) {
+  const auto start = Clock::now();
+  const auto look = [&]() -> Verdict {
+    try {
+      return examine(prepared, testee.description, testee.kernel, executor, options.threads)
+          .verdict;
+    } catch (const std::exception& error) {
+      executor.renew();  // what it was at must not answer the next case
+      return {.outcome = Outcome::harness_error,
+              .message = error.what(),
+              .clauses = prepared.test_case().clauses};
+    }
+  };
+  Verdict verdict = options.floor->among_others(look);
+  const bool in_doubt =
+      verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy;
+  if (in_doubt && options.tries_again) {
+    verdict = options.floor->alone([&] {
+      if (gave_up && gave_up()) {
+        verdict.outcome = Outcome::not_run;
+        verdict.reason = "gave_up";
+        verdict.message += ", while the machine was busy; not tried again";
+        return verdict;
+      }
+      executor.renew();
+      Verdict second = look();
+      second.time.insert(second.time.begin(), verdict.time.begin(), verdict.time.end());
+      return second;
+    });
+  }
+  verdict.wall_s = seconds_since(start);
+  return verdict;
+}
+
+VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
+                             const Testee& testee, Executor& executor, const RunOptions& options,
+                             const std::function<bool()>& gave_up) {
+  VerdictRecord record{.case_id = test_case.id,
+                       .testee = testee.name,
+                       .dtype = std::string(name(test_case.problem.dtype)),
+                       .because = test_case.because,
+                       .verdict = {.outcome = Outcome::harness_error,
+                                   .message = preparation.error,
+                                   .clauses = test_case.clauses}};
+  if (preparation.prepared) {
+    record.verdict = verdict_on(*preparation.prepared, testee, executor, options, gave_up);
+  }
+  record.verdict.repro = repro_line(test_case, testee, options);
+  return record;
+}
+
+Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
+           const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
+           const std::function<void(const Verdict&)>& seen,
+           const std::function<bool()>& interrupted) {
+  const auto start = Clock::now();
+  Record record{.header = header, .verdicts = {}, .footer = {}};
+  out << to_line(header) << '\n';
+  record.verdicts = beyond_caps(cases, testees, options);
+  for (const VerdictRecord& v : record.verdicts) out << to_line(v) << '\n';
+  out.flush();
+  InOrder in_order(cases.size(), record, out, seen);
+  const std::vector<std::size_t> order = order_of(cases, options);
+  std::atomic<std::size_t> next = 0;
+  ExecutorPool executors(make_executor, options.workers);
+  Ends ends(options, testees.size());
+  in_parallel(options.jobs, [&] {
+    for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
+      const Case& test_case = cases[order[n]];
+      std::optional<Preparation> preparation;
+      std::vector<VerdictRecord> verdicts;
+      for (std::size_t t = 0; t < testees.size(); ++t) {
+        const Testee& testee = testees[t];
+        if (interrupted()) break;
+        if (auto untried = ends.untried(t, test_case)) {
+          untried->repro = repro_line(test_case, testee, options);
+          verdicts.push_back({.case_id = test_case.id,
+                              .testee = testee.name,
+                              .dtype = std::string(name(test_case.problem.dtype)),
+                              .because = test_case.because,
+                              .verdict = std::move(*untried)});
+          continue;
+        }
+        if (!preparation) {
+          preparation = options.floor->among_others([&] { return prepare(test_case); });
+        }
+        const auto executor = executors.take(testee.name, testee);
+        VerdictRecord verdict = examine_safely(*preparation, test_case, testee, *executor, options,
+                                               [&] { return ends.gave_up(t); });
+        // What was broken off is left out, as all that never began is.
+        if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) continue;
+        ends.note(t, verdict.verdict);
+        verdicts.push_back(std::move(verdict));
+      }
+      in_order.put(order[n], std::move(verdicts));
+    }
+  });
+  if (interrupted()) return record;
+  record.footer = conclude(header, record.verdicts);
+  record.footer->wall_s = seconds_since(start);
+  seal(record);
+  out << to_line(*record.footer) << '\n';
+  out.flush();
+  return record;
+}
+
+}  // namespace attest

@@ -1,0 +1,69 @@
+// A run: many cases, many testees, one record.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/process/pool.h"
+#include "harness/process/testee.h"
+#include "harness/run/examine.h"
+#include "harness/run/floor.h"
+#include "spec/record.h"
+
+namespace attest {
+
+struct RunOptions {
+  int jobs = 1;  // cases examined at a time
+  // That testees have at a time, if jobs are no more.
+  std::size_t workers = std::numeric_limits<std::size_t>::max();
+  int threads = 1;  // that a testee may use in a call
+  Limits limits = {};
+  std::string from = {};  // the file or folder of the cases, if they are none of the suite's
+  // When the rest is NOT_RUN: of a testee after so many time-outs (0: never), of all after a
+  // verdict that does not conform, and after so many seconds (0: never).
+  int give_up_after = 5;
+  bool fail_fast = false;
+  double max_seconds = 0;
+  bool tries_again = true;  // after a time-out while the machine had other work
+  std::shared_ptr<Floor> floor = std::make_shared<Floor>();  // of all who examine at a time
+};
+
+// Examines every case with every testee. Verdicts are written to `out` in the order of the cases,
+// then testees, however many jobs there are. Every case has exactly one verdict with every testee,
+// whatever the testee does; a failure of our own becomes HARNESS_ERROR. `seen` is told of each.
+// Before them comes one FAIL(beyond_caps) for each format that a testee declares so (NUM-2).
+// Cases that are left untried are NOT_RUN; which ones may depend on the number of jobs, the others'
+// verdicts do not. Stops early, without a footer, once `interrupted` says so.
+Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
+           const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
+           const std::function<void(const Verdict&)>& seen,
+           const std::function<bool()>& interrupted);
+
+// A case with what it takes to examine testees on it, or why that could not be had.
+struct Preparation {
+  std::unique_ptr<PreparedCase> prepared;
+  std::string error = {};
+};
+Preparation prepare(const Case& test_case);
+
+// The verdict on one testee; a failure of our own becomes HARNESS_ERROR. A time-out while the
+// machine has other work is, if `tries_again`, believed if the testee, started afresh, has another
+// when it is tried alone: the verdict is the second one, with the times of both. Once `gave_up`
+// says so it isn't tried again, and its case is NOT_RUN.
+Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                   const RunOptions& options, const std::function<bool()>& gave_up = {});
+
+// The same for a record.
+VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
+                             const Testee& testee, Executor& executor, const RunOptions& options,
+                             const std::function<bool()>& gave_up = {});
+
+// The command that repeats a verdict, with whatever options are not the usual ones.
+std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);
+
+}  // namespace attest

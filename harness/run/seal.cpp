@@ -1,0 +1,60 @@
+#include "harness/run/seal.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/run/sha256.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+// What no machine, load or number of jobs has a part in.
+constexpr std::array kFound = {"case",    "testee",  "dtype",  "outcome", "reason",
+                               "clauses", "tensors", "slopes", "features"};
+
+void add(Seal& seal, const std::string& line) { seal.add(line, parse_json(line)); }
+
+}  // namespace
+
+void Seal::add(std::string_view line, const nlohmann::json& json) {
+  const std::string kind = json.at("kind").get<std::string>();
+  if (kind == "verdict") {
+    nlohmann::json found = nlohmann::json::object();
+    for (const char* key : kFound) {
+      if (json.contains(key)) found[key] = json.at(key);
+    }
+    verdicts_.push_back({.testee = json.at("testee").get<std::string>(),
+                         .case_id = json.at("case").get<std::string>(),
+                         .found = sha256(json_text(found)),
+                         .line = sha256(line)});
+  } else if (kind == "footer") {
+    nlohmann::json rest = json;
+    rest.erase("digests");
+    others_ += sha256(json_text(rest)) + "\n";
+  } else {
+    others_ += sha256(line) + "\n";
+  }
+}
+
+Digests Seal::digests() const {
+  std::vector<VerdictLine> sorted = verdicts_;
+  std::sort(sorted.begin(), sorted.end());
+  std::string found, lines;
+  for (const VerdictLine& verdict : sorted) {
+    found += verdict.found + "\n";
+    lines += verdict.line + "\n";
+  }
+  return {.verdicts = sha256(found), .record = sha256(lines + others_)};
+}
+
+void seal(Record& record) {
+  Seal seal;
+  add(seal, to_line(record.header));
+  for (const VerdictRecord& verdict : record.verdicts) add(seal, to_line(verdict));
+  for (const SearchRecord& search : record.searches) add(seal, to_line(search));
+  add(seal, to_line(*record.footer));
+  record.footer->digests = seal.digests();
+}
+
+}  // namespace attest
