@@ -534,7 +534,7 @@ class Examiner {
   // Whether calls compute on more threads than they may: at the case's lengths, or as many times
   // those as it takes for calls to be long enough to tell.
   std::optional<Finding> judge_threads() {
-    constexpr Index kMostTimes = 16;
+    constexpr Index kMostTimes = 64;
     const auto unknown = [](std::string message) {
       return Finding{.outcome = Outcome::inconclusive, .message = std::move(message)};
     };

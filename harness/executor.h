@@ -40,8 +40,8 @@ struct Reply {
   std::optional<BytesTaken> peak_bytes = {};
   // Processor seconds of each thread that ran meanwhile, if that was measured.
   std::vector<double> thread_seconds = {};
-  // How many threads computed or waited for a processor, in the mean over the call; none if that was
-  // not measured, or the call ended too soon to tell.
+  // How many threads computed or waited for a processor, in the mean over the call; none if that
+  // was not measured, or the call ended too soon to tell.
   std::optional<double> running_threads = {};
   std::optional<TimeEvidence> time = {};  // if it timed out
 
