@@ -255,6 +255,24 @@ std::optional<Defect> defect_of(const Problem& p) {
   return defect_of(p.mask, p, 0);
 }
 
+namespace {
+
+// "3,1x4100,7": of lengths that are many, those that are equal are counted.
+std::string listed(const SequenceLengths& lengths) {
+  constexpr std::size_t kFew = 16;
+  if (lengths.size() <= kFew) return fmt::format("{}", fmt::join(lengths, ","));
+  std::vector<std::string> runs;
+  for (auto first = lengths.begin(); first != lengths.end();) {
+    const auto last = std::find_if(first, lengths.end(), [&](Index n) { return n != *first; });
+    runs.push_back(last - first == 1 ? fmt::format("{}", *first)
+                                     : fmt::format("{}x{}", *first, last - first));
+    first = last;
+  }
+  return fmt::format("{}", fmt::join(runs, ","));
+}
+
+}  // namespace
+
 std::string to_string(const Problem& p) {
   std::string text = fmt::format("{} b{} h{}/{} q{} k{} d{}", name(p.dtype), p.batch, p.query_heads,
                                  p.key_heads, p.query_len, p.key_len, p.head_dim);
@@ -262,8 +280,8 @@ std::string to_string(const Problem& p) {
   text += fmt::format(" scale={}", p.scale);
   if (p.softcap != 0) text += fmt::format(" softcap={}", p.softcap);
   text += fmt::format(" {}", to_string(p.mask));
-  if (!p.key_lens.empty()) text += fmt::format(" key_lens=[{}]", fmt::join(p.key_lens, ","));
-  if (!p.query_lens.empty()) text += fmt::format(" query_lens=[{}]", fmt::join(p.query_lens, ","));
+  if (!p.key_lens.empty()) text += fmt::format(" key_lens=[{}]", listed(p.key_lens));
+  if (!p.query_lens.empty()) text += fmt::format(" query_lens=[{}]", listed(p.query_lens));
   if (p.packed) text += " packed";
   if (p.paging.page_size > 0)
     text += fmt::format(" pages={}x{}", p.paging.pages, p.paging.page_size);

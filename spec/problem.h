@@ -1,13 +1,13 @@
 // One attention problem: everything a kernel is told, except the numbers.
 #pragma once
 
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "spec/dtype.h"
 #include "spec/mask.h"
+#include "spec/sequence_lengths.h"
 #include "spec/tensor.h"
 
 namespace attest {
@@ -62,8 +62,8 @@ struct Problem {
   Mask mask = Mask::full();  // MASK-1 to MASK-13
   // For each batch element, how many keys and queries are real; empty: all of them (MASK-5,
   // MASK-6).
-  std::vector<Index> key_lens = {};
-  std::vector<Index> query_lens = {};
+  SequenceLengths key_lens = {};
+  SequenceLengths query_lens = {};
   std::optional<Shape> bias_shape = {};    // [B or 1, Hq or 1, Sq or 1, Sk or 1] (SCORE-3)
   std::optional<Shape> slopes_shape = {};  // of ALiBi: [B or 1, Hq, 1, 1] (SCORE-4)
   bool sink = false;                       // a logit for each query head (SINK-1)
@@ -90,14 +90,14 @@ struct Problem {
   // K, V and theirs: the one definition of packing and paging. Only for what exists: of a packed
   // problem and of paged keys, within the lengths.
   Place query_place(Index b, Index i) const {
-    return packed ? Place{0, starts(query_lens, b) + i} : Place{b, i};
+    return packed ? Place{0, query_lens.start(b) + i} : Place{b, i};
   }
   Place key_place(Index b, Index j) const {
     if (paging.page_size > 0) {
       const auto& pages = paging.table[static_cast<std::size_t>(b)];
       return {pages[static_cast<std::size_t>(j / paging.page_size)], j % paging.page_size};
     }
-    return packed ? Place{0, starts(key_lens, b) + j} : Place{b, j};
+    return packed ? Place{0, key_lens.start(b) + j} : Place{b, j};
   }
   // Which queries and keys of batch element b have a place: all, padding included, unless packed or
   // paged.
@@ -113,25 +113,20 @@ struct Problem {
   Index group_size() const { return query_heads / key_heads; }
 
   Lengths lengths(Index b) const {
-    const auto at = [b](const std::vector<Index>& lens, Index whole) {
+    const auto at = [b](const SequenceLengths& lens, Index whole) {
       return lens.empty() ? whole : lens[static_cast<std::size_t>(b)];
     };
     return {.query = at(query_lens, query_len), .key = at(key_lens, key_len)};
   }
 
-  // The sum of the lengths before batch element b: cu_seqlens[b].
-  static Index starts(const std::vector<Index>& lens, Index b) {
-    return std::accumulate(lens.begin(), lens.begin() + b, Index(0));
-  }
-
  private:
   Shape query_shape(Index channels) const {
-    if (packed) return {1, query_heads, starts(query_lens, Index(query_lens.size())), channels};
+    if (packed) return {1, query_heads, query_lens.sum(), channels};
     return {batch, query_heads, query_len, channels};
   }
   Shape key_shape(Index channels) const {
     if (paging.page_size > 0) return {paging.pages, key_heads, paging.page_size, channels};
-    if (packed) return {1, key_heads, starts(key_lens, Index(key_lens.size())), channels};
+    if (packed) return {1, key_heads, key_lens.sum(), channels};
     return {batch, key_heads, key_len, channels};
   }
 };

@@ -80,9 +80,9 @@ class Knife {
  private:
   Index batch_of(const Shape& shape) const { return shape[0] == 1 ? 0 : b_; }
 
-  Part rows(const Shape& shape, const std::vector<Index>& lens, Index length) const {
+  Part rows(const Shape& shape, const SequenceLengths& lens, Index length) const {
     const Index batch = p_.packed ? 0 : b_;
-    const Index first = p_.packed ? Problem::starts(lens, b_) : 0;
+    const Index first = p_.packed ? lens.start(b_) : 0;
     return {{batch, 0, first, 0}, {1, shape[1], length, shape[3]}};
   }
 

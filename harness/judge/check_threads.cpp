@@ -42,7 +42,7 @@ ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inp
 // Whether calls compute on more threads than they may: at the case's lengths, or as many times
 // those as it takes for calls to be long enough to tell.
 std::optional<Finding> judge_count(Subject& subject) {
-  constexpr Index kMostTimes = 16;
+  constexpr Index kMostTimes = 64;
   const auto unknown = [](std::string message) {
     return Finding{.outcome = Outcome::inconclusive, .message = std::move(message)};
   };

@@ -70,8 +70,11 @@ std::optional<Problem> lengthened(const Problem& problem, Index times) {
   Problem longer = problem;
   longer.query_len *= times;
   longer.key_len *= times;
-  for (Index& length : longer.query_lens) length *= times;
-  for (Index& length : longer.key_lens) length *= times;
+  for (SequenceLengths* lengths : {&longer.query_lens, &longer.key_lens}) {
+    std::vector<Index> all = *lengths;
+    for (Index& length : all) length *= times;
+    *lengths = std::move(all);
+  }
   if (longer.bias_shape) {
     for (const std::size_t axis : {2, 3}) {
       Index& size = (*longer.bias_shape)[axis];

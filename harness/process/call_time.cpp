@@ -13,9 +13,9 @@ double seconds_between(CallTime::Clock::time_point from, CallTime::Clock::time_p
 
 }  // namespace
 
-void CallTime::look(const std::vector<pid_t>& family) {
+void CallTime::look(const std::vector<pid_t>& family, Clock::time_point now) {
   constexpr double kLooks = 100;  // in the time that the limit gives
-  const auto now = Clock::now();
+  constexpr double kLeastLooks = 10;
   if (looked_ && seconds_between(*looked_, now) < limit_s_ / kLooks) return;
   spent_.wall_s = seconds_between(start_, now);
   std::map<pid_t, ThreadTime> threads = thread_times(family);
@@ -34,7 +34,7 @@ void CallTime::look(const std::vector<pid_t>& family) {
       computing += cpu > 0;
     }
     const double passed = seconds_between(*looked_, now);
-    spent_.idle_s += passed - std::min(passed, ready);
+    spent_.idle_s += std::min(passed - std::min(passed, ready), limit_s_ / kLeastLooks);
     // Whoever looks is running, too.
     crowded_ += running_threads() > computing + 1;
     ++looks_;

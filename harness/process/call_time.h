@@ -29,7 +29,9 @@ class CallTime {
   explicit CallTime(double limit_s) : limit_s_(limit_s) {}
 
   // Looks at the threads of those processes, all that the worker has, unless it did a moment ago.
-  void look(const std::vector<pid_t>& family);
+  // Whoever could not look for long, as the machine had other things to do, does not take the
+  // worker for idle all the while: a limit takes several looks to be passed.
+  void look(const std::vector<pid_t>& family, Clock::time_point now = Clock::now());
   // Which limit was passed, in words; nothing before that.
   std::optional<std::string> passed() const;
   const TimeEvidence& spent() const { return spent_; }

@@ -337,12 +337,6 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
     if (now > next_look) {
       next_look = now + std::chrono::milliseconds(watch_ms);
       const std::vector<pid_t> family = family_of(process.pid);
-      time.look(family);
-      if (const auto passed = time.passed()) {
-        Reply reply = ended(Kind::timed_out, *passed);
-        reply.time = time.spent();
-        return reply;
-      }
       if (family.size() > options_.limits.processes) {
         return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
                                                 options_.limits.processes));
@@ -351,6 +345,13 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
         return ended(Kind::out_of_memory,
                      fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
+      }
+      // Last, for whoever took too much and waits to be noticed is no less guilty by then.
+      time.look(family);
+      if (const auto passed = time.passed()) {
+        Reply reply = ended(Kind::timed_out, *passed);
+        reply.time = time.spent();
+        return reply;
       }
     }
   }

@@ -811,7 +811,7 @@ TEST_F(ThreadsTest, CallsThatAreTooShortToTellAreRepeatedAtGreaterLengths) {
   EXPECT_EQ(verdict_if(measured_from(4 * length)).reason, "threads");
   EXPECT_THAT(lengths, ElementsAre(length, length, length,  // judged twice, then too short
                                    2 * length, 4 * length, 4 * length, 4 * length));
-  const Verdict never = verdict_if(measured_from(32 * length));
+  const Verdict never = verdict_if(measured_from(128 * length));
   EXPECT_EQ(never.outcome, Outcome::inconclusive);
   EXPECT_THAT(never.message, HasSubstr("end too soon"));
 }

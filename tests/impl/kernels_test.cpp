@@ -746,7 +746,7 @@ TEST_P(KernelsTest, TheWorkspaceAskedForIsNoMoreThanTheOneDeclared) {
               .backward = *rc::gen::arbitrary<bool>()};
     if (once_in(2)) p.bias_shape = Shape{1, 1, p.query_len, p.key_len};
     if (!p.backward && once_in(3)) {
-      p.key_lens.assign(static_cast<std::size_t>(p.batch), 0);
+      p.key_lens = std::vector<Index>(static_cast<std::size_t>(p.batch), 0);
       p.paging = {.page_size = 16, .pages = 1, .table = {}};
       p.paging.table.resize(static_cast<std::size_t>(p.batch));
     }

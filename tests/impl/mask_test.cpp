@@ -267,10 +267,13 @@ Problem any_small_problem() {
             .query_heads = within<Index>(1, 3),
             .query_len = within<Index>(1, 7),
             .key_len = within<Index>(1, 7)};
+  std::vector<Index> query_lens, key_lens;
   for (Index b = 0; b < p.batch; ++b) {
-    p.query_lens.push_back(once_in(3) ? within<Index>(0, p.query_len + 1) : p.query_len);
-    p.key_lens.push_back(once_in(3) ? within<Index>(0, p.key_len + 1) : p.key_len);
+    query_lens.push_back(once_in(3) ? within<Index>(0, p.query_len + 1) : p.query_len);
+    key_lens.push_back(once_in(3) ? within<Index>(0, p.key_len + 1) : p.key_len);
   }
+  p.query_lens = std::move(query_lens);
+  p.key_lens = std::move(key_lens);
   p.mask = any_tree(p, within<int>(0, 6));
   return p;
 }

@@ -50,8 +50,11 @@ Problem some_problem(Random& random) {
                .scale = std::ldexp(one_in(random, 2) ? 1.0 : -0.7, int(pick(random, -3, 1))),
                .mask = some_mask(random),
                .backward = true};
-  if (one_in(random, 3)) p.key_lens.assign(std::size_t(p.batch), pick(random, 0, p.key_len));
-  if (one_in(random, 4)) p.query_lens.assign(std::size_t(p.batch), pick(random, 0, p.query_len));
+  const auto lengths_of = [&](Index most) {
+    return std::vector<Index>(std::size_t(p.batch), pick(random, 0, most));
+  };
+  if (one_in(random, 3)) p.key_lens = lengths_of(p.key_len);
+  if (one_in(random, 4)) p.query_lens = lengths_of(p.query_len);
   p.d_lse = one_in(random, 4);
   return p;
 }

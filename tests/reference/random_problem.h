@@ -177,9 +177,11 @@ inline Problem any_problem(Index most, const Possible& possible = kEverything) {
   }
   if (problem.packed) {
     // The first sequence or the last is often empty.
-    for (auto* lens : {&problem.query_lens, &problem.key_lens}) {
-      if (lens->size() > 1 && once_in(4)) lens->front() = 0;
-      if (lens->size() > 1 && once_in(4)) lens->back() = 0;
+    for (SequenceLengths* lengths : {&problem.query_lens, &problem.key_lens}) {
+      std::vector<Index> all = *lengths;
+      if (all.size() > 1 && once_in(4)) all.front() = 0;
+      if (all.size() > 1 && once_in(4)) all.back() = 0;
+      *lengths = std::move(all);
     }
     problem.query_len = longest(problem.query_lens);
     if (!paged) problem.key_len = longest(problem.key_lens);
