@@ -11,6 +11,7 @@
 #include <ostream>
 #include <thread>
 
+#include "harness/audit.h"
 #include "harness/conclude.h"
 #include "harness/examine.h"
 #include "harness/jobs.h"
@@ -285,6 +286,8 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   });
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);
+  if (options.changes) note_changes(*record.footer, options.changes());
+  note_defects(record);
   record.footer->wall_s = seconds_since(start);
   seal(record);
   out << to_line(*record.footer) << '\n';

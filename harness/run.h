@@ -29,6 +29,8 @@ struct RunOptions {
   int give_up_after = 5;
   bool fail_fast = false;
   double max_seconds = 0;
+  // Asked at the end: which files of testees changed meanwhile, in words.
+  std::function<std::vector<std::string>()> changes = {};
   bool tries_again = true;  // after a time-out while the machine had other work
   std::shared_ptr<Floor> floor = std::make_shared<Floor>();  // of all who examine at a time
 };

@@ -28,9 +28,16 @@ std::string_view name_of(Isolation isolation) {
   return "?";
 }
 
+// "fa2, naive, 3 more"
+std::string few_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 4;
+  const std::size_t named = std::min(kNamed, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(named), ", "),
+                     names.size() > named ? fmt::format(", {} more", names.size() - named) : "");
+}
+
 // What of whom is not kept from where: of testees in one isolation, in words.
 std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool network) {
-  constexpr std::size_t kNamed = 4;
   std::vector<std::string> all;
   for (const auto& [isolation, name] : kIsolations) {
     std::vector<std::string> names;
@@ -50,12 +57,7 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
       what = "the network";
     }
     if (names.empty() || what.empty()) continue;
-    if (names.size() > kNamed) {
-      const std::size_t more = names.size() - kNamed;
-      names.resize(kNamed);
-      names.push_back(fmt::format("{} more", more));
-    }
-    all.push_back(fmt::format("{} ({}) had {}", fmt::join(names, ", "), describe(isolation), what));
+    all.push_back(fmt::format("{} ({}) had {}", few_of(names), describe(isolation), what));
   }
   return all;
 }
@@ -203,7 +205,32 @@ RunOptions Session::run_options() const {
           .from = header_.from,
           .give_up_after = options_.give_up_after,
           .fail_fast = options_.fail_fast,
-          .max_seconds = options_.max_seconds};
+          .max_seconds = options_.max_seconds,
+          .changes = [this] { return changes(); }};
+}
+
+std::vector<std::string> Session::changes() const {
+  std::map<std::string, std::string> sums;
+  std::map<std::string, std::vector<std::string>> made_of;  // the names of testees, by file
+  for (const TesteeRecord& testee : header_.testees) {
+    for (const auto& [file, sum] : testee.files) {
+      sums[file] = sum;
+      made_of[file].push_back(testee.name);
+    }
+  }
+  std::vector<std::string> changed;
+  for (const auto& [file, sum] : sums) {
+    const char* what = nullptr;
+    try {
+      if (sha256_of_file(file) != sum) what = "changed";
+    } catch (const InputError&) {
+      what = "went away";
+    }
+    if (!what) continue;
+    changed.push_back(fmt::format("the file {} {} during the run; made of it: {}", file, what,
+                                  few_of(made_of[file])));
+  }
+  return changed;
 }
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {

@@ -68,6 +68,8 @@ class Session {
   const Header& header() const { return header_; }
   std::ostream& results() { return results_->stream(); }
   RunOptions run_options() const;
+  // Which files of the testees are not those of the header any more, in words.
+  std::vector<std::string> changes() const;
   std::unique_ptr<Executor> start(const Testee& testee) const;
 
   // Ends the record's file and writes the reports. Throws InputError if it can't.

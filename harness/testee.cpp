@@ -161,20 +161,25 @@ bool is_of_the_system(const std::string& file) {
                      [&](const char* folder) { return file.starts_with(folder); });
 }
 
-std::vector<std::string> made_of(const Target& target, const WorkerExecutor& executor) {
+std::vector<std::string> made_of(const Target& target, const WorkerExecutor& executor,
+                                 const Surroundings& around) {
   std::vector<std::string> files;
   const auto add = [&](const std::string& file) {
     std::error_code none;
     if (fs::is_regular_file(file, none)) files.push_back(fs::absolute(file).lexically_normal());
   };
-  if (target.plugin.empty()) {
-    for (const std::string& file : target.files) add(file);
-  } else {
-    add(target.plugin);
-    const std::string ours = fs::path(target.command.front()).parent_path().string() + "/";
-    for (const std::string& file : executor.code()) {
-      if (!is_of_the_system(file) && !file.starts_with(ours)) add(file);
-    }
+  for (const std::string& file :
+       target.plugin.empty() ? target.files : std::vector{target.plugin}) {
+    add(file);
+  }
+  // What it compiles for itself, in its home, it may compile again.
+  std::vector<std::string> apart = {fs::read_symlink("/proc/self/exe").parent_path().string()};
+  if (around.homes) apart.push_back(around.homes->folder().string());
+  for (const std::string& file : executor.code()) {
+    const bool left_out = std::any_of(apart.begin(), apart.end(), [&](const std::string& folder) {
+      return file.starts_with(folder + "/");
+    });
+    if (!left_out && !is_of_the_system(file)) add(file);
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
@@ -203,7 +208,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     const bool said = message != reply.body.end() && message->is_string();
     complain(said ? message->get<std::string>() : "it does not describe itself");
   }
-  const std::vector<std::string> files = made_of(target, executor);
+  const std::vector<std::string> files = made_of(target, executor, around);
   const nlohmann::json kernels =
       reply.body.contains("kernels") ? reply.body["kernels"] : nlohmann::json::array();
   if (!kernels.is_array() || kernels.empty()) complain("it describes no kernel");

@@ -210,6 +210,7 @@ Footer footer_from(const json& j) {
   footer.judged = j.at("judged").get<Index>();
   footer.known = j.at("known").get<Index>();
   footer.known_amiss = j.at("known_amiss").get<std::vector<std::string>>();
+  footer.changed = j.value("changed", footer.changed);
   const json& digests = j.at("digests");
   footer.digests = {.verdicts = digests.at("verdicts").get<std::string>(),
                     .record = digests.at("record").get<std::string>()};
@@ -339,6 +340,7 @@ std::string to_line(const Footer& footer) {
       {"known_amiss", footer.known_amiss},
       {"digests", {{"verdicts", footer.digests.verdicts}, {"record", footer.digests.record}}}};
   if (!footer.tried.empty()) j["tried"] = footer.tried;
+  if (!footer.changed.empty()) j["changed"] = footer.changed;
   return json_text(j);
 }
 

@@ -124,6 +124,8 @@ struct Footer {
   Index judged = 0;                           // cases that a testee passed
   Index known = 0;                            // verdicts that failed as was known
   std::vector<std::string> known_amiss = {};  // what was known and is not so, in words
+  // Files of testees that were others at the end than at the beginning, in words.
+  std::vector<std::string> changed = {};
   Digests digests = {};
 };
 
@@ -132,8 +134,7 @@ struct Record {
   std::vector<VerdictRecord> verdicts;
   std::vector<SearchRecord> searches = {};
   std::optional<Footer> footer;  // none: truncated
-  // Of a record that was read, by whoever held it to what it should be (harness/audit.h), in words;
-  // no part of the file.
+  // Of whoever held it to what it should be (harness/audit.h), in words; no part of the file.
   std::vector<std::string> defects = {};     // why nothing can be concluded from it
   std::vector<std::string> unverified = {};  // what could not be looked into
 };

@@ -200,6 +200,35 @@ TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
   EXPECT_TRUE(record().header.testees[0].files.contains(ROGUE));
 }
 
+// The program waits in its first call until its file has changed, as by a build.
+TEST_F(RecordCommandTest, FileOfATesteeThatChangesDuringARunMakesItsRecordInconsistent) {
+  const std::string weights = (folder_ / "weights").string();
+  const std::string command = std::string(ATTEST) + " run --testee 'exec:" ROGUE " waits " +
+                              weights + " now' --jobs 1" + kMask + out();
+  const auto run = [&](const std::string& meanwhile) {
+    return shell("{ " + command + " & until [ -s " + results().string() +
+                 " ] || ! kill -0 $!; do :; done; " + meanwhile + "; wait $!; }");
+  };
+  std::ofstream(weights) << "now";
+  const Result unchanged = run(":");
+  EXPECT_EQ(unchanged.exit_code, 1) << unchanged.text;  // it computes nothing
+  EXPECT_THAT(unchanged.text, Not(HasSubstr("nconsistent")));
+  fs::remove(results());
+  std::ofstream(weights) << "later";
+  const Result changed = run("echo now > " + weights);
+  EXPECT_EQ(changed.exit_code, 3) << changed.text;
+  EXPECT_THAT(changed.text,
+              HasSubstr("the file " + weights + " changed during the run; made of it: waits"));
+  expect_inconsistent("the file " + weights + " changed during the run");
+  ASSERT_EQ(record().footer->changed.size(), 1u);
+  Record r = record();
+  r.footer->changed.clear();  // who leaves that out is seen by the digest
+  std::vector<std::string> all = lines();
+  all.back() = to_line(*r.footer);
+  write(all);
+  expect_inconsistent("its digest differs");
+}
+
 TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
   attest_command("run --testee naive" + kWrong + kMask + out());
   const std::string verify = "verify " + (folder_ / "out").string();

@@ -290,6 +290,7 @@ Record hostile_record() {
   record.header.testees[0].beyond_caps = {{evil, evil}};
   record.footer->known = 1;
   record.footer->known_amiss = {evil};
+  record.footer->changed = {evil};
   count(record);
   return record;
 }
