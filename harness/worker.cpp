@@ -433,6 +433,8 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   if (options_.counts_old_memory) {
     reply.peak_bytes->least = std::max(reply.peak_bytes->least, touched.least);
     reply.peak_bytes->most = std::max(reply.peak_bytes->most, touched.most);
+  } else {
+    reply.touched_bytes = touched;
   }
   return reply;
 }
