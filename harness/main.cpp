@@ -583,7 +583,8 @@ int main(int argc, char** argv) {
   run_command.add_flag("--fail-fast", options.fail_fast,
                        "After the first verdict that does not conform the rest is NOT_RUN");
   run_command
-      .add_option("--max-time", options.max_seconds, "Seconds after which the rest is NOT_RUN")
+      .add_option("--max-time", options.max_seconds,
+                  "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
   run_command
       .add_option("--known", options.known, "A file of failures that are known, and don't count")

@@ -195,18 +195,15 @@ Session::Session(const Options& options, const Installation& installation, const
     fmt::print(stderr, "attest: {}\n", why);
     g_interrupted = true;  // the run ends: nothing more would be kept of it
   });
-}
-
-RunOptions Session::run_options() const {
-  return {.jobs = options_.jobs,
-          .workers = options_.workers,
-          .threads = options_.threads,
-          .limits = options_.limits,
-          .from = header_.from,
-          .give_up_after = options_.give_up_after,
-          .fail_fast = options_.fail_fast,
-          .max_seconds = options_.max_seconds,
-          .changes = [this] { return changes(); }};
+  run_options_ = {.jobs = options.jobs,
+                  .workers = options.workers,
+                  .threads = options.threads,
+                  .limits = options.limits,
+                  .from = header_.from,
+                  .give_up_after = options.give_up_after,
+                  .fail_fast = options.fail_fast,
+                  .max_seconds = options.max_seconds,
+                  .changes = [this] { return changes(); }};
 }
 
 std::vector<std::string> Session::changes() const {
@@ -235,7 +232,7 @@ std::vector<std::string> Session::changes() const {
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
   WorkerOptions worker = worker_options(testee, options_.limits, around_);
-  worker.interrupted = interrupted;
+  worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
 }
 

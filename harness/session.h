@@ -67,7 +67,7 @@ class Session {
   const std::vector<Testee>& testees() const { return testees_; }
   const Header& header() const { return header_; }
   std::ostream& results() { return results_->stream(); }
-  RunOptions run_options() const;
+  const RunOptions& run_options() const { return run_options_; }
   // Which files of the testees are not those of the header any more, in words.
   std::vector<std::string> changes() const;
   std::unique_ptr<Executor> start(const Testee& testee) const;
@@ -85,6 +85,7 @@ class Session {
   std::vector<Testee> testees_;
   std::optional<RecordFile> results_;
   Header header_;
+  RunOptions run_options_;
 };
 
 }  // namespace attest
