@@ -217,7 +217,16 @@ Footer footer_from(const json& j) {
   return footer;
 }
 
-// Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(std::string(" \t\r\0", 4)) == std::string::npos;
+}
+
+// What no writer of records leaves in a line, and a reader of JSON would pass over; empty: nothing.
+std::string blot_of(const std::string& line) {
+  if (line.find('\0') != std::string::npos) return "holds NUL bytes";
+  return is_blank(line) ? "is blank" : "";
+}
+
 }  // namespace
 
 bool is_contained(const TesteeRecord& testee) {
@@ -351,7 +360,10 @@ Record read_record(std::istream& in,
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
     const bool cut_off = in.eof();  // no newline: the writer was stopped within this line
-    if (text.empty()) continue;
+    if (const std::string blot = blot_of(text); !blot.empty()) {
+      record.defects.push_back(fmt::format("line {} {}", number, blot));
+    }
+    if (is_blank(text)) continue;
     try {
       if (record.footer) throw InputError("", "there is a line behind the footer");
       if (too_deep_at(text, kDeepestJson)) {
@@ -374,9 +386,13 @@ Record read_record(std::istream& in,
       } else {
         throw InputError("", fmt::format("no line is of kind \"{}\"", kind));
       }
+      // A digest is of what the footer says, and takes no notice of how.
+      if (record.footer && text != json_text(j)) {
+        record.defects.push_back(fmt::format("line {} is not as a footer is written", number));
+      }
       if (seen) seen(text, j);
     } catch (const std::exception& error) {
-      if (cut_off) break;
+      if (cut_off && !record.footer) break;
       throw InputError("", fmt::format("line {}: {}", number, error.what()));
     }
   }

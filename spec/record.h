@@ -146,7 +146,8 @@ std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
-// other malformed line throws InputError with its number. `seen` is told of each line that is
+// other malformed line throws InputError with its number. Blank lines, NUL bytes, and a footer that
+// is not as to_line writes it, become `defects`. `seen` is told of each line that is
 // kept, as it stands and what it says.
 Record read_record(
     std::istream& in,

@@ -1,6 +1,7 @@
 // What a record is worth: edited, doubled, cut, made of other cases, by a testee that nothing
 // contains, on a full disk, behind planted links; and what repeating its verdicts shows.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -118,6 +119,22 @@ TEST_F(RecordCommandTest, AnEditIsSeenByItsDigest) {
   edited(1, "\"outcome\":\"PASS\"", "\"outcome\":\"WARN\"");
   edited(1, "{", "{\"note\":1,");
   edited(whole.size() - 1, "\"wall_s\":", "\"wall_s\":1");
+  write(whole);
+  EXPECT_EQ(report().exit_code, 0);
+}
+
+TEST_F(RecordCommandTest, BlankLinesAndNulBytesAreNamedByTheirLine) {
+  attest_command("run --testee naive" + kMask + out());
+  const std::vector<std::string> whole = lines();
+  std::vector<std::string> all = whole;
+  all.insert(all.begin() + 2, "");
+  write(all);
+  expect_inconsistent("line 3 is blank");
+  all = whole;
+  all.back() += std::string(1, '\0') + "more";
+  write(all);
+  expect_inconsistent(fmt::format("line {} holds NUL bytes", whole.size()));
+  EXPECT_EQ(attest_command("verify " + (folder_ / "out").string()).exit_code, 3);
   write(whole);
   EXPECT_EQ(report().exit_code, 0);
 }
