@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -724,6 +725,8 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is taken
   mallopt(M_TOP_PAD, 16 << 20);
+  // A file that grows beyond its limit is an error of write, not our end.
+  signal(SIGXFSZ, SIG_IGN);
   try {
     const int exit_code = attest::main(argc, argv);
     // Whoever stopped reading has read enough.

@@ -106,12 +106,13 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
   for (std::size_t i = 0; i < descriptors.size(); ++i) give(descriptors[i], static_cast<int>(i));
   give(words.get(), kWordsFd);
   give(born_write.get(), kBornFd);
-  sigset_t none, broken_pipe;
+  sigset_t none, ignored_here;
   sigemptyset(&none);
-  sigemptyset(&broken_pipe);
-  sigaddset(&broken_pipe, SIGPIPE);
+  sigemptyset(&ignored_here);
+  sigaddset(&ignored_here, SIGPIPE);
+  sigaddset(&ignored_here, SIGXFSZ);
   posix_spawnattr_setsigmask(&actions.attributes, &none);
-  posix_spawnattr_setsigdefault(&actions.attributes, &broken_pipe);
+  posix_spawnattr_setsigdefault(&actions.attributes, &ignored_here);
   posix_spawnattr_setpgroup(&actions.attributes, 0);
   posix_spawnattr_setflags(&actions.attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);

@@ -400,6 +400,21 @@ TEST_F(RecordCommandTest, FullDiskIsSaidWhenItHappensAndLeavesWhatWasThere) {
   umount2((folder_ / "out").c_str(), MNT_DETACH);
 }
 
+TEST_F(RecordCommandTest, LimitOnTheSizeOfFilesIsSaidAndLeavesWhatWasThere) {
+  attest_command("run --testee naive" + kMask + out());
+  const std::string before = contents(results()), page = contents(folder_ / "out" / "index.html");
+  const std::string limited = std::string("ulimit -f 1; ") + ATTEST + " ";
+  for (const std::string& command :
+       {"run --testee naive" + kMask + out(), "report " + (folder_ / "out").string(),
+        "list >" + (folder_ / "list").string()}) {
+    const Result result = shell("{ " + limited + command + "; }");
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_THAT(result.text, HasSubstr("File too large")) << command;
+  }
+  EXPECT_EQ(contents(results()), before);
+  EXPECT_EQ(contents(folder_ / "out" / "index.html"), page);
+}
+
 TEST_F(RecordCommandTest, WhatIsPrintedOntoAFullDiskIsNotLostInSilence) {
   for (const char* little_or_much : {" list --tier smoke --cases decode/decode", " list"}) {
     const Result result =
