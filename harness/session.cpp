@@ -50,9 +50,11 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
           "all that this user may: files, the record among them; processes, shared memory and the "
           "network";
     } else if (isolation == Isolation::user_only) {
-      what =
-          "each other's files and processes, files that everybody may write, shared memory and the "
-          "network";
+      const bool shared = std::any_of(testees.begin(), testees.end(), [](const Testee& t) {
+        return t.isolation == Isolation::user_only && t.user == kNobody;
+      });
+      what = fmt::format("{}files that everybody may write, shared memory and the network",
+                         shared ? "each other's files and processes, " : "");
     } else if (network || (!names.empty() && !keeps_network(isolation))) {
       what = "the network";
     }

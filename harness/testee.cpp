@@ -192,6 +192,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
   WorkerExecutor executor({.command = target.command,
                            .limits = limits,
                            .isolation = isolation,
+                           .user = user_for(target.command),
                            .around = around,
                            .interrupted = interrupted});
   const Reply reply = executor.execute({{"op", "describe"}});
@@ -234,6 +235,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     testee.plugin = target.plugin;
     testee.files = files;
     testee.isolation = isolation;
+    testee.user = user_for(target.command);
     if (target.plugin.empty() || kernels.size() == 1) {
       testee.spec = target.base;
     } else if (target.base.ends_with(".so")) {
@@ -290,7 +292,7 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   std::vector<Testee> testees;
   std::map<std::string, int> uses;
   for (const Target& target : targets) {
-    const Isolation isolation = strongest_isolation(target.files);
+    const Isolation isolation = strongest_isolation(target.files, user_for(target.command));
     std::string unisolated;
     if (isolation == Isolation::none) {
       unisolated =
@@ -327,6 +329,7 @@ WorkerOptions worker_options(const Testee& testee, const Limits& limits,
   return {.command = testee.command,
           .limits = limits,
           .isolation = testee.isolation,
+          .user = testee.user,
           .around = around,
           .counts_old_memory = !testee.plugin.empty()};
 }

@@ -34,6 +34,7 @@ struct Testee {
   // code from that came with it, not with the system.
   std::vector<std::string> files = {};
   Isolation isolation = Isolation::none;
+  uid_t user = kNobody;         // whom its workers are, if another one
   std::string unisolated = {};  // why there is none, if so
   Description description;
 };

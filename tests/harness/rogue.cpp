@@ -255,6 +255,18 @@ int main(int argc, char** argv) {
       reply["connected"] =
           connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
       send(reply);
+    } else if (way == "crowds") {
+      json reply = honest;
+      int born = 0;
+      for (int i = 0; i < std::atoi(argv[2]); ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+          for (;;) pause();
+        }
+        born += child > 0;
+      }
+      reply["born"] = born;
+      send(reply);
     } else if (way == "forks") {
       for (int i = 0; i < 200; ++i) {
         if (fork() == 0) {
