@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "harness/remove_tree.h"
+
 namespace attest {
 namespace {
 
@@ -75,8 +77,7 @@ std::vector<std::string> at_home(std::vector<std::string> variables, const fs::p
 }
 
 Homes::~Homes() {
-  std::error_code error;  // what cannot be removed stays
-  if (!keep_ && !folder_.empty()) fs::remove_all(folder_, error);
+  if (!keep_ && !folder_.empty()) remove_tree(folder_);  // what cannot be removed stays
 }
 
 fs::path Homes::of(const std::vector<std::string>& command, Isolation isolation, uid_t user) {
