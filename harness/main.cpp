@@ -690,6 +690,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
   }
   options.limits.memory_bytes = options.memory_mib << 20;
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->count() > 0) options.given.insert(option->get_name());
+    }
+  }
   // What is asked for is nobody else's: case ids never cross, by no command line either.
   for (int i = 1; i < argc; ++i) std::memset(argv[i], 0, std::strlen(argv[i]));
   harden_this_process();

@@ -40,6 +40,13 @@ inline constexpr std::array<std::pair<Isolation, std::string_view>, 4> kIsolatio
     {Isolation::none, "none"},
 }};
 
+constexpr std::string_view name_of(Isolation isolation) {
+  for (const auto& [value, text] : kIsolations) {
+    if (value == isolation) return text;
+  }
+  return "?";
+}
+
 constexpr bool has_other_user(Isolation isolation) {
   return isolation == Isolation::other_user || isolation == Isolation::user_only;
 }

@@ -21,13 +21,6 @@ namespace fs = std::filesystem;
 
 std::atomic<bool> g_interrupted = false;
 
-std::string_view name_of(Isolation isolation) {
-  for (const auto& [value, text] : kIsolations) {
-    if (value == isolation) return text;
-  }
-  return "?";
-}
-
 // "fa2, naive, 3 more"
 std::string few_of(const std::vector<std::string>& names) {
   constexpr std::size_t kNamed = 4;
@@ -117,6 +110,16 @@ Surroundings surroundings_for(const Options& options, const Installation& instal
   return around;
 }
 
+OptionsRecord options_record(const Options& options) {
+  return {.threads = options.threads,
+          .start_limit = options.limits.start_seconds,
+          .call_limit = options.limits.call_seconds,
+          .memory_limit = static_cast<Index>(options.limits.memory_bytes >> 20),
+          .env = options.environment,
+          .allow_network = options.network,
+          .require_isolation = std::string(name_of(options.weakest))};
+}
+
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,
                                 const Surroundings& around) {
   std::vector<Testee> testees =
@@ -174,7 +177,8 @@ Session::Session(const Options& options, const Installation& installation, const
              .isolation = describe(weakest_isolation(testees_)),
              .uncontained = uncontained(testees_, options.network),
              .profiles = options.profiles,
-             .known = plan.known};
+             .known = plan.known,
+             .options = options_record(options)};
   FileSums known;
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,

@@ -29,6 +29,9 @@ std::vector<Case> selected_cases(const Options& options, const Installation& ins
 Surroundings surroundings_for(const Options& options, const Installation& installation,
                               const std::vector<std::string>& files = {});
 
+// What of the options testees feel.
+OptionsRecord options_record(const Options& options);
+
 // Those that the options name. Throws InputError if one would run with less isolation than the
 // options ask for.
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,

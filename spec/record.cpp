@@ -104,6 +104,26 @@ CasesRecord cases_from(const json& j) {
           .complete = j.at("complete").get<Index>()};
 }
 
+json to_json(const OptionsRecord& options) {
+  return {{"threads", options.threads},
+          {"start_limit", options.start_limit},
+          {"call_limit", options.call_limit},
+          {"memory_limit", options.memory_limit},
+          {"env", options.env},
+          {"allow_network", options.allow_network},
+          {"require_isolation", options.require_isolation}};
+}
+
+OptionsRecord options_from(const json& j) {
+  return {.threads = j.at("threads").get<int>(),
+          .start_limit = j.at("start_limit").get<double>(),
+          .call_limit = j.at("call_limit").get<double>(),
+          .memory_limit = j.at("memory_limit").get<Index>(),
+          .env = j.at("env").get<std::vector<std::string>>(),
+          .allow_network = j.at("allow_network").get<bool>(),
+          .require_isolation = j.at("require_isolation").get<std::string>()};
+}
+
 Header header_from(const json& j) {
   Header header;
   header.schema = j.at("schema").get<int>();
@@ -136,6 +156,7 @@ Header header_from(const json& j) {
   header.uncontained = j.at("uncontained").get<std::vector<std::string>>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
   for (const json& known : j.at("known")) header.known.push_back(known_from(known));
+  if (j.contains("options")) header.options = options_from(j.at("options"));
   return header;
 }
 
@@ -280,7 +301,8 @@ std::string to_line(const Header& header) {
                     {"isolation", header.isolation},
                     {"uncontained", header.uncontained},
                     {"profiles", header.profiles},
-                    {"known", known}});
+                    {"known", known},
+                    {"options", to_json(header.options)}});
 }
 
 std::string to_line(const VerdictRecord& record) {

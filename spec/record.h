@@ -54,6 +54,16 @@ struct KnownFailure {
   std::string link = {};  // where more is told of it
 };
 
+// What testees were given, as the options of that name say.
+struct OptionsRecord {
+  int threads = 1;
+  double start_limit = 60, call_limit = 60;  // seconds
+  Index memory_limit = 8192;                 // MiB
+  std::vector<std::string> env = {};         // names of variables that passed besides
+  bool allow_network = false;
+  std::string require_isolation = "none";
+};
+
 struct Header {
   int schema = kRecordSchema;
   std::string suite_version;
@@ -69,6 +79,7 @@ struct Header {
   std::vector<std::string> uncontained = {};  // what of whom was not kept from where, in words
   std::vector<std::string> profiles = {};     // asked for; empty: those that each testee declares
   std::vector<KnownFailure> known = {};
+  OptionsRecord options = {};
 };
 
 struct VerdictRecord {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -258,6 +259,31 @@ TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
                               HasSubstr("mutant/top_left")))
       << "from all over the record";
   EXPECT_EQ(few.text, attest_command(verify + " --rerun 20").text) << "the same are drawn again";
+}
+
+TEST_F(RecordCommandTest, VerifyRepeatsVerdictsAsTheyWereMade) {
+  setenv("MINE", "1", 1);
+  // What hangs is a TIMEOUT in both, if soon enough.
+  const auto start = std::chrono::steady_clock::now();
+  attest_command("run --testee " + std::string(MUTANTS) +
+                 ":mutant/hang --cases shape/zero/no_keys --profile none --give-up-after 1"
+                 " --call-limit 0.5 --memory-limit 1000 --threads 2 --env MINE --allow-network" +
+                 out());
+  const OptionsRecord options = record().header.options;
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.call_limit, 0.5);
+  EXPECT_EQ(options.memory_limit, 1000);
+  EXPECT_THAT(options.env, testing::ElementsAre("MINE"));
+  EXPECT_TRUE(options.allow_network);
+  const std::string verify = "verify " + (folder_ / "out").string() + " --rerun 9";
+  const Result again = attest_command(verify);
+  EXPECT_EQ(again.exit_code, 0) << again.text;
+  EXPECT_THAT(again.text, AllOf(HasSubstr("agrees   TIMEOUT"),
+                                HasSubstr("the run had --allow-network --env MINE, which verify")));
+  EXPECT_THAT(attest_command(verify + " --allow-network --env MINE").text,
+              Not(HasSubstr("the run had")));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(wall.count(), 50) << "not with the usual limit of 60 s";
 }
 
 TEST_F(RecordCommandTest, VerifySaysWhatDoesNotAgreeAnyMore) {

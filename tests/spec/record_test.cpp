@@ -36,7 +36,14 @@ Header header() {
           .filters = {"mask/**"},
           .from = "/home/me/mine.json",
           .isolation = "user namespace",
-          .profiles = {"masks"}};
+          .profiles = {"masks"},
+          .options = {.threads = 3,
+                      .start_limit = 1.5,
+                      .call_limit = 0.25,
+                      .memory_limit = 512,
+                      .env = {"MINE_*"},
+                      .allow_network = true,
+                      .require_isolation = "user"}};
 }
 
 VerdictRecord verdict(const std::string& id = "mask/causal") {
