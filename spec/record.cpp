@@ -104,6 +104,26 @@ CasesRecord cases_from(const json& j) {
           .complete = j.at("complete").get<Index>()};
 }
 
+json to_json(const OptionsRecord& options) {
+  return {{"threads", options.threads},
+          {"start_limit", options.start_limit},
+          {"call_limit", options.call_limit},
+          {"memory_limit", options.memory_limit},
+          {"env", options.env},
+          {"allow_network", options.allow_network},
+          {"require_isolation", options.require_isolation}};
+}
+
+OptionsRecord options_from(const json& j) {
+  return {.threads = j.at("threads").get<int>(),
+          .start_limit = j.at("start_limit").get<double>(),
+          .call_limit = j.at("call_limit").get<double>(),
+          .memory_limit = j.at("memory_limit").get<Index>(),
+          .env = j.at("env").get<std::vector<std::string>>(),
+          .allow_network = j.at("allow_network").get<bool>(),
+          .require_isolation = j.at("require_isolation").get<std::string>()};
+}
+
 Header header_from(const json& j) {
   Header header;
   header.schema = j.at("schema").get<int>();
@@ -136,6 +156,7 @@ Header header_from(const json& j) {
   header.uncontained = j.at("uncontained").get<std::vector<std::string>>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
   for (const json& known : j.at("known")) header.known.push_back(known_from(known));
+  if (j.contains("options")) header.options = options_from(j.at("options"));
   return header;
 }
 
@@ -210,13 +231,23 @@ Footer footer_from(const json& j) {
   footer.judged = j.at("judged").get<Index>();
   footer.known = j.at("known").get<Index>();
   footer.known_amiss = j.at("known_amiss").get<std::vector<std::string>>();
+  footer.changed = j.value("changed", footer.changed);
   const json& digests = j.at("digests");
   footer.digests = {.verdicts = digests.at("verdicts").get<std::string>(),
                     .record = digests.at("record").get<std::string>()};
   return footer;
 }
 
-// Testees print what they like: bytes that are no UTF-8 are replaced, never an error.
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(std::string(" \t\r\0", 4)) == std::string::npos;
+}
+
+// What no writer of records leaves in a line, and a reader of JSON would pass over; empty: nothing.
+std::string blot_of(const std::string& line) {
+  if (line.find('\0') != std::string::npos) return "holds NUL bytes";
+  return is_blank(line) ? "is blank" : "";
+}
+
 }  // namespace
 
 bool is_contained(const TesteeRecord& testee) {
@@ -270,7 +301,8 @@ std::string to_line(const Header& header) {
                     {"isolation", header.isolation},
                     {"uncontained", header.uncontained},
                     {"profiles", header.profiles},
-                    {"known", known}});
+                    {"known", known},
+                    {"options", to_json(header.options)}});
 }
 
 std::string to_line(const VerdictRecord& record) {
@@ -339,6 +371,7 @@ std::string to_line(const Footer& footer) {
       {"known_amiss", footer.known_amiss},
       {"digests", {{"verdicts", footer.digests.verdicts}, {"record", footer.digests.record}}}};
   if (!footer.tried.empty()) j["tried"] = footer.tried;
+  if (!footer.changed.empty()) j["changed"] = footer.changed;
   return json_text(j);
 }
 
@@ -349,7 +382,10 @@ Record read_record(std::istream& in,
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
     const bool cut_off = in.eof();  // no newline: the writer was stopped within this line
-    if (text.empty()) continue;
+    if (const std::string blot = blot_of(text); !blot.empty()) {
+      record.defects.push_back(fmt::format("line {} {}", number, blot));
+    }
+    if (is_blank(text)) continue;
     try {
       if (record.footer) throw InputError("", "there is a line behind the footer");
       if (too_deep_at(text, kDeepestJson)) {
@@ -372,9 +408,13 @@ Record read_record(std::istream& in,
       } else {
         throw InputError("", fmt::format("no line is of kind \"{}\"", kind));
       }
+      // A digest is of what the footer says, and takes no notice of how.
+      if (record.footer && text != json_text(j)) {
+        record.defects.push_back(fmt::format("line {} is not as a footer is written", number));
+      }
       if (seen) seen(text, j);
     } catch (const std::exception& error) {
-      if (cut_off) break;
+      if (cut_off && !record.footer) break;
       throw InputError("", fmt::format("line {}: {}", number, error.what()));
     }
   }

@@ -54,6 +54,16 @@ struct KnownFailure {
   std::string link = {};  // where more is told of it
 };
 
+// What testees were given, as the options of that name say.
+struct OptionsRecord {
+  int threads = 1;
+  double start_limit = 60, call_limit = 60;  // seconds
+  Index memory_limit = 8192;                 // MiB
+  std::vector<std::string> env = {};         // names of variables that passed besides
+  bool allow_network = false;
+  std::string require_isolation = "none";
+};
+
 struct Header {
   int schema = kRecordSchema;
   std::string suite_version;
@@ -69,6 +79,7 @@ struct Header {
   std::vector<std::string> uncontained = {};  // what of whom was not kept from where, in words
   std::vector<std::string> profiles = {};     // asked for; empty: those that each testee declares
   std::vector<KnownFailure> known = {};
+  OptionsRecord options = {};
 };
 
 struct VerdictRecord {
@@ -124,6 +135,8 @@ struct Footer {
   Index judged = 0;                           // cases that a testee passed
   Index known = 0;                            // verdicts that failed as was known
   std::vector<std::string> known_amiss = {};  // what was known and is not so, in words
+  // Files of testees that were others at the end than at the beginning, in words.
+  std::vector<std::string> changed = {};
   Digests digests = {};
 };
 
@@ -132,8 +145,7 @@ struct Record {
   std::vector<VerdictRecord> verdicts;
   std::vector<SearchRecord> searches = {};
   std::optional<Footer> footer;  // none: truncated
-  // Of a record that was read, by whoever held it to what it should be (harness/run/audit.h), in
-  // words; no part of the file.
+  // Of whoever held it to what it should be (harness/run/audit.h), in words; no part of the file.
   std::vector<std::string> defects = {};     // why nothing can be concluded from it
   std::vector<std::string> unverified = {};  // what could not be looked into
 };
@@ -145,7 +157,8 @@ std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
-// other malformed line throws InputError with its number. `seen` is told of each line that is
+// other malformed line throws InputError with its number. Blank lines, NUL bytes, and a footer that
+// is not as to_line writes it, become `defects`. `seen` is told of each line that is
 // kept, as it stands and what it says.
 Record read_record(
     std::istream& in,

@@ -80,6 +80,8 @@ int search(const Options& options) {
     record.footer.reset();
   } else {
     record.footer = conclude_search(tried, record.verdicts);
+    note_changes(*record.footer, session.changes());
+    note_defects(record);
     record.footer->wall_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     seal(record);

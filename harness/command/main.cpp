@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
+#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -73,6 +74,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
   }
   options.limits.memory_bytes = options.memory_mib << 20;
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->count() > 0) options.given.insert(option->get_name());
+    }
+  }
   // What is asked for is nobody else's: case ids never cross, by no command line either.
   for (int i = 1; i < argc; ++i) std::memset(argv[i], 0, std::strlen(argv[i]));
   harden_this_process();
@@ -103,6 +109,8 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is taken
   mallopt(M_TOP_PAD, 16 << 20);
+  // A file that grows beyond its limit is an error of write, not our end.
+  signal(SIGXFSZ, SIG_IGN);
   try {
     const int exit_code = attest::main(argc, argv);
     // Whoever stopped reading has read enough.

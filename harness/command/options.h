@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace attest {
 
 struct Options {
+  std::set<std::string> given;  // the names of those on the command line, as "--threads"
   std::vector<std::string> testees;
   std::vector<std::string> filters;
   std::vector<std::string> profiles;

@@ -74,7 +74,9 @@ Command add_run(CLI::App& app, Options& options) {
       ->capture_default_str();
   command.add_flag("--fail-fast", options.fail_fast,
                    "After the first verdict that does not conform the rest is NOT_RUN");
-  command.add_option("--max-time", options.max_seconds, "Seconds after which the rest is NOT_RUN")
+  command
+      .add_option("--max-time", options.max_seconds,
+                  "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
   command
       .add_option("--known", options.known, "A file of failures that are known, and don't count")

@@ -21,16 +21,16 @@ namespace fs = std::filesystem;
 
 std::atomic<bool> g_interrupted = false;
 
-std::string_view name_of(Isolation isolation) {
-  for (const auto& [value, text] : kIsolations) {
-    if (value == isolation) return text;
-  }
-  return "?";
+// "fa2, naive, 3 more"
+std::string few_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 4;
+  const std::size_t named = std::min(kNamed, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + std::ptrdiff_t(named), ", "),
+                     names.size() > named ? fmt::format(", {} more", names.size() - named) : "");
 }
 
 // What of whom is not kept from where: of testees in one isolation, in words.
 std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool network) {
-  constexpr std::size_t kNamed = 4;
   std::vector<std::string> all;
   for (const auto& [isolation, name] : kIsolations) {
     std::vector<std::string> names;
@@ -43,19 +43,16 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
           "all that this user may: files, the record among them; processes, shared memory and the "
           "network";
     } else if (isolation == Isolation::user_only) {
-      what =
-          "each other's files and processes, files that everybody may write, shared memory and the "
-          "network";
+      const bool shared = std::any_of(testees.begin(), testees.end(), [](const Testee& t) {
+        return t.isolation == Isolation::user_only && t.user == kNobody;
+      });
+      what = fmt::format("{}files that everybody may write, shared memory and the network",
+                         shared ? "each other's files and processes, " : "");
     } else if (network || (!names.empty() && !keeps_network(isolation))) {
       what = "the network";
     }
     if (names.empty() || what.empty()) continue;
-    if (names.size() > kNamed) {
-      const std::size_t more = names.size() - kNamed;
-      names.resize(kNamed);
-      names.push_back(fmt::format("{} more", more));
-    }
-    all.push_back(fmt::format("{} ({}) had {}", fmt::join(names, ", "), describe(isolation), what));
+    all.push_back(fmt::format("{} ({}) had {}", few_of(names), describe(isolation), what));
   }
   return all;
 }
@@ -111,6 +108,16 @@ Surroundings surroundings_for(const Options& options, const Installation& instal
                          .network = options.network};
   hide(around, files);
   return around;
+}
+
+OptionsRecord options_record(const Options& options) {
+  return {.threads = options.threads,
+          .start_limit = options.limits.start_seconds,
+          .call_limit = options.limits.call_seconds,
+          .memory_limit = static_cast<Index>(options.limits.memory_bytes >> 20),
+          .env = options.environment,
+          .allow_network = options.network,
+          .require_isolation = std::string(name_of(options.weakest))};
 }
 
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,
@@ -170,7 +177,8 @@ Session::Session(const Options& options, const Installation& installation, const
              .isolation = describe(weakest_isolation(testees_)),
              .uncontained = uncontained(testees_, options.network),
              .profiles = options.profiles,
-             .known = plan.known};
+             .known = plan.known,
+             .options = options_record(options)};
   FileSums known;
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,
@@ -193,22 +201,44 @@ Session::Session(const Options& options, const Installation& installation, const
     fmt::print(stderr, "attest: {}\n", why);
     g_interrupted = true;  // the run ends: nothing more would be kept of it
   });
+  run_options_ = {.jobs = options.jobs,
+                  .workers = options.workers,
+                  .threads = options.threads,
+                  .limits = options.limits,
+                  .from = header_.from,
+                  .give_up_after = options.give_up_after,
+                  .fail_fast = options.fail_fast,
+                  .max_seconds = options.max_seconds,
+                  .changes = [this] { return changes(); }};
 }
 
-RunOptions Session::run_options() const {
-  return {.jobs = options_.jobs,
-          .workers = options_.workers,
-          .threads = options_.threads,
-          .limits = options_.limits,
-          .from = header_.from,
-          .give_up_after = options_.give_up_after,
-          .fail_fast = options_.fail_fast,
-          .max_seconds = options_.max_seconds};
+std::vector<std::string> Session::changes() const {
+  std::map<std::string, std::string> sums;
+  std::map<std::string, std::vector<std::string>> made_of;  // the names of testees, by file
+  for (const TesteeRecord& testee : header_.testees) {
+    for (const auto& [file, sum] : testee.files) {
+      sums[file] = sum;
+      made_of[file].push_back(testee.name);
+    }
+  }
+  std::vector<std::string> changed;
+  for (const auto& [file, sum] : sums) {
+    const char* what = nullptr;
+    try {
+      if (sha256_of_file(file) != sum) what = "changed";
+    } catch (const InputError&) {
+      what = "went away";
+    }
+    if (!what) continue;
+    changed.push_back(fmt::format("the file {} {} during the run; made of it: {}", file, what,
+                                  few_of(made_of[file])));
+  }
+  return changed;
 }
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
   WorkerOptions worker = worker_options(testee, options_.limits, around_);
-  worker.interrupted = interrupted;
+  worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
 }
 

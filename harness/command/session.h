@@ -29,6 +29,9 @@ std::vector<Case> selected_cases(const Options& options, const Installation& ins
 Surroundings surroundings_for(const Options& options, const Installation& installation,
                               const std::vector<std::string>& files = {});
 
+// What of the options testees feel.
+OptionsRecord options_record(const Options& options);
+
 // Those that the options name. Throws InputError if one would run with less isolation than the
 // options ask for.
 std::vector<Testee> testees_for(const Options& options, const Installation& installation,
@@ -67,7 +70,9 @@ class Session {
   const std::vector<Testee>& testees() const { return testees_; }
   const Header& header() const { return header_; }
   std::ostream& results() { return results_->stream(); }
-  RunOptions run_options() const;
+  const RunOptions& run_options() const { return run_options_; }
+  // Which files of the testees are not those of the header any more, in words.
+  std::vector<std::string> changes() const;
   std::unique_ptr<Executor> start(const Testee& testee) const;
 
   // Ends the record's file and writes the reports. Throws InputError if it can't.
@@ -83,6 +88,7 @@ class Session {
   std::vector<Testee> testees_;
   std::optional<RecordFile> results_;
   Header header_;
+  RunOptions run_options_;
 };
 
 }  // namespace attest

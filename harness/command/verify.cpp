@@ -30,6 +30,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Those of the command, and for what it doesn't say those of the run; but for what a testee may
+// take from here, which a record of others has no say in. Throws InputError for what no run has.
+Options as_in_the_run(Options options, const OptionsRecord& run) {
+  const auto said = [&](const char* name) { return options.given.contains(name); };
+  const bool possible = run.threads >= 1 && run.start_limit > 0 && run.call_limit > 0 &&
+                        run.memory_limit >= 1 && run.memory_limit <= (Index(1) << 30);
+  if (!possible) throw InputError("", "the options in its header are those of no run");
+  if (!said("--threads")) options.threads = run.threads;
+  if (!said("--start-limit")) options.limits.start_seconds = run.start_limit;
+  if (!said("--call-limit")) options.limits.call_seconds = run.call_limit;
+  if (!said("--memory-limit")) {
+    options.limits.memory_bytes = static_cast<std::size_t>(run.memory_limit) << 20;
+  }
+  for (const auto& [isolation, name] : kIsolations) {
+    if (!said("--require-isolation") && name == run.require_isolation) options.weakest = isolation;
+  }
+  std::string missing;
+  if (run.allow_network && !options.network) missing += " --allow-network";
+  for (const std::string& name : run.env) {
+    const auto& names = options.environment;
+    if (std::find(names.begin(), names.end(), name) == names.end()) missing += " --env " + name;
+  }
+  if (!missing.empty()) {
+    fmt::print(stderr, "attest: the run had{}, which verify takes from its command line alone\n",
+               clean(missing));
+  }
+  return options;
+}
+
 // The testees of the record, by the name that they have there, as they are to be found now.
 std::map<std::string, Testee> testees_of(const Record& record, const std::set<std::string>& names,
                                          Options options, const Installation& installation,
@@ -65,6 +94,10 @@ std::map<std::string, Testee> testees_of(const Record& record, const std::set<st
     if (then_sums != now_sums) {
       fmt::print(stderr, "attest: the files of {} are not those of the record\n", clean(t.name));
     }
+    if (t.isolation != name_of(place->isolation)) {
+      fmt::print(stderr, "attest: the isolation of {} is {}, in the record {}\n", clean(t.name),
+                 name_of(place->isolation), clean(t.isolation));
+    }
     testees.emplace(t.name, *place);
   }
   return testees;
@@ -98,13 +131,14 @@ std::vector<const VerdictRecord*> drawn_from(const Record& record, std::size_t c
   return drawn;
 }
 
-int verify(const Options& options) {
+int verify(const Options& said) {
   const Installation installation = find_installation();
-  const Record record = read_and_audit(options.record_folder / kResults, suite_of(installation));
+  const Record record = read_and_audit(said.record_folder / kResults, suite_of(installation));
   fmt::print("{}", to_verification_text(record));
   const bool holds = is_consistent(record);
-  const auto drawn = drawn_from(record, options.rerun);
+  const auto drawn = drawn_from(record, said.rerun);
   if (drawn.empty()) return holds ? kConformant : kIncomplete;
+  const Options options = as_in_the_run(said, record.header.options);
 
   const bool found = record.header.tier == kSearchTier;  // its cases lie beside
   const fs::path root = found ? options.record_folder / fmt::format("{}.json", kFuzzStem)

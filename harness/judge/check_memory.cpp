@@ -36,7 +36,8 @@ std::optional<Finding> check_memory(Subject& subject) {
     forward.push_back({longer.problem, times, trial.forward});
     backward.push_back({longer.problem, times, trial.backward});
   }
-  const auto defect = [&](const char* pass, const std::vector<MemoryTaken>& taken) {
+  const auto defect = [&](const char* pass, std::vector<MemoryTaken>& taken) {
+    count_old_memory(taken);
     return memory_defect(*subject.testee.memory, pass, taken, kThreads);
   };
   auto finding = defect("forward", forward);

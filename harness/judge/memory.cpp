@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace attest {
@@ -83,6 +84,18 @@ std::optional<Problem> lengthened(const Problem& problem, Index times) {
     }
   }
   return longer;
+}
+
+void count_old_memory(std::vector<MemoryTaken>& taken) {
+  const auto touched = [&](std::size_t i) { return taken[i].facts.touched_bytes; };
+  double largest_step = 0;
+  for (std::size_t i = 1; i < taken.size(); ++i) {
+    if (!touched(0) || !touched(i - 1) || !touched(i)) return;
+    largest_step = std::max(largest_step, touched(i)->most - touched(i - 1)->least);
+    BytesTaken& bytes = *taken[i].facts.peak_bytes;
+    bytes.least = std::max(bytes.least, touched(i)->least - touched(0)->most - largest_step);
+    bytes.most = std::max(bytes.most, touched(i)->most - touched(0)->least);
+  }
 }
 
 std::optional<Finding> memory_defect(const MemoryDeclaration& declared, const char* pass,

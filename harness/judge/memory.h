@@ -26,6 +26,13 @@ struct MemoryTaken {
   CallFacts facts;
 };
 
+// What a program takes of the memory that it had before: it may be an interpreter, which uses pages
+// of its own in each call. They do not grow with the problem, but may come in at one length and not
+// at the one before, as when garbage is collected. So all growth beyond the first length is the
+// most that the call took, and all but its largest step the least. `taken` is at ascending lengths;
+// what was not measured stays.
+void count_old_memory(std::vector<MemoryTaken>& taken);
+
 // What is wrong with a pass, by its name for the message, at ascending lengths: FAIL if it is wrong
 // whatever lies between the least and the most that it took, INCONCLUSIVE if it may be.
 std::optional<Finding> memory_defect(const MemoryDeclaration& declared, const char* pass,

@@ -12,6 +12,7 @@ namespace {
 CallFacts facts_of(const Reply& reply, bool traced) {
   CallFacts facts;
   facts.peak_bytes = reply.peak_bytes;
+  facts.touched_bytes = reply.touched_bytes;
   facts.thread_seconds = reply.thread_seconds;
   facts.running_threads = reply.running_threads;
   const auto workspace = reply.body.find("workspace_bytes");

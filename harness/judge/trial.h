@@ -26,12 +26,13 @@ struct Returned {
 
 // What is known of one call beside its results.
 struct CallFacts {
-  std::vector<Block> blocks = {};              // that it reported, if it was asked to
-  bool blocks_left_out = false;                // there were too many to report all
-  double workspace_bytes = 0;                  // that it asked for
-  std::optional<BytesTaken> peak_bytes = {};   // beyond its tensors, if that was measured
-  std::optional<double> running_threads = {};  // in the mean over the call, if that was measured
-  std::vector<double> thread_seconds = {};     // that each thread computed, if that was measured
+  std::vector<Block> blocks = {};                // that it reported, if it was asked to
+  bool blocks_left_out = false;                  // there were too many to report all
+  double workspace_bytes = 0;                    // that it asked for
+  std::optional<BytesTaken> peak_bytes = {};     // beyond its tensors, if that was measured
+  std::optional<BytesTaken> touched_bytes = {};  // of private memory, likewise, of programs
+  std::optional<double> running_threads = {};    // in the mean over the call, if that was measured
+  std::vector<double> thread_seconds = {};       // that each thread computed, if that was measured
 };
 
 struct Trial {

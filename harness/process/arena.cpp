@@ -118,7 +118,10 @@ Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
   Memory memory;
   memory.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd < 0) fail("memfd_create");
-  if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) fail("ftruncate");
+  if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) {
+    fail(errno == EFBIG ? "shared memory for tensors, which a limit on the size of files includes"
+                        : "shared memory for tensors");
+  }
   void* base =
       mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);
   if (base == MAP_FAILED) fail("mmap");

@@ -38,6 +38,8 @@ struct Reply {
   // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
   // was measured.
   std::optional<BytesTaken> peak_bytes = {};
+  // Private memory that it used meanwhile, whenever that was taken; of programs alone, if measured.
+  std::optional<BytesTaken> touched_bytes = {};
   // Processor seconds of each thread that ran meanwhile, if that was measured.
   std::vector<double> thread_seconds = {};
   // How many threads computed or waited for a processor, in the mean over the call; none if that

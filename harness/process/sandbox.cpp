@@ -1,6 +1,8 @@
 #include "harness/process/sandbox.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -10,6 +12,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <system_error>
 
@@ -69,12 +73,13 @@ struct SpawnActions {
 };
 
 // Whether a program of the system does, in such a sandbox without network.
-bool succeeds(const std::vector<std::string>& command, Isolation isolation) {
+bool succeeds(const std::vector<std::string>& command, Isolation isolation, uid_t user = kNobody) {
   const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
   WorkerDescriptors descriptors;
   descriptors.fill(null.get());
-  const pid_t pid = start_worker({.command = command, .isolation = isolation, .network = false},
-                                 descriptors, passed_variables());
+  const pid_t pid =
+      start_worker({.command = command, .isolation = isolation, .user = user, .network = false},
+                   descriptors, passed_variables());
   int status = -1;
   const bool ended = waitpid(pid, &status, 0) == pid;
   return ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -106,12 +111,13 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
   for (std::size_t i = 0; i < descriptors.size(); ++i) give(descriptors[i], static_cast<int>(i));
   give(words.get(), kWordsFd);
   give(born_write.get(), kBornFd);
-  sigset_t none, broken_pipe;
+  sigset_t none, ignored_here;
   sigemptyset(&none);
-  sigemptyset(&broken_pipe);
-  sigaddset(&broken_pipe, SIGPIPE);
+  sigemptyset(&ignored_here);
+  sigaddset(&ignored_here, SIGPIPE);
+  sigaddset(&ignored_here, SIGXFSZ);
   posix_spawnattr_setsigmask(&actions.attributes, &none);
-  posix_spawnattr_setsigdefault(&actions.attributes, &broken_pipe);
+  posix_spawnattr_setsigdefault(&actions.attributes, &ignored_here);
   posix_spawnattr_setpgroup(&actions.attributes, 0);
   posix_spawnattr_setflags(&actions.attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -142,7 +148,28 @@ pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
   return pid;
 }
 
-Isolation strongest_isolation(const std::vector<std::string>& files) {
+uid_t user_for(const std::vector<std::string>& command) {
+  // What systemd gives to services that have no user of their own.
+  constexpr uid_t kFirst = 61184, kLast = 65519, kCount = kLast - kFirst + 1;
+  // Containers may have fewer users.
+  static const bool there_are = geteuid() == 0 &&
+                                succeeds({"/bin/true"}, Isolation::user_only, kFirst) &&
+                                succeeds({"/bin/true"}, Isolation::user_only, kLast);
+  static std::mutex mutex;
+  static std::map<std::vector<std::string>, uid_t> users;
+  static uid_t next = static_cast<uid_t>(getpid()) * 41;  // elsewhere in each program
+  const std::lock_guard lock(mutex);
+  const auto known = users.find(command);
+  if (known != users.end()) return known->second;
+  uid_t user = kNobody;
+  for (uid_t tried = 0; there_are && user == kNobody && tried < kCount; ++tried) {
+    const uid_t candidate = kFirst + next++ % kCount;
+    if (!getpwuid(candidate) && !getgrgid(candidate)) user = candidate;
+  }
+  return users[command] = user;
+}
+
+Isolation strongest_isolation(const std::vector<std::string>& files, uid_t user) {
   constexpr const char* kCanRead =
       "for f; do test -r \"$f\" || exit 1; test ! -d \"$f\" || test -x \"$f\" || exit 1; done";
   std::vector<std::string> command = {"/bin/sh", "-c", kCanRead, "sh"};
@@ -150,7 +177,7 @@ Isolation strongest_isolation(const std::vector<std::string>& files) {
   for (const Isolation isolation :
        {Isolation::other_user, Isolation::user_namespace, Isolation::user_only}) {
     if (isolation != Isolation::user_namespace && geteuid() != 0) continue;
-    if (succeeds(command, isolation)) return isolation;
+    if (succeeds(command, isolation, user)) return isolation;
   }
   return Isolation::none;
 }
@@ -170,7 +197,7 @@ std::string describe(Isolation isolation) {
     case Isolation::user_namespace:
       return "the same user, in namespaces of its own";
     case Isolation::user_only:
-      return "another user, which all testees share";
+      return "another user";
     case Isolation::none:
       return "accidental faults only";
   }

@@ -18,12 +18,17 @@ namespace attest {
 
 inline constexpr uid_t kNobody = 65534;
 
+// A user, and group, for the workers of that command alone, while this program runs: one that has
+// no name here, so that nothing is its own. As there are few such numbers, two programs may have
+// the same ones. nobody where there is none. Always the same for the same command.
+uid_t user_for(const std::vector<std::string>& command);
+
 // From the strongest to none.
 enum class Isolation {
-  other_user,      // nobody, in process and mount namespaces of its own: sees no other process, nor
-                   // the record
+  other_user,  // such a user, in process and mount namespaces of its own: sees no other process,
+               // nor the record
   user_namespace,  // the same user, in such namespaces
-  user_only,       // nobody, where the system gives no namespaces
+  user_only,       // such a user, where the system gives no namespaces
   none,            // only accidental faults are contained
 };
 
@@ -35,6 +40,16 @@ inline constexpr std::array<std::pair<Isolation, std::string_view>, 4> kIsolatio
     {Isolation::none, "none"},
 }};
 
+constexpr std::string_view name_of(Isolation isolation) {
+  for (const auto& [value, text] : kIsolations) {
+    if (value == isolation) return text;
+  }
+  return "?";
+}
+
+constexpr bool has_other_user(Isolation isolation) {
+  return isolation == Isolation::other_user || isolation == Isolation::user_only;
+}
 constexpr bool has_namespaces(Isolation isolation) {
   return isolation == Isolation::other_user || isolation == Isolation::user_namespace;
 }
@@ -42,6 +57,7 @@ constexpr bool has_namespaces(Isolation isolation) {
 struct Sandbox {
   std::vector<std::string> command;  // program and arguments
   Isolation isolation = Isolation::none;
+  uid_t user = kNobody;                        // the other one, if it is to be another
   std::vector<std::string> read_only = {};     // files and folders, not to be moved away either
   std::vector<std::string> hidden_files = {};  // that are empty in it
   std::string shared_memory = {};  // how a /dev/shm of its own is mounted; empty: the system's
@@ -69,10 +85,10 @@ inline constexpr int kSandboxFailed = 125, kNoSuchProgram = 127;
 pid_t start_worker(const Sandbox& sandbox, const WorkerDescriptors& descriptors,
                    const std::vector<std::string>& variables);
 
-// The strongest isolation that the system allows here, such that `files`, which a worker must read,
-// can be read under it, and folders among them entered. Tried with a program of the system, so that
-// no testee has a say in it.
-Isolation strongest_isolation(const std::vector<std::string>& files);
+// The strongest isolation that the system allows here to that user, such that `files`, which a
+// worker must read, can be read under it, and folders among them entered. Tried with a program of
+// the system, so that no testee has a say in it.
+Isolation strongest_isolation(const std::vector<std::string>& files, uid_t user = kNobody);
 
 // Whether it keeps the system's network from a worker that is not to have it: some systems give
 // namespaces, but none of networks.

@@ -95,11 +95,11 @@ void enter_user_namespace() {
     open_files.rlim_cur = std::strtoull(sandbox.open_files.c_str(), nullptr, 10);
     setrlimit(RLIMIT_NOFILE, &open_files);
   }
-  if (sandbox.isolation == Isolation::other_user || sandbox.isolation == Isolation::user_only) {
-    must(syscall(SYS_setgroups, 0, nullptr) == 0 &&
-             syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
-             syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0,
-         "becoming nobody");
+  if (has_other_user(sandbox.isolation)) {
+    const uid_t user = sandbox.user;
+    must(syscall(SYS_setgroups, 0, nullptr) == 0 && syscall(SYS_setresgid, user, user, user) == 0 &&
+             syscall(SYS_setresuid, user, user, user) == 0,
+         "becoming another user");
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // changing the user clears it
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

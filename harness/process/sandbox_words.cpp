@@ -31,6 +31,7 @@ std::vector<std::string> take_list(std::string_view& words) {
 std::string to_words(const Sandbox& sandbox) {
   std::string words;
   put(words, std::to_string(static_cast<int>(sandbox.isolation)));
+  put(words, std::to_string(sandbox.user));
   put(words, sandbox.command);
   put(words, sandbox.read_only);
   put(words, sandbox.hidden_files);
@@ -45,6 +46,7 @@ std::string to_words(const Sandbox& sandbox) {
 Sandbox sandbox_from_words(std::string_view words) {
   Sandbox sandbox;
   sandbox.isolation = static_cast<Isolation>(std::atoi(take(words).c_str()));
+  sandbox.user = static_cast<uid_t>(std::strtoul(take(words).c_str(), nullptr, 10));
   sandbox.command = take_list(words);
   sandbox.read_only = take_list(words);
   sandbox.hidden_files = take_list(words);

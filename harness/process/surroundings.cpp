@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "harness/remove_tree.h"
+
 namespace attest {
 namespace {
 
@@ -59,22 +61,26 @@ std::vector<std::string> at_home(std::vector<std::string> variables, const fs::p
     std::erase_if(variables, [&](const std::string& v) { return is_named(v, {name}); });
     variables.push_back(name + "=" + path.string());
   }
+  const auto says = [&](const char* name) {
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](const std::string& v) { return is_named(v, {name}); });
+  };
+  // Whoever asks the system for the name of its user may get none.
+  for (const char* name : {"USER", "LOGNAME"}) {
+    if (!says(name)) variables.push_back(std::string(name) + "=nobody");
+  }
   const char* const old_home = std::getenv("HOME");
-  const bool says = std::any_of(variables.begin(), variables.end(), [](const std::string& v) {
-    return is_named(v, {"PYTHONUSERBASE"});
-  });
-  if (old_home && !says) {
+  if (old_home && !says("PYTHONUSERBASE")) {
     variables.push_back("PYTHONUSERBASE=" + (fs::path(old_home) / ".local").string());
   }
   return variables;
 }
 
 Homes::~Homes() {
-  std::error_code error;  // what cannot be removed stays
-  if (!keep_ && !folder_.empty()) fs::remove_all(folder_, error);
+  if (!keep_ && !folder_.empty()) remove_tree(folder_);  // what cannot be removed stays
 }
 
-fs::path Homes::of(const std::vector<std::string>& command, Isolation isolation) {
+fs::path Homes::of(const std::vector<std::string>& command, Isolation isolation, uid_t user) {
   const std::lock_guard lock(mutex_);
   if (folder_.empty()) {
     std::string name = (fs::temp_directory_path() / "attest-XXXXXX").string();
@@ -89,8 +95,7 @@ fs::path Homes::of(const std::vector<std::string>& command, Isolation isolation)
     fs::create_directory(each);
     fs::permissions(each, fs::perms::owner_all);
     // That user's who it is for.
-    const bool other = isolation == Isolation::other_user || isolation == Isolation::user_only;
-    if (other && chown(each.c_str(), kNobody, kNobody) != 0) {
+    if (has_other_user(isolation) && chown(each.c_str(), user, user) != 0) {
       throw std::system_error(errno, std::generic_category(), each.string());
     }
   }

@@ -21,8 +21,8 @@ const std::vector<std::string>& passed_names();
 // named besides.
 std::vector<std::string> passed_variables(const std::vector<std::string>& more_names = {});
 
-// The same with HOME, TMPDIR and the caches of compilers in that home. What finds the packages that
-// the user installed keeps its value.
+// The same with HOME, TMPDIR and the caches of compilers in that home, and the name of a user if it
+// has none. What finds the packages that the user installed keeps its value.
 std::vector<std::string> at_home(std::vector<std::string> variables,
                                  const std::filesystem::path& home);
 
@@ -35,7 +35,8 @@ class Homes {
   ~Homes();
 
   // That of a command's workers. Throws std::filesystem::filesystem_error, std::system_error.
-  std::filesystem::path of(const std::vector<std::string>& command, Isolation isolation);
+  std::filesystem::path of(const std::vector<std::string>& command, Isolation isolation,
+                           uid_t user = kNobody);
   const std::filesystem::path& folder() const { return folder_; }  // empty if there is none yet
 
  private:

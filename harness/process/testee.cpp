@@ -161,20 +161,25 @@ bool is_of_the_system(const std::string& file) {
                      [&](const char* folder) { return file.starts_with(folder); });
 }
 
-std::vector<std::string> made_of(const Target& target, const WorkerExecutor& executor) {
+std::vector<std::string> made_of(const Target& target, const WorkerExecutor& executor,
+                                 const Surroundings& around) {
   std::vector<std::string> files;
   const auto add = [&](const std::string& file) {
     std::error_code none;
     if (fs::is_regular_file(file, none)) files.push_back(fs::absolute(file).lexically_normal());
   };
-  if (target.plugin.empty()) {
-    for (const std::string& file : target.files) add(file);
-  } else {
-    add(target.plugin);
-    const std::string ours = fs::path(target.command.front()).parent_path().string() + "/";
-    for (const std::string& file : executor.code()) {
-      if (!is_of_the_system(file) && !file.starts_with(ours)) add(file);
-    }
+  for (const std::string& file :
+       target.plugin.empty() ? target.files : std::vector{target.plugin}) {
+    add(file);
+  }
+  // What it compiles for itself, in its home, it may compile again.
+  std::vector<std::string> apart = {fs::read_symlink("/proc/self/exe").parent_path().string()};
+  if (around.homes) apart.push_back(around.homes->folder().string());
+  for (const std::string& file : executor.code()) {
+    const bool left_out = std::any_of(apart.begin(), apart.end(), [&](const std::string& folder) {
+      return file.starts_with(folder + "/");
+    });
+    if (!left_out && !is_of_the_system(file)) add(file);
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
@@ -187,6 +192,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
   WorkerExecutor executor({.command = target.command,
                            .limits = limits,
                            .isolation = isolation,
+                           .user = user_for(target.command),
                            .around = around,
                            .interrupted = interrupted});
   const Reply reply = executor.execute({{"op", "describe"}});
@@ -203,7 +209,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     const bool said = message != reply.body.end() && message->is_string();
     complain(said ? message->get<std::string>() : "it does not describe itself");
   }
-  const std::vector<std::string> files = made_of(target, executor);
+  const std::vector<std::string> files = made_of(target, executor, around);
   const nlohmann::json kernels =
       reply.body.contains("kernels") ? reply.body["kernels"] : nlohmann::json::array();
   if (!kernels.is_array() || kernels.empty()) complain("it describes no kernel");
@@ -229,6 +235,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
     testee.plugin = target.plugin;
     testee.files = files;
     testee.isolation = isolation;
+    testee.user = user_for(target.command);
     if (target.plugin.empty() || kernels.size() == 1) {
       testee.spec = target.base;
     } else if (target.base.ends_with(".so")) {
@@ -285,7 +292,7 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   std::vector<Testee> testees;
   std::map<std::string, int> uses;
   for (const Target& target : targets) {
-    const Isolation isolation = strongest_isolation(target.files);
+    const Isolation isolation = strongest_isolation(target.files, user_for(target.command));
     std::string unisolated;
     if (isolation == Isolation::none) {
       unisolated =
@@ -322,6 +329,7 @@ WorkerOptions worker_options(const Testee& testee, const Limits& limits,
   return {.command = testee.command,
           .limits = limits,
           .isolation = testee.isolation,
+          .user = testee.user,
           .around = around,
           .counts_old_memory = !testee.plugin.empty()};
 }

@@ -30,10 +30,11 @@ struct Testee {
   std::string kernel;                // in its plug-in
   std::vector<std::string> command;  // of its worker
   std::string plugin = {};           // its path; empty for exec:
-  // That it is made of: a plug-in with the libraries that come with it, not with the system; of a
-  // command the files that it names.
+  // That it is made of: the library, or the files that a command names, and what its worker runs
+  // code from that came with it, not with the system.
   std::vector<std::string> files = {};
   Isolation isolation = Isolation::none;
+  uid_t user = kNobody;         // whom its workers are, if another one
   std::string unisolated = {};  // why there is none, if so
   Description description;
 };

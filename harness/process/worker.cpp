@@ -188,6 +188,7 @@ void WorkerExecutor::start() {
   const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   Sandbox sandbox = {.command = options_.command,
                      .isolation = options_.isolation,
+                     .user = options_.user,
                      .read_only = around.read_only,
                      .hidden_files = around.hidden_files,
                      .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page),
@@ -200,7 +201,7 @@ void WorkerExecutor::start() {
                                          arena_->output_fd()};
   std::vector<std::string> variables = around.variables;
   if (around.homes) {
-    sandbox.home = around.homes->of(options_.command, options_.isolation).string();
+    sandbox.home = around.homes->of(options_.command, options_.isolation, options_.user).string();
     variables = at_home(std::move(variables), sandbox.home);
   }
   const std::array<std::pair<const char*, int>, 4> ends = {
@@ -434,6 +435,8 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   if (options_.counts_old_memory) {
     reply.peak_bytes->least = std::max(reply.peak_bytes->least, touched.least);
     reply.peak_bytes->most = std::max(reply.peak_bytes->most, touched.most);
+  } else {
+    reply.touched_bytes = touched;
   }
   return reply;
 }

@@ -42,9 +42,11 @@ struct WorkerOptions {
   std::vector<std::string> command;  // program and arguments
   Limits limits = {};
   Isolation isolation = Isolation::none;
+  uid_t user = kNobody;  // if it is to be another one
   Surroundings around = {};
-  // Whether a call is measured by the memory that it uses, whenever that was taken, not only by
-  // what it takes: of plug-ins, beside which attest-worker has next to none.
+  // Whether a call takes all memory that it uses, whenever that was taken: of plug-ins, beside
+  // which attest-worker has next to none. What a program uses is told apart by how it grows
+  // (memory.h).
   bool counts_old_memory = false;
   std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
 };

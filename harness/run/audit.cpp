@@ -129,6 +129,7 @@ void conclude_again(Record& record) {
         fmt::format("nothing can be concluded from its header: {}", error.what()));
     return;
   }
+  note_changes(again, said.changed);
   const auto differ = [&](const std::string& what, const auto& here, const auto& there) {
     if (here == there) return;
     record.defects.push_back(
@@ -177,12 +178,19 @@ Expectation expected_cases(const Header& header, const Suite& suite) {
   return expected;
 }
 
+void note_defects(Record& record) {
+  if (!record.footer) return;
+  const std::vector<std::string>& changed = record.footer->changed;
+  record.defects.insert(record.defects.end(), changed.begin(), changed.end());
+}
+
 void audit(Record& record, const Digests& digests, const Expectation& expected) {
   look_for_doubles(record);
   look_for_strangers(record);
   if (!is_search(record.header)) look_for_cases(record, expected);
   if (!record.footer) return;  // it is truncated, which is said elsewhere
   conclude_again(record);
+  note_defects(record);
   if (record.footer->digests.verdicts != digests.verdicts) {
     record.defects.push_back("its verdicts are not those that its digest was made of");
   } else if (record.footer->digests != digests) {

@@ -26,6 +26,9 @@ struct Expectation {
 };
 Expectation expected_cases(const Header& header, const Suite& suite);
 
+// Adds to `record.defects` what its footer says itself.
+void note_defects(Record& record);
+
 // Fills `record.defects` and `record.unverified`. `digests` are those of the lines that it was read
 // from.
 void audit(Record& record, const Digests& digests, const Expectation& expected);

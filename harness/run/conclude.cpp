@@ -209,4 +209,11 @@ Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts
   return footer;
 }
 
+void note_changes(Footer& footer, const std::vector<std::string>& changed) {
+  if (changed.empty()) return;
+  footer.changed = changed;
+  footer.conclusion = "incomplete";
+  footer.exit_code = kIncomplete;
+}
+
 }  // namespace attest

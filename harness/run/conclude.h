@@ -33,4 +33,8 @@ Footer conclude_search(const std::map<std::string, Index>& tried,
 // full tier, of contained testees, is conformant; whatever else has no failure says just that.
 Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts);
 
+// Makes the footer that of testees whose files changed during the run, in words: nothing can be
+// concluded then. No words: it stays.
+void note_changes(Footer& footer, const std::vector<std::string>& changed);
+
 }  // namespace attest

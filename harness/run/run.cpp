@@ -11,6 +11,7 @@
 #include <ostream>
 #include <thread>
 
+#include "harness/run/audit.h"
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
@@ -121,7 +122,7 @@ class Ends {
       return verdict("gave_up", fmt::format("{} cases had no reply in time", timeouts_[testee]));
     }
     if (failed_) return verdict("fail_fast", "a verdict before it does not conform");
-    if (options_.max_seconds > 0 && seconds_since(start_) >= options_.max_seconds) {
+    if (time_is_up(options_)) {
       return verdict("max_time", fmt::format("the run has {} s", options_.max_seconds));
     }
     return std::nullopt;
@@ -134,7 +135,6 @@ class Ends {
 
  private:
   const RunOptions& options_;
-  const Clock::time_point start_ = Clock::now();
   std::vector<std::atomic<int>> timeouts_;  // that are believed, of each testee
   std::atomic<bool> failed_ = false;
 };
@@ -169,6 +169,10 @@ std::string repro_line(const Case& test_case, const Testee& testee, const RunOpt
   }
   if (!options.from.empty()) line += fmt::format(" --from {}", quoted(options.from));
   return line;
+}
+
+bool time_is_up(const RunOptions& options) {
+  return options.max_seconds > 0 && seconds_since(options.begun) >= options.max_seconds;
 }
 
 Preparation prepare(const Case& test_case) {
@@ -260,13 +264,16 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
       for (std::size_t t = 0; t < testees.size(); ++t) {
         const Testee& testee = testees[t];
         if (interrupted()) break;
-        if (auto untried = ends.untried(t, test_case)) {
-          untried->repro = repro_line(test_case, testee, options);
+        const auto leave_out = [&](Verdict untried) {
+          untried.repro = repro_line(test_case, testee, options);
           verdicts.push_back({.case_id = test_case.id,
                               .testee = testee.name,
                               .dtype = std::string(name(test_case.problem.dtype)),
                               .because = test_case.because,
-                              .verdict = std::move(*untried)});
+                              .verdict = std::move(untried)});
+        };
+        if (auto untried = ends.untried(t, test_case)) {
+          leave_out(std::move(*untried));
           continue;
         }
         if (!preparation) {
@@ -275,8 +282,13 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
         const auto executor = executors.take(testee.name, testee);
         VerdictRecord verdict = examine_safely(*preparation, test_case, testee, *executor, options,
                                                [&] { return ends.gave_up(t); });
-        // What was broken off is left out, as all that never began is.
-        if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) continue;
+        if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
+          // It was broken off. In a run that is interrupted it is left out, as all that never
+          // began.
+          const auto untried = ends.untried(t, test_case);
+          if (untried && !interrupted()) leave_out(*untried);
+          continue;
+        }
         ends.note(t, verdict.verdict);
         verdicts.push_back(std::move(verdict));
       }
@@ -285,6 +297,8 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   });
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);
+  if (options.changes) note_changes(*record.footer, options.changes());
+  note_defects(record);
   record.footer->wall_s = seconds_since(start);
   seal(record);
   out << to_line(*record.footer) << '\n';

@@ -1,6 +1,7 @@
 // A run: many cases, many testees, one record.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <iosfwd>
 #include <limits>
@@ -29,16 +30,23 @@ struct RunOptions {
   int give_up_after = 5;
   bool fail_fast = false;
   double max_seconds = 0;
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  // Asked at the end: which files of testees changed meanwhile, in words.
+  std::function<std::vector<std::string>()> changes = {};
   bool tries_again = true;  // after a time-out while the machine had other work
   std::shared_ptr<Floor> floor = std::make_shared<Floor>();  // of all who examine at a time
 };
+
+// Whether it has had its seconds. Executors are to give up their calls then.
+bool time_is_up(const RunOptions& options);
 
 // Examines every case with every testee. Verdicts are written to `out` in the order of the cases,
 // then testees, however many jobs there are. Every case has exactly one verdict with every testee,
 // whatever the testee does; a failure of our own becomes HARNESS_ERROR. `seen` is told of each.
 // Before them comes one FAIL(beyond_caps) for each format that a testee declares so (NUM-2).
-// Cases that are left untried are NOT_RUN; which ones may depend on the number of jobs, the others'
-// verdicts do not. Stops early, without a footer, once `interrupted` says so.
+// Cases that are left untried, or given up when the time is up, are NOT_RUN; which ones may depend
+// on the number of jobs, the others' verdicts do not. Stops early, without a footer, once
+// `interrupted` says so.
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
            const std::function<void(const Verdict&)>& seen,

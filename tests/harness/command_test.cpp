@@ -360,6 +360,17 @@ TEST_F(CommandTest, TimeThatIsUpLeavesTheRestUntriedAndTheRunIncomplete) {
   EXPECT_GT(record().footer->counts.at("NOT_RUN"), 10);
 }
 
+TEST_F(CommandTest, CallInProgressWhenTheTimeIsUpIsGivenUpAndNotRun) {
+  const Result run = attest_command(
+      "run --testee " + std::string(MUTANTS) +
+      ":mutant/hang --cases shape/zero --profile none --max-time 1 --call-limit 1000" + out());
+  EXPECT_EQ(run.exit_code, 3) << run.text;
+  const Record all = record();
+  EXPECT_EQ(all.footer->counts.at("NOT_RUN"), static_cast<Index>(all.verdicts.size()));
+  EXPECT_EQ(all.verdicts.front().verdict.reason, "max_time");
+  EXPECT_LT(all.footer->wall_s, 100);
+}
+
 // Whoever sees a process sees its arguments; case ids are not for testees.
 TEST_F(CommandTest, CommandLineOfARunningCommandTellsNoCase) {
   const Result seen = shell(std::string(ATTEST) + " run --testee 'exec:" + ROGUE +

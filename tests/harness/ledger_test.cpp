@@ -50,14 +50,18 @@ Case memory_case() {
   return c;
 }
 
-Verdict verdict_on(const std::string& kernel, const Case& test_case, int threads = 1) {
+Verdict verdict_on_testee(const std::string& spec, const Case& test_case, int threads = 1) {
   const Limits limits;
-  const auto testees =
-      find_testees({std::string(PLUGINS) + "/ledger.so:ledger/" + kernel}, kWorkerOnly, limits, {});
+  const auto testees = find_testees({spec}, kWorkerOnly, limits, {});
   WorkerExecutor executor(worker_options(testees.front(), limits, {}));
   PreparedCase prepared(test_case, 1);
   return examine(prepared, testees.front().description, testees.front().kernel, executor, threads)
       .verdict;
+}
+
+Verdict verdict_on(const std::string& kernel, const Case& test_case, int threads = 1) {
+  return verdict_on_testee(std::string(PLUGINS) + "/ledger.so:ledger/" + kernel, test_case,
+                           threads);
 }
 
 TEST(LedgerTest, RightScheduleIsFollowedFromEveryThread) {
@@ -143,6 +147,22 @@ TEST(LedgerTest, MemoryTakenAtLoadTimeCountsForTheCallThatUsesIt) {
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.clauses.front(), "MEM-1");
   EXPECT_THAT(v.message, HasSubstr("took 3"));
+}
+
+// An interpreter has pages of its own, which no problem makes more.
+TEST(LedgerTest, ScratchThatAProgramTookWhenItStartedCountsAsFarAsItGrowsWithTheProblem) {
+  Case c = memory_case();
+  c.problem.query_len = c.problem.key_len = 128;
+  const auto verdict_on_python = [&](const std::string& way) {
+    return verdict_on_testee("exec:python3 " PYTHON_WORKER " " + way, c);
+  };
+  const Verdict right = verdict_on_python("");
+  EXPECT_EQ(right.outcome, Outcome::pass) << right.message;
+  const Verdict secret = verdict_on_python("keeps 256");
+  EXPECT_EQ(secret.outcome, Outcome::fail);
+  EXPECT_EQ(secret.clauses.front(), "MEM-1");
+  EXPECT_THAT(secret.message, HasSubstr("forward of 512 queries and 512 keys: took 1"));
+  EXPECT_EQ(verdict_on_python("keeps 96").outcome, Outcome::inconclusive);
 }
 
 TEST(LedgerTest, GrowthBeyondItsClassIsFound) {

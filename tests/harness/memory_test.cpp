@@ -70,6 +70,36 @@ TEST(MemoryTest, WhatIsKnownRoughlyFailsOrPassesForCertainOrNotAtAll) {
   EXPECT_EQ(memory_clause(declared, {80, 100, 140}, 0, 0.2), "MEM-1") << "whatever is unknown else";
 }
 
+// MiB of its own memory that a program uses at once, twice and four times the lengths; of what it
+// had nothing rises.
+std::string old_memory_clause(std::vector<double> mib, double doubt = 0) {
+  std::vector<MemoryTaken> taken;
+  Index times = 1;
+  for (const double m : mib) {
+    taken.push_back({*lengthened({.query_len = 10, .key_len = 20}, times),
+                     times,
+                     {.peak_bytes = BytesTaken(),
+                      .touched_bytes = BytesTaken{.least = (1 - doubt) * m * kMib,
+                                                  .most = (1 + doubt) * m * kMib}}});
+    times *= 2;
+  }
+  count_old_memory(taken);
+  const auto finding = memory_defect({.growth = Growth::linear}, "forward", taken, 2);
+  if (!finding) return "";
+  return finding->outcome == Outcome::inconclusive ? "?" : finding->clause;
+}
+
+TEST(MemoryTest, WhatAProgramUsesOfItsOldMemoryIsTheCallsWhereItGrows) {
+  EXPECT_EQ(old_memory_clause({50, 50, 50}), "") << "an interpreter's";
+  EXPECT_EQ(old_memory_clause({50, 52, 57}), "") << "slack";
+  EXPECT_EQ(old_memory_clause({50, 62, 110}), "MEM-1") << "12 at least, 60 at most";
+  EXPECT_EQ(old_memory_clause({50, 50, 110}), "?") << "garbage collected, or scores";
+  EXPECT_EQ(old_memory_clause({50, 110, 110}), "?") << "likewise";
+  EXPECT_EQ(old_memory_clause({50, 110, 50}), "?");
+  EXPECT_EQ(old_memory_clause({50, 53, 65}), "?") << "15 at most, 3 at least";
+  EXPECT_EQ(old_memory_clause({50, 62, 110}, 0.1), "?") << "when it is known roughly";
+}
+
 TEST(MemoryTest, EveryTermOfADeclarationCounts) {
   const Problem p = {.batch = 2,
                      .query_heads = 4,

@@ -1,6 +1,7 @@
 // What a record is worth: edited, doubled, cut, made of other cases, by a testee that nothing
 // contains, on a full disk, behind planted links; and what repeating its verdicts shows.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -122,6 +124,22 @@ TEST_F(RecordCommandTest, AnEditIsSeenByItsDigest) {
   EXPECT_EQ(report().exit_code, 0);
 }
 
+TEST_F(RecordCommandTest, BlankLinesAndNulBytesAreNamedByTheirLine) {
+  attest_command("run --testee naive" + kMask + out());
+  const std::vector<std::string> whole = lines();
+  std::vector<std::string> all = whole;
+  all.insert(all.begin() + 2, "");
+  write(all);
+  expect_inconsistent("line 3 is blank");
+  all = whole;
+  all.back() += std::string(1, '\0') + "more";
+  write(all);
+  expect_inconsistent(fmt::format("line {} holds NUL bytes", whole.size()));
+  EXPECT_EQ(attest_command("verify " + (folder_ / "out").string()).exit_code, 3);
+  write(whole);
+  EXPECT_EQ(report().exit_code, 0);
+}
+
 TEST_F(RecordCommandTest, JobsAndShardsGiveTheSameDigestOfTheVerdicts) {
   const auto run = [&](const std::string& more) {
     attest_command("run --testee naive --testee fa2" + kMask + more + out());
@@ -200,6 +218,35 @@ TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
   EXPECT_TRUE(record().header.testees[0].files.contains(ROGUE));
 }
 
+// The program waits in its first call until its file has changed, as by a build.
+TEST_F(RecordCommandTest, FileOfATesteeThatChangesDuringARunMakesItsRecordInconsistent) {
+  const std::string weights = (folder_ / "weights").string();
+  const std::string command = std::string(ATTEST) + " run --testee 'exec:" ROGUE " waits " +
+                              weights + " now' --jobs 1" + kMask + out();
+  const auto run = [&](const std::string& meanwhile) {
+    return shell("{ " + command + " & until [ -s " + results().string() +
+                 " ] || ! kill -0 $!; do :; done; " + meanwhile + "; wait $!; }");
+  };
+  std::ofstream(weights) << "now";
+  const Result unchanged = run(":");
+  EXPECT_EQ(unchanged.exit_code, 1) << unchanged.text;  // it computes nothing
+  EXPECT_THAT(unchanged.text, Not(HasSubstr("nconsistent")));
+  fs::remove(results());
+  std::ofstream(weights) << "later";
+  const Result changed = run("echo now > " + weights);
+  EXPECT_EQ(changed.exit_code, 3) << changed.text;
+  EXPECT_THAT(changed.text,
+              HasSubstr("the file " + weights + " changed during the run; made of it: waits"));
+  expect_inconsistent("the file " + weights + " changed during the run");
+  ASSERT_EQ(record().footer->changed.size(), 1u);
+  Record r = record();
+  r.footer->changed.clear();  // who leaves that out is seen by the digest
+  std::vector<std::string> all = lines();
+  all.back() = to_line(*r.footer);
+  write(all);
+  expect_inconsistent("its digest differs");
+}
+
 TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
   attest_command("run --testee naive" + kWrong + kMask + out());
   const std::string verify = "verify " + (folder_ / "out").string();
@@ -212,6 +259,31 @@ TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
                               HasSubstr("mutant/top_left")))
       << "from all over the record";
   EXPECT_EQ(few.text, attest_command(verify + " --rerun 20").text) << "the same are drawn again";
+}
+
+TEST_F(RecordCommandTest, VerifyRepeatsVerdictsAsTheyWereMade) {
+  setenv("MINE", "1", 1);
+  // What hangs is a TIMEOUT in both, if soon enough.
+  const auto start = std::chrono::steady_clock::now();
+  attest_command("run --testee " + std::string(MUTANTS) +
+                 ":mutant/hang --cases shape/zero/no_keys --profile none --give-up-after 1"
+                 " --call-limit 0.5 --memory-limit 1000 --threads 2 --env MINE --allow-network" +
+                 out());
+  const OptionsRecord options = record().header.options;
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.call_limit, 0.5);
+  EXPECT_EQ(options.memory_limit, 1000);
+  EXPECT_THAT(options.env, testing::ElementsAre("MINE"));
+  EXPECT_TRUE(options.allow_network);
+  const std::string verify = "verify " + (folder_ / "out").string() + " --rerun 9";
+  const Result again = attest_command(verify);
+  EXPECT_EQ(again.exit_code, 0) << again.text;
+  EXPECT_THAT(again.text, AllOf(HasSubstr("agrees   TIMEOUT"),
+                                HasSubstr("the run had --allow-network --env MINE, which verify")));
+  EXPECT_THAT(attest_command(verify + " --allow-network --env MINE").text,
+              Not(HasSubstr("the run had")));
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(wall.count(), 50) << "not with the usual limit of 60 s";
 }
 
 TEST_F(RecordCommandTest, VerifySaysWhatDoesNotAgreeAnyMore) {
@@ -352,6 +424,21 @@ TEST_F(RecordCommandTest, FullDiskIsSaidWhenItHappensAndLeavesWhatWasThere) {
   EXPECT_EQ(dumped.exit_code, 2);
   EXPECT_THAT(dumped.text, HasSubstr("problem.json: No space left on device"));
   umount2((folder_ / "out").c_str(), MNT_DETACH);
+}
+
+TEST_F(RecordCommandTest, LimitOnTheSizeOfFilesIsSaidAndLeavesWhatWasThere) {
+  attest_command("run --testee naive" + kMask + out());
+  const std::string before = contents(results()), page = contents(folder_ / "out" / "index.html");
+  const std::string limited = std::string("ulimit -f 1; ") + ATTEST + " ";
+  for (const std::string& command :
+       {"run --testee naive" + kMask + out(), "report " + (folder_ / "out").string(),
+        "list >" + (folder_ / "list").string()}) {
+    const Result result = shell("{ " + limited + command + "; }");
+    EXPECT_EQ(result.exit_code, 2) << command;
+    EXPECT_THAT(result.text, HasSubstr("File too large")) << command;
+  }
+  EXPECT_EQ(contents(results()), before);
+  EXPECT_EQ(contents(folder_ / "out" / "index.html"), page);
 }
 
 TEST_F(RecordCommandTest, WhatIsPrintedOntoAFullDiskIsNotLostInSilence) {

@@ -31,6 +31,11 @@ constexpr std::size_t kHoard = std::size_t(64) << 20;
 
 void send(const json& reply) { attest::write_frame(attest::kReplyFd, attest::json_text(reply)); }
 
+std::string text_of(const char* file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,9 +50,11 @@ int main(int argc, char** argv) {
     } else if (way == "recalls") {
       send({{"nonce", nonces.size() < 3 ? nonces.back() : nonces.front()}, {"status", "ok"}});
     } else if (way == "reads") {
-      std::ifstream file(argv[2]);
-      const std::string text(std::istreambuf_iterator<char>(file), {});
-      send({{"nonce", nonces.back()}, {"status", "ok"}, {"opened", bool(file)}, {"text", text}});
+      const bool opened = bool(std::ifstream(argv[2]));
+      send({{"nonce", nonces.back()},
+            {"status", "ok"},
+            {"opened", opened},
+            {"text", text_of(argv[2])}});
     } else if (way == "rewrites") {
       std::ofstream(argv[2], std::ios::trunc) << "PASS";
       std::ofstream(argv[2], std::ios::app) << "PASS";
@@ -70,6 +77,15 @@ int main(int argc, char** argv) {
         if (write(STDERR_FILENO, "\x1b[2Jgone", 8) < 0) return 1;
         reply = {{"nonce", nonces.back()}, {"status", "error"}, {"message", "\x1b[31mred"}};
       }
+      send(reply);
+    } else if (way == "waits") {
+      // Before its first call, until somebody has written that word into a file.
+      const json description = {{"name", "waits"},   {"version", "1"},
+                                {"vendor", "test"},  {"profiles", json::array()},
+                                {"dtypes", {"f32"}}, {"features", {"lse"}}};
+      json reply = honest;
+      reply["kernels"] = {{{"name", "waits"}, {"description", description}}};
+      while (request.at("op") == "forward" && text_of(argv[2]).rfind(argv[3], 0) != 0) usleep(1000);
       send(reply);
     } else if (way == "computes") {
       while (static_cast<double>(std::clock()) < std::atof(argv[2]) * CLOCKS_PER_SEC) continue;
@@ -238,6 +254,18 @@ int main(int argc, char** argv) {
       json reply = honest;
       reply["connected"] =
           connect(end, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+      send(reply);
+    } else if (way == "crowds") {
+      json reply = honest;
+      int born = 0;
+      for (int i = 0; i < std::atoi(argv[2]); ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+          for (;;) pause();
+        }
+        born += child > 0;
+      }
+      reply["born"] = born;
       send(reply);
     } else if (way == "forks") {
       for (int i = 0; i < 200; ++i) {

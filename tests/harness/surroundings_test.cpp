@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <filesystem>
@@ -96,6 +97,41 @@ TEST_F(SurroundingsTest, HomeOfAnotherTesteeIsNotThere) {
     const std::string other = around.homes->of({"another"}, isolation).string();
     EXPECT_EQ(said({"files", other}, around, isolation).at(other), false);
   }
+}
+
+// Of root's testees. The system counts the processes of a user.
+TEST_F(SurroundingsTest, ProcessesOfOneTesteeKeepNoOtherFromStarting) {
+  const std::vector<std::string> first = {ROGUE, "crowds", "30"}, second = {ROGUE, "crowds", "31"};
+  const uid_t one = user_for(first), other = user_for(second);
+  if (one == kNobody) GTEST_SKIP() << "only root has users to give";
+  EXPECT_NE(one, other);
+  EXPECT_EQ(one, user_for(first)) << "for all workers of a testee";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NPROC, &before), 0);
+  const rlimit few = {40, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NPROC, &few), 0);
+  Surroundings around;
+  around.homes = std::make_shared<Homes>(false);
+  const auto worker = [&](const std::vector<std::string>& command) {
+    return WorkerExecutor({.command = command,
+                           .limits = {.start_seconds = 20},
+                           .isolation = strongest_,
+                           .user = user_for(command),
+                           .around = around});
+  };
+  WorkerExecutor crowd = worker(first), beside = worker(second);
+  const Reply many = crowd.execute({{"op", "describe"}});
+  const Reply more = beside.execute({{"op", "describe"}});
+  setrlimit(RLIMIT_NPROC, &before);
+  ASSERT_TRUE(many.ok() && more.ok()) << many.message << more.message << more.captured;
+  EXPECT_EQ(many.body.at("born"), 30);
+  EXPECT_EQ(more.body.at("born"), 31);
+}
+
+TEST_F(SurroundingsTest, UserWithoutANameIsGivenOne) {
+  EXPECT_THAT(at_home({"PATH=/bin"}, "/tmp/x"), Contains("USER=nobody"));
+  EXPECT_THAT(at_home({"PATH=/bin"}, "/tmp/x"), Contains("LOGNAME=nobody"));
+  EXPECT_THAT(at_home({"USER=me"}, "/tmp/x"), Not(Contains("USER=nobody")));
 }
 
 TEST_F(SurroundingsTest, InstalledPackagesOfTheUserAreStillFound) {

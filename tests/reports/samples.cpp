@@ -245,18 +245,20 @@ Record hostile_record() {
       "\x1b[31m\x01 \xff\xc3 \xe2\x80\xae"
       "end\nnext\r\nline ünïcödé \xF0\x9F\x94\xA5";
   Record record;
-  record.header = {
-      .suite_version = evil,
-      .suite_commit = evil,
-      .cases = kCases,
-      .testees = {testee(evil)},
-      .tier = evil,
-      .filters = {evil},
-      .isolation = evil,
-      .uncontained = {evil},
-      .profiles = {evil},
-      .known = {
-          {.cases = "**", .outcome = Outcome::fail, .reason = "property:" + evil, .link = evil}}};
+  record.header = {.suite_version = evil,
+                   .suite_commit = evil,
+                   .cases = kCases,
+                   .testees = {testee(evil)},
+                   .tier = evil,
+                   .filters = {evil},
+                   .isolation = evil,
+                   .uncontained = {evil},
+                   .profiles = {evil},
+                   .known = {{.cases = "**",
+                              .outcome = Outcome::fail,
+                              .reason = "property:" + evil,
+                              .link = evil}},
+                   .options = {.env = {evil}}};
   record.header.testees[0].arithmetic = {{evil, evil}};
   record.header.testees[0].vendor = evil;
   for (int i = 0; i < 10; ++i) {
@@ -290,6 +292,7 @@ Record hostile_record() {
   record.header.testees[0].beyond_caps = {{evil, evil}};
   record.footer->known = 1;
   record.footer->known_amiss = {evil};
+  record.footer->changed = {evil};
   count(record);
   return record;
 }

@@ -36,7 +36,14 @@ Header header() {
           .filters = {"mask/**"},
           .from = "/home/me/mine.json",
           .isolation = "user namespace",
-          .profiles = {"masks"}};
+          .profiles = {"masks"},
+          .options = {.threads = 3,
+                      .start_limit = 1.5,
+                      .call_limit = 0.25,
+                      .memory_limit = 512,
+                      .env = {"MINE_*"},
+                      .allow_network = true,
+                      .require_isolation = "user"}};
 }
 
 VerdictRecord verdict(const std::string& id = "mask/causal") {
@@ -238,6 +245,22 @@ TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
   wrong["schema"] = kRecordSchema + 1;
   EXPECT_THAT(record_error(json_text(wrong) + "\n"), HasSubstr("line 1: the record has schema"));
   EXPECT_THAT(record_error(""), HasSubstr("the record is empty"));
+}
+
+TEST(RecordTest, WhatNoWriterLeavesAndNoReaderNeedsIsADefectWithItsLine) {
+  const std::string text = whole(), first = to_line(header()) + "\n", nul(1, '\0');
+  const auto defects = [&](const std::string& changed) { return read(changed).defects; };
+  EXPECT_THAT(defects(text), testing::IsEmpty());
+  EXPECT_THAT(defects(first + "\n" + text.substr(first.size())),
+              testing::ElementsAre("line 2 is blank"));
+  EXPECT_THAT(defects(text + " \n"), testing::ElementsAre("line 6 is blank"));
+  EXPECT_THAT(defects(first.substr(0, first.size() - 1) + nul + "more\n"),
+              testing::ElementsAre("line 1 holds NUL bytes"));
+  EXPECT_THAT(defects(text + nul + nul), testing::ElementsAre("line 6 holds NUL bytes"));
+  std::string spaced = text;
+  spaced.insert(spaced.size() - 1, " ");
+  EXPECT_THAT(defects(spaced), testing::ElementsAre("line 5 is not as a footer is written"));
+  EXPECT_THAT(record_error(text + "{"), HasSubstr("line 6: there is a line behind the footer"));
 }
 
 TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
