@@ -1,4 +1,4 @@
-#include "harness/remove_tree.h"
+#include "harness/process/remove_tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "harness/remove_tree.h"
+#include "harness/process/remove_tree.h"
 
 namespace attest {
 namespace {

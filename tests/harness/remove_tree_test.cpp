@@ -1,4 +1,4 @@
-#include "harness/remove_tree.h"
+#include "harness/process/remove_tree.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

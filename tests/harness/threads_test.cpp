@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "harness/examine.h"
-#include "harness/testee.h"
+#include "harness/process/testee.h"
+#include "harness/run/examine.h"
 
 namespace attest {
 namespace {
