@@ -119,8 +119,9 @@ Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
   memory.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd < 0) fail("memfd_create");
   if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) {
-    fail(errno == EFBIG ? "shared memory for tensors, which a limit on the size of files includes"
-                        : "shared memory for tensors");
+    fail(errno == EFBIG
+             ? "shared memory for tensors, to which the limit on files (ulimit -f) applies"
+             : "shared memory for tensors");
   }
   void* base =
       mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);

@@ -230,7 +230,7 @@ TEST_F(RecordCommandTest, FileOfATesteeThatChangesDuringARunMakesItsRecordIncons
   std::ofstream(weights) << "now";
   const Result unchanged = run(":");
   EXPECT_EQ(unchanged.exit_code, 1) << unchanged.text;  // it computes nothing
-  EXPECT_THAT(unchanged.text, Not(HasSubstr("nconsistent")));
+  EXPECT_THAT(unchanged.text, Not(HasSubstr("Inconsistent record")));
   fs::remove(results());
   std::ofstream(weights) << "later";
   const Result changed = run("echo now > " + weights);

@@ -36,12 +36,12 @@ Verdict verdict_of_threads(const std::string& kernel) {
       .verdict;
 }
 
-TEST(ThreadsTest, KernelThatForksAndJoinsAsManyAsItMayForEachHeadPasses) {
+TEST(ForkedThreadsTest, KernelThatForksAndJoinsAsManyAsItMayForEachHeadPasses) {
   const Verdict v = verdict_of_threads("fork_join");
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
 }
 
-TEST(ThreadsTest, KernelThatStartsManyShortLivedThreadsFails) {
+TEST(ForkedThreadsTest, KernelThatStartsManyShortLivedThreadsFails) {
   const Verdict v = verdict_of_threads("short_lived");
   EXPECT_EQ(v.outcome, Outcome::fail) << v.message;
   EXPECT_EQ(v.reason, "threads");
