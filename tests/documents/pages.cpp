@@ -166,12 +166,76 @@ std::string figures(const std::vector<Case>& cases) {
   const auto up_to = [&](Tier tier) {
     return std::count_if(cases.begin(), cases.end(), [&](const Case& c) { return c.tier <= tier; });
   };
+  const auto restating =
+      std::count_if(mutants::kFaults.begin(), mutants::kFaults.end(),
+                    [](const mutants::Fault& fault) { return fault.reference[0] != '\0'; });
   return fmt::format(
-      "| clauses | profiles | cases: smoke, standard, full tier | mutants |\n"
-      "|--:|--:|--:|--:|\n"
-      "| [{}](spec/CLAUSES.md) | {} | {}, {}, {} | {} |\n",
+      "| clauses | profiles | cases: smoke, standard, full tier | mutants | of reported faults |\n"
+      "|--:|--:|--:|--:|--:|\n"
+      "| [{}](spec/CLAUSES.md) | {} | {}, {}, {} | {} | {} |\n",
       clauses().size(), profiles().size(), up_to(Tier::smoke), up_to(Tier::standard),
-      up_to(Tier::full), count_mutants());
+      up_to(Tier::full), count_mutants(), restating);
+}
+
+// ---- The rules of other projects, in three lines ------------------------------------------------
+
+// A row of a table of reports/CRITERIA.md: "| ggml | 175 of 1363 (13 %) | ... | 0 of 219 |".
+struct Rule {
+  std::string name;
+  int caught;  // in percent
+  int failed;  // legitimate kernels
+};
+
+std::vector<Rule> rules_in(const std::string& text) {
+  static const std::regex row(
+      R"(\| ([^|]+) \| \d+ of \d+ \((\d+) %\) \|(?: [^|]* \|)? (\d+) of \d+ \|)");
+  std::vector<Rule> rules;
+  std::smatch match;
+  for (const std::string& line : lines_of(text)) {
+    if (std::regex_match(line, match, row)) {
+      rules.push_back({match[1], std::stoi(match[2]), std::stoi(match[3])});
+    }
+  }
+  return rules;
+}
+
+struct Comparison {
+  int rules = 0, failing = 0;  // of other projects; those that fail legitimate kernels
+  int least = 100, most = 0;   // that they catch, in percent
+  Rule attest = {};
+};
+
+Comparison comparison_in(const std::string& text) {
+  Comparison c;
+  for (const Rule& rule : rules_in(text)) {
+    if (rule.name == "Attest") c.attest = rule;
+    if (rule.name.starts_with("Attest")) continue;
+    ++c.rules;
+    c.failing += rule.failed > 0;
+    c.least = std::min(c.least, rule.caught);
+    c.most = std::max(c.most, rule.caught);
+  }
+  if (c.rules == 0 || c.attest.name.empty()) {
+    throw std::runtime_error("reports/CRITERIA.md has a table without rules, or without Attest");
+  }
+  return c;
+}
+
+std::string criteria_lines() {
+  const std::string page = contents("reports/CRITERIA.md");
+  const Comparison theirs = comparison_in(chapter(page, "On what those projects try")),
+                   ours = comparison_in(chapter(page, "On cases of Attest"));
+  const auto line = [](const char* what, const Comparison& c) {
+    return fmt::format("| {} | {} to {} % | {} % |\n", what, c.least, c.most, c.attest.caught);
+  };
+  return fmt::format(
+             "| [rule by rule](reports/CRITERIA.md) | {} rules of other projects | Attest |\n",
+             theirs.rules) +
+         "|---|--:|--:|\n" + line("mutants caught, on what those projects try", theirs) +
+         line("mutants caught, on cases of Attest", ours) +
+         fmt::format("| rules that fail correct kernels there, and here | {}, {} | {}, {} |\n",
+                     theirs.failing, ours.failing, theirs.attest.failed > 0 ? 1 : 0,
+                     ours.attest.failed > 0 ? 1 : 0);
 }
 
 }  // namespace
@@ -181,7 +245,8 @@ std::map<std::string, std::string> written_pages() {
   const std::vector<Case> cases = load_cases(std::string(ATTEST_SOURCE_DIR) + "/cases");
   return {{"spec/SPEC.md", with_part(spec, "index", index_of(spec))},
           {"spec/CLAUSES.md", clause_page(spec, cases)},
-          {"README.md", with_part(contents("README.md"), "figures", figures(cases))}};
+          {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
+                                  "criteria", criteria_lines())}};
 }
 
 }  // namespace attest::documents
