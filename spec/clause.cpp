@@ -23,7 +23,7 @@ constexpr std::array kClauses = {
     Clause{"SCORE-4", required, "ALiBi"},
     Clause{"SOFTMAX-1", required, "O = softmax(s) V over the visible keys"},
     Clause{"SOFTMAX-2", required, "no overflow or loss while the scores are below 2^24"},
-    Clause{"SOFTMAX-3", recommended, "nor beyond, while the scores are finite"},
+    Clause{"SOFTMAX-3", recommended, "no overflow beyond 2^24 either, while the scores are finite"},
     Clause{"MASK-1", required, "full: every query sees every key"},
     Clause{"MASK-2", required, "causal, top left"},
     Clause{"MASK-3", required, "causal, bottom right, and with any offset"},

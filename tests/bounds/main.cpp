@@ -1,4 +1,4 @@
-// Measures the bounds on correct kernels (spec/NUMERICS.md, section 10): prints the largest ratios
+// Measures the bounds on correct kernels (spec/MEASURED.md): prints the largest ratios
 // of distance to bound and the median of errors, and fails if any ratio exceeds 1.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,7 +71,7 @@ std::int64_t elements(const ByTensor& tensors) {
   return sum;
 }
 
-// The medians of plain problems beside those of an earlier study (NUMERICS.md, section 10).
+// The medians of plain problems beside those of an earlier study (MEASURED.md).
 std::string comparison(const Statistics& s) {
   struct Earlier {
     DType dtype;

@@ -681,6 +681,7 @@ float Call::scale() const {
       (has("scale_ignored_multi_query") && p_.key_heads == 1 && p_.query_heads > 1);
   if (ignored) return usual;
   if (has("scale_squared")) return s * s;
+  if (has("scores_ignored")) return 0;
   if (has("scale_is_one")) return s == usual ? 1 : s;
   if (has("scale_without_sign")) return std::abs(s);
   if (has("scale_16_bits")) return in_16_bits(s);

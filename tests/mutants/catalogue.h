@@ -641,6 +641,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
 
     // ---- Scores: scale, softcap, bias, ALiBi, sinks ---------------------------------------------
     {"scale_squared", textbook, "scale", "the scale applied twice", "SCORE-1"},
+    {"scores_ignored", textbook, "scale",
+     "the scale taken for 0: the mean of the visible V, whatever Q and K hold",
+     "SCORE-1 SOFTMAX-1 LSE-1"},
     {"scale_ignored", textbook, "scale", "1/sqrt(D), whatever is asked for", "SCORE-1", "A137 B067",
      "flashinfer-ai/flashinfer#1072, tenstorrent/tt-metal#33304"},
     {"scale_zero_is_default", textbook, "scale", "a scale of 0 taken for 1/sqrt(D)", "SCORE-1",

@@ -85,7 +85,7 @@ TEST(ClauseTest, EveryClauseIsStatedInOneForm) {
   for (const Section& section : sections()) {
     std::size_t place = 0;
     for (const char* part :
-         {"**Statement.** ", "\n\n**Why.** ", "\n\n**Elsewhere.** ", "\n\n**Level.** "}) {
+         {"**Statement.**", "\n\n**Why.** ", "\n\n**Elsewhere.** ", "\n\n**Level.** "}) {
       const std::size_t found = section.body.find(part);
       ASSERT_NE(found, std::string::npos) << section.id << " lacks " << part;
       EXPECT_GE(found, place) << section.id << ": out of order: " << part;
@@ -93,6 +93,10 @@ TEST(ClauseTest, EveryClauseIsStatedInOneForm) {
           << section.id << ": twice: " << part;
       place = found;
     }
+    // One paragraph, or a list of numbered sentences.
+    EXPECT_TRUE(
+        std::regex_search(section.body, std::regex(R"(\*\*Statement\.\*\*( \S|\n\n1\. \S))")))
+        << section.id;
   }
 }
 

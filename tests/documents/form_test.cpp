@@ -1,0 +1,85 @@
+// What is asked of the form of documents: versions that agree, sentences that can be cited, lines
+// and programs to copy that stay short.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "tests/documents/document.h"
+
+namespace attest::documents {
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+enum class Tables { fit, are_as_wide_as_they_are };
+
+void expect_lines_to_fit(const std::string& path, Tables tables) {
+  int number = 0;
+  for (const std::string& line : lines_of(contents(path))) {
+    ++number;
+    if (line.starts_with("|") && tables == Tables::are_as_wide_as_they_are) continue;
+    EXPECT_LE(width_of(line), kColumns) << path << ":" << number << ": " << line;
+  }
+}
+
+TEST(DocumentFormTest, LinesFit) {
+  expect_lines_to_fit("spec/SPEC.md", Tables::are_as_wide_as_they_are);
+  expect_lines_to_fit("spec/NUMERICS.md", Tables::fit);
+  expect_lines_to_fit("spec/MEASURED.md", Tables::fit);
+}
+
+TEST(DocumentFormTest, SpecHasTheVersionThatItsChangesBeginWith) {
+  const std::string text = contents("spec/SPEC.md");
+  std::smatch stated, changed;
+  ASSERT_TRUE(std::regex_search(text, stated, std::regex(R"(\nVersion ([0-9.]+) of ([^;]+);)")));
+  const std::string changes = chapter(text, "Versions");
+  ASSERT_TRUE(std::regex_search(changes, changed, std::regex(R"(\n\| ([0-9.]+), ([^|]+) \|)")));
+  EXPECT_EQ(stated[1], changed[1]);
+  EXPECT_EQ(stated[2], changed[2]);
+}
+
+// Statements in numbered sentences: "1. ", "2. ", ... without a gap, so that DROP-1.3 is found.
+TEST(DocumentFormTest, SentencesOfClausesAreNumberedAndCitedAsTheyAre) {
+  const std::string text = contents("spec/SPEC.md");
+  static const std::regex heading(R"(### ([A-Z]+-[0-9]+) — .*)"), item(R"(([0-9]+)\. .*)");
+  std::set<std::string> sentences;
+  std::string clause;
+  bool within = false;
+  int number = 0, listed = 0;
+  for (const std::string& line : lines_of(text)) {
+    std::smatch match;
+    if (std::regex_match(line, match, heading)) clause = match[1];
+    if (line == "**Statement.**") {
+      within = true;
+      number = 0;
+      ++listed;
+    }
+    if (line.starts_with("**Why.**")) {
+      EXPECT_TRUE(!within || number > 1) << clause << ": a list of one sentence";
+      within = false;
+    }
+    if (within && std::regex_match(line, match, item)) {
+      EXPECT_EQ(std::stoi(match[1]), ++number) << clause;
+      sentences.insert(clause + "." + std::to_string(number));
+    }
+  }
+  EXPECT_GT(listed, 30);
+  static const std::regex citation(R"(\b[A-Z]+-[0-9]+\.[0-9]+\b)");
+  for (const char* page : {"spec/SPEC.md", "spec/NUMERICS.md", "README.md", "CONTRIBUTING.md"}) {
+    const std::string cites = contents(page);
+    for (std::sregex_iterator at(cites.begin(), cites.end(), citation), end; at != end; ++at) {
+      EXPECT_TRUE(sentences.contains(at->str())) << page << " cites " << at->str();
+    }
+  }
+}
+
+// README.md says so of them.
+TEST(DocumentFormTest, SkeletonsAreShort) {
+  EXPECT_LE(lines_of(contents("impl/skeleton.c")).size(), 60u);
+  EXPECT_LE(lines_of(contents("impl/skeleton.py")).size(), 40u);
+}
+
+}  // namespace
+}  // namespace attest::documents

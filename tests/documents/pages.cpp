@@ -1,0 +1,252 @@
+#include "tests/documents/pages.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <regex>
+#include <stdexcept>
+#include <vector>
+
+#include "cases/case.h"
+#include "spec/clause.h"
+#include "spec/description.h"
+#include "spec/profile.h"
+#include "tests/documents/document.h"
+#include "tests/mutants/catalogue.h"
+
+namespace attest::documents {
+namespace {
+
+// A heading as GitHub makes an anchor of it.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading) {
+    if (c == ' ' || c == '-') anchor += '-';
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return anchor;
+}
+
+// `text` with what stands between <!-- name --> and <!-- /name --> put anew.
+std::string with_part(const std::string& text, const std::string& name, const std::string& part) {
+  const std::string begin = "<!-- " + name + " -->\n", end = "<!-- /" + name + " -->";
+  const std::size_t at = text.find(begin), until = text.find(end);
+  if (at == std::string::npos || until == std::string::npos || until < at) {
+    throw std::runtime_error(fmt::format("no {}...{} in a page", begin, end));
+  }
+  return text.substr(0, at + begin.size()) + part + text.substr(until);
+}
+
+// ---- The index of SPEC.md -----------------------------------------------------------------------
+
+// "SHAPE-1, SHAPE-2, LAYOUT-1 to LAYOUT-5": each topic by its first and its last clause.
+std::string ranges_of(const std::vector<std::string>& labels) {
+  const auto topic = [](const std::string& label) { return label.substr(0, label.find('-')); };
+  std::vector<std::string> ranges;
+  for (std::size_t i = 0; i < labels.size();) {
+    std::size_t last = i;
+    while (last + 1 < labels.size() && topic(labels[last + 1]) == topic(labels[i])) ++last;
+    const char* between = last == i + 1 ? ", " : " to ";
+    ranges.push_back(last == i ? labels[i] : labels[i] + between + labels[last]);
+    i = last + 1;
+  }
+  return fmt::format("{}", fmt::join(ranges, ", "));
+}
+
+std::string index_of(const std::string& spec) {
+  std::string index;
+  std::string name;
+  std::vector<std::string> labels;
+  const auto close = [&] {
+    if (name.empty() || name == "Index") return;
+    const std::string clauses = labels.empty() ? "" : ": " + ranges_of(labels);
+    index += fmt::format("- [{}](#{}){}\n", name, anchor_of(name), clauses);
+  };
+  for (const std::string& line : lines_of(spec)) {
+    if (line.starts_with("### ")) labels.push_back(line.substr(4, line.find(" — ") - 4));
+    if (!line.starts_with("## ")) continue;
+    close();
+    name = line.substr(3);
+    labels.clear();
+  }
+  close();
+  return index;
+}
+
+// ---- The table of clauses -----------------------------------------------------------------------
+
+struct Section {
+  std::string heading;
+  std::string level;  // what follows **Level.**
+};
+
+Section section_of(const std::string& spec, std::string_view clause) {
+  const std::size_t at = spec.find(fmt::format("\n### {} — ", clause));
+  if (at == std::string::npos) throw std::runtime_error(fmt::format("SPEC.md lacks {}", clause));
+  const std::size_t heading = at + std::strlen("\n### ");
+  const std::size_t level = spec.find("**Level.** ", at);
+  return {spec.substr(heading, spec.find('\n', heading) - heading),
+          spec.substr(level, spec.find("\n\n", level) - level)};
+}
+
+// The features that the level of a clause names; some are called as their profile is.
+std::string features_in(const std::string& level) {
+  const std::string beside = std::regex_replace(level, std::regex("profile `[^`]+`"), "");
+  std::vector<std::string> features;
+  for (const std::string& feature : known_features()) {
+    if (beside.find("`" + feature + "`") != std::string::npos) features.push_back(feature);
+  }
+  return features.empty() ? "" : fmt::format("`{}`", fmt::join(features, "`, `"));
+}
+
+std::string profile_of(std::string_view clause) {
+  for (const Profile& profile : profiles()) {
+    const auto& ids = profile.clauses;
+    if (std::find(ids.begin(), ids.end(), clause) != ids.end()) {
+      return fmt::format("`{}`", profile.name);
+    }
+  }
+  return "";
+}
+
+bool is_mutant(const mutants::Fault& fault) {
+  return std::strcmp(fault.kind, "control") != 0 && std::strcmp(fault.kind, "harmless") != 0;
+}
+
+std::size_t count_mutants() {
+  return static_cast<std::size_t>(
+      std::count_if(mutants::kFaults.begin(), mutants::kFaults.end(), is_mutant));
+}
+
+std::map<std::string, int> mutants_by_clause() {
+  std::map<std::string, int> count;
+  for (const mutants::Fault& fault : mutants::kFaults) {
+    if (!is_mutant(fault)) continue;
+    for (const std::string& clause : words_of(fault.clauses)) ++count[clause];
+  }
+  return count;
+}
+
+std::string clause_page(const std::string& spec, const std::vector<Case>& cases) {
+  std::map<std::string, int> cited;
+  for (const Case& c : cases) {
+    for (const std::string& clause : c.clauses) ++cited[clause];
+  }
+  std::map<std::string, int> violated = mutants_by_clause();
+  std::string page = fmt::format(
+      "# Clauses\n\n"
+      "All clauses of [SPEC.md](SPEC.md): {} that are judged, and {} that are planned. Cases are\n"
+      "those of the full tier that cite the clause, mutants the kernels of "
+      "`tests/mutants/catalogue.h`\nthat violate it. This page is written by\n"
+      "`build/release/tests/documents_pages --write`; a test fails when it is stale.\n\n"
+      "| clause | what it says | level | profile | feature | cases | mutants |\n"
+      "|---|---|---|---|---|--:|--:|\n",
+      clauses().size(), planned().size());
+  for (const auto list : {clauses(), planned()}) {
+    for (const Clause& clause : list) {
+      const std::string id(clause.id);
+      const Section section = section_of(spec, id);
+      page += fmt::format("| [{}](SPEC.md#{}) | {} | {}{} | {} | {} | {} | {} |\n", id,
+                          anchor_of(section.heading), clause.title, name(clause.level),
+                          list.data() == planned().data() ? ", planned" : "", profile_of(id),
+                          features_in(section.level), cited[id], violated[id]);
+    }
+  }
+  return page;
+}
+
+// ---- The figures of README.md -------------------------------------------------------------------
+
+std::string figures(const std::vector<Case>& cases) {
+  const auto up_to = [&](Tier tier) {
+    return std::count_if(cases.begin(), cases.end(), [&](const Case& c) { return c.tier <= tier; });
+  };
+  const auto restating =
+      std::count_if(mutants::kFaults.begin(), mutants::kFaults.end(),
+                    [](const mutants::Fault& fault) { return fault.reference[0] != '\0'; });
+  return fmt::format(
+      "| clauses | profiles | cases: smoke, standard, full tier | mutants | of reported faults |\n"
+      "|--:|--:|--:|--:|--:|\n"
+      "| [{}](spec/CLAUSES.md) | {} | {}, {}, {} | {} | {} |\n",
+      clauses().size(), profiles().size(), up_to(Tier::smoke), up_to(Tier::standard),
+      up_to(Tier::full), count_mutants(), restating);
+}
+
+// ---- The rules of other projects, in three lines ------------------------------------------------
+
+// A row of a table of reports/CRITERIA.md: "| ggml | 175 of 1363 (13 %) | ... | 0 of 219 |".
+struct Rule {
+  std::string name;
+  int caught;  // in percent
+  int failed;  // legitimate kernels
+};
+
+std::vector<Rule> rules_in(const std::string& text) {
+  static const std::regex row(
+      R"(\| ([^|]+) \| \d+ of \d+ \((\d+) %\) \|(?: [^|]* \|)? (\d+) of \d+ \|)");
+  std::vector<Rule> rules;
+  std::smatch match;
+  for (const std::string& line : lines_of(text)) {
+    if (std::regex_match(line, match, row)) {
+      rules.push_back({match[1], std::stoi(match[2]), std::stoi(match[3])});
+    }
+  }
+  return rules;
+}
+
+struct Comparison {
+  int rules = 0, failing = 0;  // of other projects; those that fail legitimate kernels
+  int least = 100, most = 0;   // that they catch, in percent
+  Rule attest = {};
+};
+
+Comparison comparison_in(const std::string& text) {
+  Comparison c;
+  for (const Rule& rule : rules_in(text)) {
+    if (rule.name == "Attest") c.attest = rule;
+    if (rule.name.starts_with("Attest")) continue;
+    ++c.rules;
+    c.failing += rule.failed > 0;
+    c.least = std::min(c.least, rule.caught);
+    c.most = std::max(c.most, rule.caught);
+  }
+  if (c.rules == 0 || c.attest.name.empty()) {
+    throw std::runtime_error("reports/CRITERIA.md has a table without rules, or without Attest");
+  }
+  return c;
+}
+
+std::string criteria_lines() {
+  const std::string page = contents("reports/CRITERIA.md");
+  const Comparison theirs = comparison_in(chapter(page, "On what those projects try")),
+                   ours = comparison_in(chapter(page, "On cases of Attest"));
+  const auto line = [](const char* what, const Comparison& c) {
+    return fmt::format("| {} | {} to {} % | {} % |\n", what, c.least, c.most, c.attest.caught);
+  };
+  return fmt::format(
+             "| [rule by rule](reports/CRITERIA.md) | {} rules of other projects | Attest |\n",
+             theirs.rules) +
+         "|---|--:|--:|\n" + line("mutants caught, on what those projects try", theirs) +
+         line("mutants caught, on cases of Attest", ours) +
+         fmt::format("| rules that fail correct kernels there, and here | {}, {} | {}, {} |\n",
+                     theirs.failing, ours.failing, theirs.attest.failed > 0 ? 1 : 0,
+                     ours.attest.failed > 0 ? 1 : 0);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> written_pages() {
+  const std::string spec = contents("spec/SPEC.md");
+  const std::vector<Case> cases = load_cases(std::string(ATTEST_SOURCE_DIR) + "/cases");
+  return {{"spec/SPEC.md", with_part(spec, "index", index_of(spec))},
+          {"spec/CLAUSES.md", clause_page(spec, cases)},
+          {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
+                                  "criteria", criteria_lines())}};
+}
+
+}  // namespace attest::documents

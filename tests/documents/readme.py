@@ -1,0 +1,79 @@
+"""What README.md shows of runs of `attest`: parts between <!-- name --> and <!-- /name -->.
+
+    readme.py ATTEST [--write]
+
+Exits with 1 if a part is not what the command prints today, numbers compared to three digits.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+README = HERE.parent.parent / "README.md"
+CASE = "mask/causal/bottom_right_more_keys/dtype=f32/data=normal/s=1"
+
+
+def attest(*arguments):
+    """What the command prints; the mutants fail, so it may exit with 1."""
+    done = subprocess.run([sys.argv[1], *arguments], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"attest {' '.join(arguments)}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def failure():
+    """A failure as it is told: all but the worst element of each tensor."""
+    told = attest("repro", CASE, "--testee", "mutant:top_left").splitlines()
+    kept = [line for line in told if re.match(r"FAIL|  (problem|because|clauses|message) ", line)]
+    return "".join(f"    {line}\n" for line in ["$ attest repro " + CASE + " --testee mutant:top_left", *kept])
+
+
+def blind():
+    """The rules of other projects, each on its own class of inputs, that a kernel passes which
+    looks at neither Q nor K."""
+    passed, judged = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        def judges(cases):
+            attest("criteria", "--testee", "mutant:scores_ignored", "--inputs", "ours", "--from",
+                   str(HERE / "blind.json"), "--cases", cases, "--jobs", "1", "--out", folder)
+            found = json.loads((pathlib.Path(folder) / "criteria.json").read_text())
+            scores = {judge["name"]: judge["scores"] for judge in found["sides"][0]["judges"]}
+            return found["judges"], scores
+
+        rules, _ = judges("**/data=normal/**")
+        by_class = {data: judges(f"**/data={data}/**")[1] for data in {rule["data"] for rule in rules} - {""}}
+        for rule in rules:
+            if not rule["data"] or "bf16" not in rule["dtypes"]:
+                continue
+            judged += 1
+            if by_class[rule["data"]][rule["name"]]["bf16"]["missed_names"]:
+                passed.append(rule["name"])
+        if any(score["Attest"]["bf16"]["missed_names"] for score in by_class.values()):
+            raise SystemExit("Attest passes a kernel that looks at neither Q nor K")
+    return (f"| pass it, of {judged} rules for bf16 | fails it |\n|---|---|\n"
+            f"| {', '.join(passed)} | Attest, on each of these inputs |\n")
+
+
+def rounded(text):
+    return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda number: f"{float(number[0]):.3g}", text)
+
+
+def main():
+    text, stale = README.read_text(), []
+    for name, part in (("failure", failure()), ("blind", blind())):
+        found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
+        if not found:
+            raise SystemExit(f"README.md has no part {name}")
+        if rounded(found[1]) != rounded(part):
+            stale.append(f"README.md, {name}, is:\n{found[1]}and should be:\n{part}")
+            text = text[:found.start(1)] + part + text[found.end(1):]
+    if "--write" in sys.argv:
+        README.write_text(text)
+    elif stale:
+        raise SystemExit("\n".join(stale))
+
+
+main()
