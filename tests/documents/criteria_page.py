@@ -26,7 +26,8 @@ def share(part, all_):
 
 def table(side):
     beside = any("attest_on_the_same" in judge for judge in side["judges"])
-    columns = ["rule", "mutants caught"] + ["Attest, on the same inputs"] * beside + ["legitimate kernels failed"]
+    columns = ["rule", "mutants caught", *["Attest, on the same inputs"] * beside,
+               "legitimate kernels failed"]
     lines = [f"| {' | '.join(columns)} |", "|---|" + "--:|" * (len(columns) - 1)]
     for judge in side["judges"]:
         scores = judge["scores"]
@@ -47,10 +48,11 @@ def main():
     page = HEAD
     for side in found["sides"]:
         attest = next(judge for judge in side["judges"] if judge["name"] == "Attest")
-        names = {name for score in attest["scores"].values() for name in score["caught_names"] + score["missed_names"]}
+        names = {name for score in attest["scores"].values()
+                 for name in score["caught_names"] + score["missed_names"]}
         right = max((score["right"] for score in attest["scores"].values()), default=0)
-        page += (f"\n## {TITLES[side['name']]}\n\n{side['about']}: {side['cases']} cases, {len(names)} mutants and "
-                 f"{right} legitimate kernels.\n\n{table(side)}")
+        page += (f"\n## {TITLES[side['name']]}\n\n{side['about']}: {side['cases']} cases, "
+                 f"{len(names)} mutants and {right} legitimate kernels.\n\n{table(side)}")
     sys.stdout.write(page)
 
 

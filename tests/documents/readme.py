@@ -2,7 +2,8 @@
 
     readme.py ATTEST [--write]
 
-Exits with 1 if a part is not what the command prints today, numbers compared to three digits.
+Exits with 1 if a part is not what the command prints today, numbers compared to three digits, or if
+the commands for impl/skeleton.c do not work.
 """
 import json
 import pathlib
@@ -28,7 +29,7 @@ def failure():
     """A failure as it is told: all but the worst element of each tensor."""
     told = attest("repro", CASE, "--testee", "mutant:top_left").splitlines()
     kept = [line for line in told if re.match(r"FAIL|  (problem|because|clauses|message) ", line)]
-    return "".join(f"    {line}\n" for line in ["$ attest repro " + CASE + " --testee mutant:top_left", *kept])
+    return "".join(f"    {line}\n" for line in [f"$ attest repro {CASE} --testee mutant:top_left", *kept])
 
 
 def blind():
@@ -44,7 +45,8 @@ def blind():
             return found["judges"], scores
 
         rules, _ = judges("**/data=normal/**")
-        by_class = {data: judges(f"**/data={data}/**")[1] for data in {rule["data"] for rule in rules} - {""}}
+        classes = {rule["data"] for rule in rules} - {""}
+        by_class = {data: judges(f"**/data={data}/**")[1] for data in classes}
         for rule in rules:
             if not rule["data"] or "bf16" not in rule["dtypes"]:
                 continue
@@ -57,12 +59,27 @@ def blind():
             f"| {', '.join(passed)} | Attest, on each of these inputs |\n")
 
 
+def compile_the_skeleton(text):
+    """The commands that README.md gives for impl/skeleton.c do what it says."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = re.search("^    (cc .*) -o skeleton.so (.*)$", text, re.M)
+        if not command:
+            raise SystemExit("README.md does not say how impl/skeleton.c is compiled")
+        subprocess.run(f"{command[1]} -o {folder}/skeleton.so {command[2]}", shell=True, check=True,
+                       cwd=README.parent)
+        told = attest("run", "--testee", f"{folder}/skeleton.so", "--tier", "smoke",
+                      "--out", folder)
+        if not re.search("^No failure in [1-9]", told, re.M):
+            raise SystemExit(told)
+
+
 def rounded(text):
     return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda number: f"{float(number[0]):.3g}", text)
 
 
 def main():
     text, stale = README.read_text(), []
+    compile_the_skeleton(text)
     for name, part in (("failure", failure()), ("blind", blind())):
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:
