@@ -216,6 +216,8 @@ TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
     EXPECT_THAT(file, AllOf(Not(testing::StartsWith("/usr/lib")), Not(HasSubstr("/bin/attest"))));
   attest_command("run --testee 'exec:" ROGUE " shouts'" + kMask + out());
   EXPECT_TRUE(record().header.testees[0].files.contains(ROGUE));
+  attest_command("run --testee 'exec:env LD_PRELOAD=" RESIDENT " " ROGUE " shouts'" + kMask + out());
+  EXPECT_TRUE(record().header.testees[0].files.contains(RESIDENT)) << "a library of a program";
 }
 
 // The program waits in its first call until its file has changed, as by a build.
