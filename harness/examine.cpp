@@ -17,6 +17,7 @@
 #include "harness/memory.h"
 #include "harness/noise.h"
 #include "harness/property/law.h"
+#include "harness/schedule.h"
 #include "harness/wire.h"
 #include "spec/assert.h"
 #include "spec/clause.h"
@@ -105,7 +106,8 @@ class Examiner {
       : prepared_(prepared),
         testee_(testee),
         calling_{testee, kernel, executor, threads, captured_},
-        exemptions_(prepared.problem(), prepared.inputs(), testee) {
+        exemptions_(prepared.problem(), prepared.inputs(), testee),
+        planes_(prepared.problem(), prepared.inputs()) {
     const auto declared = testee.arithmetic.find(problem().dtype);
     arithmetic_ = declared != testee.arithmetic.end() ? declared->second : loosest(problem().dtype);
   }
@@ -673,8 +675,7 @@ class Examiner {
           .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
     }
     const auto defect = [&](const CallFacts& facts, bool backward) {
-      return schedule_defect(problem(), prepared_.inputs(), declared, facts.blocks, backward,
-                             threads);
+      return schedule_defect(planes_, declared, facts.blocks, backward, threads);
     };
     auto finding = defect(trial.forward, false);
     if (!finding && problem().backward) finding = defect(trial.backward, true);
@@ -725,6 +726,7 @@ class Examiner {
   std::string captured_;
   Calling calling_;
   Exemptions exemptions_;
+  Planes planes_;
   Arithmetic arithmetic_;
   Examination result_;
 };
