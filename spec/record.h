@@ -143,6 +143,8 @@ std::string to_line(const Header& header);
 std::string to_line(const VerdictRecord& verdict);
 std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
+// What such a line says.
+nlohmann::json to_json(const VerdictRecord& verdict);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
 // other malformed line throws InputError with its number. `seen` is told of each line that is
