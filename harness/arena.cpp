@@ -284,7 +284,9 @@ void Exchange::add_input(const std::string& name, DType dtype, const Values& val
                          const std::optional<Layout>& layout) {
   const auto as = [&](auto format) {
     copy_in(name, element_type(dtype), values.shape, layout,
-            [&](std::size_t n) { return encode(format(), values.data[n]); });
+            [numbers = values.data.data(), format](std::size_t n) {
+              return encode(format(), numbers[n]);
+            });
   };
   switch (dtype) {  // so that the compiler knows it, because every element asks for it
     case DType::f64:
