@@ -6,8 +6,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "cases/keep.h"
+#include "cases/normal.h"
 #include "cases/philox.h"
 #include "spec/assert.h"
 #include "spec/json_reader.h"
@@ -32,13 +34,7 @@ class Random {
                   key_);
   }
 
-  // The sum of eight uniform 16-bit numbers, centred and scaled to standard deviation 1;
-  // within 4.9.
-  double normal() {
-    std::int64_t sum = 0;
-    for (const std::uint32_t word : next()) sum += (word & 0xffff) + (word >> 16);
-    return (static_cast<double>(sum) - 4 * 65535.0) / std::sqrt(8.0 / 12.0 * 65536.0 * 65536.0);
-  }
+  double normal() { return normal_from(next()); }
 
   double uniform() { return next()[0] / 4294967296.0; }  // [0, 1)
 
@@ -158,6 +154,13 @@ class Source {
   Random random(Tensor tensor, Coordinates at, std::uint32_t stream = 0) const {
     const auto [b, h, s, d] = canonical(tensor, at);
     return Random(keys_[tensor], dense_index(shapes_[tensor], b, h, s, d), stream);
+  }
+
+  // random({b, h, s, d}).normal() of the channels of a row that are not one and the same.
+  void normal_row(Tensor tensor, Coordinates at, std::span<double> row) const {
+    const auto [b, h, s, d] = canonical(tensor, at);
+    const Index first = dense_index(shapes_[tensor], b, h, s, 0);
+    normal_numbers(keys_[tensor], static_cast<std::uint64_t>(first), row);
   }
 
   const Problem& problem;
@@ -553,6 +556,13 @@ Values fill(const Source& source, Tensor tensor, Make make) {
   const Index rows = channels == 0 ? 0 : element_count(values.shape) / channels;
   for (Index row = 0; row < rows; ++row) {
     Coordinates at = source.owner(tensor, coordinates(shape, row * channels));
+    if (make == normal && channels_differ) {
+      const std::span numbers(values.data.begin() + row * channels,
+                              static_cast<std::size_t>(channels));
+      source.normal_row(tensor, at, numbers);
+      for (double& number : numbers) number = round_to(dtype, number);
+      continue;
+    }
     for (Index d = 0; d < channels; ++d) {
       if (channels_differ) at[kChannel] = d;
       Element element{source, source.problem, at, source.random(tensor, at)};

@@ -172,11 +172,15 @@ Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& er
     Real low;
     std::size_t place;
   };
-  std::vector<Barrier> barriers(n + 1, {std::numeric_limits<Real>::quiet_NaN(), 0});
-  std::vector<Index> change(n + 1);  // of the count, from one key where a run begins to the next
+  // Kept, because this is done for each row; what they hold of the row before is never read.
+  thread_local std::vector<Barrier> barriers;
+  // Of the count, from one key where a run begins to the next.
+  thread_local std::vector<Index> change;
+  barriers.resize(std::max(barriers.size(), n + 1));
+  barriers[0] = {std::numeric_limits<Real>::quiet_NaN(), 0};
   Index most = 0;
   for (const bool upwards : {true, false}) {
-    std::fill(change.begin(), change.end(), 0);
+    change.assign(n + 1, 0);
     std::size_t top = 0;
     for (std::size_t t = 0; t < n; ++t) {
       const std::size_t j = upwards ? t : n - 1 - t;

@@ -22,6 +22,7 @@
 
 #include "reference/bound.h"
 #include "reference/products.h"
+#include "reference/reach.h"
 
 namespace attest {
 namespace working {
@@ -73,14 +74,18 @@ void pack(const Values& values, Index h, Range rows, const PlaceOf& place, Real 
       to.lost[at(j)] = to.any_lost = true;
       continue;
     }
-    for (Index c = 0; c < columns; ++c) {
-      const Real size = std::abs(Real(source[c]));
-      to.value.at(j, c) = source[c];
-      to.size.at(j, c) = size;
-      if (size != 0 && size < tiny) {
-        if (to.small.empty()) clear(to.small, count, columns);
-        to.small.at(j, c) = size;
+    for (Index c = 0; c < columns; c += kPad) {
+      Real *const value = &to.value.at(j, c), *const size = &to.size.at(j, c);
+      for (Index lane = 0; lane < std::min(kPad, columns - c); ++lane) {
+        value[lane] = source[c + lane];
+        size[lane] = std::abs(value[lane]);
       }
+    }
+    for (Index c = 0; tiny > 0 && c < columns; ++c) {
+      const Real size = to.size.at(j, c);
+      if (size == 0 || size >= tiny) continue;
+      if (to.small.empty()) clear(to.small, count, columns);
+      to.small.at(j, c) = size;
     }
   }
 }
@@ -105,16 +110,33 @@ struct KeyHead {
   bool small_integers = true;     // so that all sums of columns of V are exact in f32
 };
 
-// The largest sum over the rows of any channel.
+// The sum over the rows, of each channel.
 template <class Real>
-Real largest_column_sum(const Strips<Real>& sizes, Index columns) {
-  Real largest = 0;
-  for (Index c = 0; !sizes.empty() && c < columns; ++c) {
-    Real sum = 0;
-    for (Index j = 0; j < sizes.count; ++j) sum += sizes.at(j, c);
-    largest = std::max(largest, sum);
+std::vector<Real> column_sums(const Strips<Real>& sizes) {
+  std::vector<Real> sums(at(sizes.width));
+  for (Index c = 0; !sizes.empty() && c < sizes.width; c += kPad) {
+    std::array<Real, kPad> sum = {};
+    for (Index j = 0; j < sizes.count; ++j) {
+      const Real* size = sizes.strip(j, c);
+      for (std::size_t lane = 0; lane < sum.size(); ++lane) sum[lane] += size[lane];
+    }
+    std::copy(sum.begin(), sum.end(), sums.begin() + c);
   }
-  return largest;
+  return sums;
+}
+
+template <class Real>
+Real largest_of(const std::vector<Real>& sums) {
+  return std::accumulate(sums.begin(), sums.end(), Real(0),
+                         [](Real most, Real x) { return std::max(most, x); });
+}
+
+// Whether numbers of these magnitudes are integers whose sums over the rows are exact in f32.
+template <class Real>
+bool are_small_integers(const Strips<Real>& sizes, const std::vector<Real>& sums) {
+  return std::all_of(sizes.data.begin(), sizes.data.end(),
+                     [](Real size) { return size == std::floor(size); }) &&
+         std::all_of(sums.begin(), sums.end(), [](Real sum) { return sum < Real(0x1p24); });
 }
 
 template <class Real>
@@ -131,26 +153,19 @@ KeyHead<Real> pack_key_head(const Problem& problem, const Inputs& inputs, const 
     head.v_panels = transpose(head.v.value, problem.value_dim);
     head.v_small_panels = transpose(head.v.small, problem.value_dim);
   }
-  for (Index j = 0; j < keys.end; ++j) {
-    Real sum = 0;
-    Real most = 0;
-    for (Index c = 0; c < problem.head_dim; ++c) {
-      sum += head.k.size.at(j, c);
-      most = std::max(most, head.k.size.at(j, c));
-    }
-    head.k_sum.push_back(sum);
-    head.k_most.push_back(most);
-  }
-  if (problem.backward) head.k_reach = largest_column_sum(head.k.size, problem.head_dim);
-  head.v_reach = largest_column_sum(head.v.size, problem.value_dim);
-  for (Index c = 0; c < problem.value_dim; ++c) {
-    Real sum = 0;
-    for (Index j = 0; j < keys.end && head.small_integers; ++j) {
-      const Real size = head.v.size.at(j, c);
-      sum += size;
-      head.small_integers = size == std::floor(size) && sum < Real(0x1p24);
+  head.k_sum.resize(at(keys.end));
+  head.k_most.resize(at(keys.end));
+  for (Index c = 0; c < problem.head_dim; ++c) {
+    for (Index j = 0; j < keys.end; ++j) {
+      const Real size = head.k.size.at(j, c);
+      head.k_sum[at(j)] += size;
+      head.k_most[at(j)] = std::max(head.k_most[at(j)], size);
     }
   }
+  if (problem.backward) head.k_reach = largest_of(column_sums(head.k.size));
+  const std::vector<Real> v_sums = column_sums(head.v.size);
+  head.v_reach = largest_of(v_sums);
+  head.small_integers = are_small_integers(head.v.size, v_sums);
   return head;
 }
 
@@ -389,17 +404,24 @@ template <class Real>
 void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
   const Problem& problem = context.problem;
   const Index key_len = problem.lengths(block.b).key;
+  const bool side_by_side = has_reaches(problem);
   block.keys = {key_len, 0};
   for (Index r = 0; r < block.count; ++r) {
     RowState<Real>& row = block.rows[at(r)];
     std::vector<Index>& keys = row.seen.key;
-    keys.resize(at(key_len));
-    std::size_t n = 0;
     Position position = {.batch = block.b, .head = block.h, .query = block.begin + r};
-    for (position.key = 0; position.key < key_len; ++position.key) {
-      if (visible(problem, position)) keys[n++] = position.key;
+    if (side_by_side) {
+      const Reach seen = keys_seen(problem, block.b, position.query);
+      keys.resize(at(seen.size()));
+      std::iota(keys.begin(), keys.end(), seen.begin);
+    } else {
+      keys.resize(at(key_len));
+      std::size_t n = 0;
+      for (position.key = 0; position.key < key_len; ++position.key) {
+        if (visible(problem, position)) keys[n++] = position.key;
+      }
+      keys.resize(n);
     }
-    keys.resize(n);
     if (problem.bias_shape) {  // MASK-14
       const double* bias = broadcast(context.inputs.bias, block.b, block.h, position.query);
       const Index step = key_step(*problem.bias_shape);
@@ -998,14 +1020,14 @@ void add_key_gradients(const Block<Real>& block, Range wanted, KeyGradients<Real
   }
 }
 
-// dQ of the block's rows. What they give to dK and dV of `keys`, in order, is added to `to`.
+// dQ of the block's rows, of which forward_block has been. What they give to dK and dV of `keys`,
+// in order, is added to `to`.
 template <class Real>
 void backward_block(const Context<Real>& context, const KeyHead<Real>& head, bool with_dq,
                     const std::vector<Range>& keys, Block<Real>& block, KeyGradients<Real>& to) {
   const Problem& problem = context.problem;
   const Model<Real>& model = context.model;
   const Index key_len = problem.lengths(block.b).key;
-  forward_block(context, head, block);
   pack(
       context.inputs.d_o, block.h, {block.begin, block.begin + block.count},
       [&](Index i) { return problem.query_place(block.b, i); }, model.tiny, block.d_o);
@@ -1245,13 +1267,39 @@ std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int thre
   return heads;
 }
 
+void prepare(ForwardExpected& result, const Problem& problem, const Excerpt* excerpt, bool beyond) {
+  prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
+  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, beyond);
+}
+
+// O and LSE of the block's rows, as forward_block leaves them.
+template <class Real>
+void put_forward(const Problem& problem, const Model<Real>& model, const Block<Real>& block,
+                 ForwardExpected& result) {
+  for (Index r = 0; r < block.count; ++r) {
+    const RowState<Real>& row = block.rows[at(r)];
+    const Place place = problem.query_place(block.b, block.begin + r);
+    const Index lse = dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0);
+    if (row.keys == 0 && !row.has_sink && !row.lost) {
+      result.lse.value[at(lse)] = -kInfinity;
+    } else {
+      put(result.lse, lse, row.lost, row.lse, row.lse_bound, row.beyond);
+    }
+    if (row.keys == 0 && !row.lost) {
+      put_zeros(result.o, problem.o_shape(), place, block.h);
+      continue;
+    }
+    put_row<Real>(result.o, problem.o_shape(), place, block.h,
+                  {row.lost, row.beyond, model.sum_overflow}, block.o, block.o_bound, block.o_reach,
+                  r);
+  }
+}
+
 template <class Real>
 ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic,
                         int threads, const Excerpt* excerpt, Roundings roundings) {
   ForwardExpected result;
-  const bool beyond = may_go_beyond(problem, inputs);
-  prepare(result.o, problem, problem.o_shape(), excerpt ? kNaN : 0, beyond);
-  prepare(result.lse, problem, problem.lse_shape(), excerpt ? kNaN : -kInfinity, beyond);
+  prepare(result, problem, excerpt, may_go_beyond(problem, inputs));
   const Index heads = problem.batch * problem.query_heads;
   if (heads == 0 || problem.query_len == 0) return result;
 
@@ -1271,23 +1319,7 @@ ForwardExpected forward(const Problem& problem, const Inputs& inputs, const Arit
     if (block.count <= 0) return;
     const Index key_head = block.h / problem.group_size();
     forward_block(context, key_heads[at(block.b * problem.key_heads + key_head)], block);
-    for (Index r = 0; r < block.count; ++r) {
-      const RowState<Real>& row = block.rows[at(r)];
-      const Place place = problem.query_place(block.b, block.begin + r);
-      const Index lse = dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0);
-      if (row.keys == 0 && !row.has_sink && !row.lost) {
-        result.lse.value[at(lse)] = -kInfinity;
-      } else {
-        put(result.lse, lse, row.lost, row.lse, row.lse_bound, row.beyond);
-      }
-      if (row.keys == 0 && !row.lost) {
-        put_zeros(result.o, problem.o_shape(), place, block.h);
-        continue;
-      }
-      put_row<Real>(result.o, problem.o_shape(), place, block.h,
-                    {row.lost, row.beyond, model.sum_overflow}, block.o, block.o_bound,
-                    block.o_reach, r);
-    }
+    put_forward(problem, model, block, result);
   });
   return result;
 }
@@ -1368,13 +1400,15 @@ struct ScoreGradients {
   }
 };
 
+// And, where it is wanted, the forward pass, which the gradients are made of.
 template <class Real>
 BackwardExpected backward(const Problem& problem, const Inputs& inputs,
                           const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
-                          Roundings roundings, bool with_reach) {
+                          Roundings roundings, ForwardExpected* forward, bool with_reach) {
   BackwardExpected result;
   const double unless_put = excerpt ? kNaN : 0;
   const bool beyond = may_go_beyond(problem, inputs);
+  if (forward) prepare(*forward, problem, excerpt, beyond);
   prepare(result.dq, problem, problem.q_shape(), unless_put, beyond);
   prepare(result.dk, problem, problem.k_shape(), unless_put, beyond);
   prepare(result.dv, problem, problem.v_shape(), unless_put, beyond);
@@ -1421,6 +1455,8 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
       if (block.count <= 0) continue;
       const bool with_dq =
           std::binary_search(query_groups.begin(), query_groups.end(), n % blocks_of_head);
+      forward_block(context, key_heads[at(head)], block);
+      if (forward && with_dq) put_forward(problem, model, block, *forward);
       backward_block(context, key_heads[at(head)], with_dq, keys, block, *sums[at(task)]);
       of_scores.add(problem, block);
       for (Index r = 0; with_dq && r < block.count; ++r) {
@@ -1442,7 +1478,8 @@ BackwardExpected backward(const Problem& problem, const Inputs& inputs,
     Real reach = 0;
     for (Index part = 0; part < parts; ++part) reach += sums[at(head * parts + part)]->reach;
     if (reach >= overflow) {  // seldom: once more, and with the sums of magnitudes
-      return backward<Real>(problem, inputs, arithmetic, threads, excerpt, roundings, true);
+      return backward<Real>(problem, inputs, arithmetic, threads, excerpt, roundings, forward,
+                            true);
     }
   }
   for_each_task(heads, threads, [&](Index head, int) {
@@ -1489,7 +1526,17 @@ BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
                                  Roundings roundings) {
   const auto compute =
       problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
-  return compute(problem, inputs, arithmetic, threads, excerpt, roundings, false);
+  return compute(problem, inputs, arithmetic, threads, excerpt, roundings, nullptr, false);
+}
+
+PassesExpected expect_passes(const Problem& problem, const Inputs& inputs,
+                             const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
+  const auto compute =
+      problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
+  PassesExpected passes;
+  passes.backward = compute(problem, inputs, arithmetic, threads, excerpt, Roundings::all,
+                            &passes.forward, false);
+  return passes;
 }
 
 }  // namespace attest

@@ -38,6 +38,11 @@ struct BackwardExpected {
   Expected dsink;  // problem.sink_shape(), f32; empty if there is none
 };
 
+struct PassesExpected {
+  ForwardExpected forward;
+  BackwardExpected backward;
+};
+
 // A part of a problem that is too long to be computed as a whole: some query rows and some keys,
 // the same of each head, in groups of 8 neighbours (8g to 8g + 7 of each batch element). What
 // belongs to others, and what lies beyond a length, is unspecified: its value is NaN.
@@ -60,5 +65,9 @@ BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
                                  const Arithmetic& arithmetic, int threads = 1,
                                  const Excerpt* excerpt = nullptr,
                                  Roundings roundings = Roundings::all);
+// Both, to the same bits, for little more than the latter.
+PassesExpected expect_passes(const Problem& problem, const Inputs& inputs,
+                             const Arithmetic& arithmetic, int threads = 1,
+                             const Excerpt* excerpt = nullptr);
 
 }  // namespace attest

@@ -95,8 +95,17 @@ inline std::uint64_t encode(DType dtype, double value) {
   if (dtype == DType::bf16) {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
     if ((bits & 0xffff) == 0 && std::bit_cast<float>(bits) == value) return bits >> 16;
+  } else if (dtype == DType::f16) {
+    // The fields of a double are as wide as those of a f16 and 42 bits, and biased by 1008 more.
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    const std::uint64_t sign = bits >> 63 << 15, fields = bits << 1 >> 43;
+    const std::uint64_t normal = fields - (std::uint64_t(1008 + 1) << 10);
+    const bool fits = (bits & ((std::uint64_t(1) << 42) - 1)) == 0;
+    if (fits && normal < std::uint64_t(30) << 10) return sign | (normal + (1 << 10));
+    if (bits << 1 == 0) return sign;
   } else if (dtype == DType::f32) {
-    if (!std::isnan(value)) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    return std::isnan(value) ? 0x7fc00000u : bits;
   }
   return encode_rounded(dtype, value);
 }

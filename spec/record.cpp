@@ -305,7 +305,7 @@ std::string to_line(const Header& header) {
                     {"options", to_json(header.options)}});
 }
 
-std::string to_line(const VerdictRecord& record) {
+json to_json(const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   json tensors = json::object();
   for (const auto& [tensor, evidence] : v.tensors) tensors[tensor] = to_json(evidence);
@@ -333,8 +333,10 @@ std::string to_line(const VerdictRecord& record) {
         {{"wall_s", t.wall_s}, {"cpu_s", t.cpu_s}, {"idle_s", t.idle_s}, {"busy", t.busy}});
   }
   if (!v.captured.empty()) j["captured"] = v.captured;
-  return json_text(j);
+  return j;
 }
+
+std::string to_line(const VerdictRecord& verdict) { return json_text(to_json(verdict)); }
 
 std::string to_line(const SearchRecord& search) {
   return json_text({{"kind", "search"},

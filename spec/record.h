@@ -155,6 +155,8 @@ std::string to_line(const Header& header);
 std::string to_line(const VerdictRecord& verdict);
 std::string to_line(const SearchRecord& search);
 std::string to_line(const Footer& footer);
+// What such a line says.
+nlohmann::json to_json(const VerdictRecord& verdict);
 
 // Reads a results.jsonl. A last line that was cut off is dropped, as a truncated record's; any
 // other malformed line throws InputError with its number. Blank lines, NUL bytes, and a footer that

@@ -23,7 +23,7 @@ void note_schedule(Subject& subject, const Trial& traced, const std::optional<Tr
   }
 }
 
-std::optional<Finding> schedule_finding(Subject& subject, ScheduleDeclaration declared,
+std::optional<Finding> schedule_finding(Planes& planes, ScheduleDeclaration declared,
                                         const Trial& trial, int threads) {
   if (threads > 3) declared.imbalance.reset();  // a worker has few blocks in any case
   if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
@@ -32,11 +32,10 @@ std::optional<Finding> schedule_finding(Subject& subject, ScheduleDeclaration de
         .message = fmt::format("more blocks than the {} that a reply may hold", kMostBlocks)};
   }
   const auto defect = [&](const CallFacts& facts, bool backward) {
-    return schedule_defect(subject.problem(), subject.prepared.inputs(), declared, facts.blocks,
-                           backward, threads);
+    return schedule_defect(planes, declared, facts.blocks, backward, threads);
   };
   auto finding = defect(trial.forward, false);
-  if (!finding && subject.problem().backward) finding = defect(trial.backward, true);
+  if (!finding && planes.problem().backward) finding = defect(trial.backward, true);
   if (finding) {
     finding->message += fmt::format(", with {} thread{}", threads, threads == 1 ? "" : "s");
   }
@@ -50,8 +49,9 @@ std::optional<Finding> check_schedule(Subject& subject, const Trial& first) {
   if (!subject.cites("SCHED-3")) {
     declared.imbalance.reset();  // a case with few blocks has no fair balance
   }
-  std::set<int> counts = {1, 2, 3};
-  if (auto finding = schedule_finding(subject, declared, first, subject.calling.threads))
+  Planes planes(subject.problem(), subject.prepared.inputs());
+  const std::set<int> counts = {1, 2, 3};
+  if (auto finding = schedule_finding(planes, declared, first, subject.calling.threads))
     return finding;
   if (!counts.contains(subject.calling.threads))
     note_schedule(subject, first, {}, subject.calling.threads);
@@ -73,7 +73,7 @@ std::optional<Finding> check_schedule(Subject& subject, const Trial& first) {
     }
     const Trial& traced = again ? *again : first;
     if (traced.stopped) return traced.stopped;
-    if (auto finding = schedule_finding(subject, declared, traced, threads)) return finding;
+    if (auto finding = schedule_finding(planes, declared, traced, threads)) return finding;
     if (untraced && subject.arithmetic.deterministic) {
       if (const auto where = difference(traced, *untraced, subject.exemptions)) {
         return failure("nondeterministic",

@@ -1,6 +1,7 @@
 #include "harness/judge/judge.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +11,21 @@ namespace attest {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Whether the exact value lies in the cell of `actual`, where that is told in double: nearly always
+// (then the difference is exact). If not, rounding_cell has to tell.
+bool certainly_in_cell(double actual, double exact, DType dtype, Rounding rounding) {
+  const Format format = format_of(dtype);
+  const int exponent = exponent_of(actual);
+  if (dtype == DType::f64 || exponent < format.min_exponent || exponent > format.max_exponent) {
+    return false;
+  }
+  // Below a power of two the numbers lie twice as dense.
+  const bool inwards = (actual > exact) == (actual > 0);
+  const bool power = (std::bit_cast<std::uint64_t>(actual) & ((std::uint64_t(1) << 52) - 1)) == 0;
+  const int halvings = (rounding == Rounding::nearest ? 1 : 0) + (inwards && power ? 1 : 0);
+  return std::abs(actual - exact) <= power_of_two(exponent - (format.digits - 1) - halvings);
+}
 
 // How far the exact value lies outside the cell of `actual`; NaN if `actual` is NaN.
 long double distance(double actual, long double exact, DType dtype, Rounding rounding) {
@@ -22,15 +38,38 @@ long double distance(double actual, long double exact, DType dtype, Rounding rou
   return 0;
 }
 
-}  // namespace
+long double exact_at(const Expected& expected, std::size_t i) {
+  return expected.value[i] +
+         (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
+}
 
-TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
-                    const Expected& expected, Rounding rounding) {
-  ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
+// In a loop of their own, in which nothing is called: so they stay in registers.
+template <DType kDType>
+void sum_errors(const std::vector<std::uint64_t>& bits, const Expected& expected,
+                TensorEvidence& evidence) {
+  long double squares = 0, sum = 0;
+  std::size_t finite = 0;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const double actual = decode(kDType, bits[i]);
+    if (!std::isfinite(actual) || !std::isfinite(expected.value[i])) continue;
+    const long double error = actual - exact_at(expected, i);
+    squares += error * error;
+    sum += error;
+    ++finite;
+  }
+  if (finite == 0) return;
+  evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
+  evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));
+}
+
+// The format is known to the compiler, because every element asks for it.
+template <DType kDType>
+TensorVerdict judge_as(const std::vector<std::uint64_t>& bits, const Shape& shape,
+                       const Expected& expected, Rounding rounding) {
   TensorVerdict verdict;
   TensorEvidence& evidence = verdict.evidence;
-  long double squares = 0, sum = 0;
-  std::size_t finite = 0, worst = 0;
+  sum_errors<kDType>(bits, expected, evidence);
+  std::size_t worst = 0;
   double worst_ratio = -1;
   bool worst_is_advice = false;
   const bool some_beyond = !expected.recommended.empty();
@@ -40,25 +79,23 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
       continue;
     }
     ++evidence.compared;
-    const double actual = decode(dtype, bits[i]);
-    const long double exact =
-        expected.value[i] +
-        (expected.rest.empty() ? 0.0L : static_cast<long double>(expected.rest[i]));
+    const double actual = decode(kDType, bits[i]);
     // Where nothing is required, what is recommended.
     const bool beyond = some_beyond && std::isfinite(expected.recommended[i]);
     const double bound = beyond ? expected.recommended[i] : expected.bound[i];
-    const long double error = actual - exact;
-    if (std::isfinite(actual) && std::isfinite(expected.value[i])) {
-      squares += error * error;
-      sum += error;
-      ++finite;
-    }
     // Nearer still to its cell: it passes, and there is worse. (A little less than the worst, so
     // that no rounding of this product decides what is recorded.)
-    const long double least = std::min(worst_ratio, 1.0) * static_cast<long double>(bound);
     const bool known = worst_ratio >= 0 && std::isfinite(bound);
+    if (known && kDType != DType::f64) {  // in double, which nearly always tells
+      const double least = std::min(worst_ratio, 1.0) * bound;
+      const bool normal = least > 0x1p-1000;
+      if (normal && std::abs(actual - expected.value[i]) <= least * (1 - 0x1p-39)) continue;
+    }
+    const long double exact = exact_at(expected, i), error = actual - exact;
+    const long double least = std::min(worst_ratio, 1.0) * static_cast<long double>(bound);
     if (known && std::abs(error) <= least * (1 - 0x1p-40L)) continue;
-    const long double away = distance(actual, exact, dtype, rounding);
+    const bool in_cell = certainly_in_cell(actual, expected.value[i], kDType, rounding);
+    const long double away = in_cell ? 0 : distance(actual, exact, kDType, rounding);
     const bool within = away <= bound;
     const bool advice = !within && beyond;
     const bool vacuous = !std::isfinite(bound);  // infinite, or NaN from infinity times 0
@@ -91,16 +128,30 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
   const auto place = coordinates(shape, static_cast<Index>(worst));
   evidence.worst = {place.begin(), place.end()};
   evidence.max_ratio = worst_ratio;
-  evidence.actual = decode(dtype, bits[worst]);
+  evidence.actual = decode(kDType, bits[worst]);
   evidence.exact = expected.value[worst];
   evidence.bound = some_beyond && std::isfinite(expected.recommended[worst])
                        ? expected.recommended[worst]
                        : expected.bound[worst];
-  if (finite > 0) {
-    evidence.rms = static_cast<double>(std::sqrt(squares / static_cast<long double>(finite)));
-    evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));
-  }
   return verdict;
+}
+
+}  // namespace
+
+TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
+                    const Expected& expected, Rounding rounding) {
+  ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
+  switch (dtype) {
+    case DType::f64:
+      return judge_as<DType::f64>(bits, shape, expected, rounding);
+    case DType::f32:
+      return judge_as<DType::f32>(bits, shape, expected, rounding);
+    case DType::f16:
+      return judge_as<DType::f16>(bits, shape, expected, rounding);
+    case DType::bf16:
+      break;
+  }
+  return judge_as<DType::bf16>(bits, shape, expected, rounding);
 }
 
 }  // namespace attest

@@ -27,16 +27,22 @@ PreparedCase PreparedCase::with_keep(Keep keep) const {
   return PreparedCase(case_, std::move(inputs), threads_);
 }
 
+const PassesExpected& PreparedCase::passes(const Arithmetic& arithmetic) {
+  return known_or_made(passes_, arithmetic, [&] {
+    return expect_passes(problem(), inputs_, arithmetic, threads_, excerpt());
+  });
+}
+
 const ForwardExpected& PreparedCase::forward(const Arithmetic& arithmetic) {
+  // Who looks at the forward pass of such a problem looks at the gradients next.
+  if (problem().backward) return passes(arithmetic).forward;
   return known_or_made(forward_, arithmetic, [&] {
     return expect_forward(problem(), inputs_, arithmetic, threads_, excerpt());
   });
 }
 
 const BackwardExpected& PreparedCase::backward(const Arithmetic& arithmetic) {
-  return known_or_made(backward_, arithmetic, [&] {
-    return expect_backward(problem(), inputs_, arithmetic, threads_, excerpt());
-  });
+  return passes(arithmetic).backward;
 }
 
 const ForwardSpread& PreparedCase::forward_spread(const Arithmetic& arithmetic) {

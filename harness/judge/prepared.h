@@ -39,6 +39,7 @@ class PreparedCase {
         excerpt_(excerpt_of(test_case)),
         threads_(threads) {}
   static Inputs generate(const Case& test_case);
+  const PassesExpected& passes(const Arithmetic& arithmetic);  // of a problem with a backward pass
   const Excerpt* excerpt() const { return excerpt_ ? &*excerpt_ : nullptr; }
 
   Case case_;
@@ -47,7 +48,7 @@ class PreparedCase {
   int threads_;
   // Few testees, fewer arithmetics: a list is enough.
   std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardExpected>>> forward_;
-  std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardExpected>>> backward_;
+  std::vector<std::pair<Arithmetic, std::unique_ptr<PassesExpected>>> passes_;
   std::vector<std::pair<Arithmetic, std::unique_ptr<ForwardSpread>>> forward_spread_;
   std::vector<std::pair<Arithmetic, std::unique_ptr<BackwardSpread>>> backward_spread_;
 };

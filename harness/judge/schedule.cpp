@@ -24,25 +24,30 @@ Finding broken(const char* clause, const std::string& message) {
   return failure("schedule", message, clause);
 }
 
-// Numbers at the corners of a grid of queries and keys.
+// Numbers at the corners of a grid of queries and keys. They count pairs, and blocks, of which
+// there are fewer than 2^32, and on the way to that they may be below 0, which is the same modulo
+// 2^32.
 class Grid {
  public:
+  using Count = std::uint32_t;
   Grid(Index queries, Index keys)
       : width_(keys + 1), cells_(static_cast<std::size_t>((queries + 1) * (keys + 1))) {}
 
-  Index& at(Index query, Index key) {
+  Count& at(Index query, Index key) {
     return cells_[static_cast<std::size_t>(query * width_ + key)];
   }
   // Of a grid of sums over all that lies before: the sum over a block.
-  Index sum(const Block& b) {
+  Count sum(const Block& b) {
     return at(b.query_end, b.key_end) - at(b.query_begin, b.key_end) -
            at(b.query_end, b.key_begin) + at(b.query_begin, b.key_begin);
   }
 
  private:
   Index width_;
-  std::vector<Index> cells_;
+  std::vector<Count> cells_;
 };
+
+}  // namespace
 
 // The score matrix of one batch element and head. Each block costs the same, however large it is.
 class Plane {
@@ -50,10 +55,10 @@ class Plane {
   Plane(const Problem& p, const Inputs& in, Index b, Index h)
       : problem_(p), inputs_(in), batch_(b), head_(h), allowed_(p.query_len, p.key_len) {
     for (Index i = 0; i < p.query_len; ++i) {
+      Grid::Count of_row = 0;
       for (Index j = 0; j < p.key_len; ++j) {
-        allowed_.at(i + 1, j + 1) = allowed_.at(i, j + 1) + allowed_.at(i + 1, j) -
-                                    allowed_.at(i, j) +
-                                    visible(p, {.batch = b, .head = h, .query = i, .key = j});
+        of_row += visible(p, {.batch = b, .head = h, .query = i, .key = j});
+        allowed_.at(i + 1, j + 1) = allowed_.at(i, j + 1) + of_row;
       }
     }
   }
@@ -84,14 +89,13 @@ class Plane {
   }
 
  private:
-  // Turns steps into counts, and looks for a visible pair that lies in no block or in several.
+  // Adds steps up to counts, and looks for a visible pair that lies in no block or in several.
   std::optional<Finding> miscounted(Grid& counts, const std::vector<const Block*>& blocks) {
     for (Index i = 0; i < problem_.query_len; ++i) {
+      Grid::Count count = 0;
       for (Index j = 0; j < problem_.key_len; ++j) {
         if (i > 0) counts.at(i, j) += counts.at(i - 1, j);
-        if (j > 0) counts.at(i, j) += counts.at(i, j - 1);
-        if (i > 0 && j > 0) counts.at(i, j) -= counts.at(i - 1, j - 1);
-        const Index count = counts.at(i, j);
+        count += counts.at(i, j);
         if (count == 1) continue;
         const Position position = {.batch = batch_, .head = head_, .query = i, .key = j};
         if (!visible(problem_, position) || bias_hides(problem_, inputs_, position)) continue;
@@ -118,6 +122,21 @@ class Plane {
   Index batch_, head_;
   Grid allowed_;  // sums of the pairs that mask and lengths allow
 };
+
+Planes::Planes(const Problem& problem, const Inputs& inputs) : problem_(problem), inputs_(inputs) {}
+
+Planes::~Planes() = default;
+
+Plane& Planes::at(Index batch, Index head) {
+  constexpr Index kMostKept = Index(1) << 24;  // pairs
+  const std::pair place(batch, head);
+  if (const auto known = planes_.find(place); known != planes_.end()) return *known->second;
+  const Index kept = problem_.query_len * problem_.key_len * Index(planes_.size());
+  if (kept > kMostKept) planes_.clear();
+  return *(planes_[place] = std::make_unique<Plane>(problem_, inputs_, batch, head));
+}
+
+namespace {
 
 std::optional<Finding> misplaced(const Problem& p, const Block& b, bool backward, int threads) {
   const auto range = [](Index begin, Index end, Index size) {
@@ -207,10 +226,10 @@ std::vector<Block> blocks_from_json(const nlohmann::json& list) {
   return blocks;
 }
 
-std::optional<Finding> schedule_defect(const Problem& p, const Inputs& in,
-                                       const ScheduleDeclaration& declared,
+std::optional<Finding> schedule_defect(Planes& planes, const ScheduleDeclaration& declared,
                                        const std::vector<Block>& blocks, bool backward,
                                        int threads) {
+  const Problem& p = planes.problem();
   // A backward call has at least one pass, whatever it reports.
   std::set<Index> passes = {backward ? 1 : 0};
   std::map<std::array<Index, 3>, std::vector<const Block*>> parts;
@@ -221,9 +240,8 @@ std::optional<Finding> schedule_defect(const Problem& p, const Inputs& in,
   }
   for (Index b = 0; b < p.batch; ++b) {
     for (Index h = 0; h < p.query_heads; ++h) {
-      Plane plane(p, in, b, h);
       for (const Index pass : passes) {
-        auto finding = plane.defect(parts[{b, h, pass}], declared.masks_partial_only);
+        auto finding = planes.at(b, h).defect(parts[{b, h, pass}], declared.masks_partial_only);
         if (!finding) continue;
         if (pass > 0) finding->message += fmt::format(" (pass {} of the backward call)", pass);
         return finding;

@@ -2,8 +2,11 @@
 // declares (SPEC.md, SCHED-1 to SCHED-3).
 #pragma once
 
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "harness/judge/finding.h"
@@ -22,12 +25,29 @@ struct Block {
   Index pass = 0;  // 0: of a forward call; n >= 1: the n-th of a backward call
 };
 
+class Plane;
+
 // As they cross: a list of lists of nine numbers. Throws InputError for anything else.
 std::vector<Block> blocks_from_json(const nlohmann::json& list);
 
+// The score matrices of a problem, as far as they were asked for: the same for all its calls.
+// `problem` and `inputs` must outlive them.
+class Planes {
+ public:
+  Planes(const Problem& problem, const Inputs& inputs);
+  ~Planes();
+  const Problem& problem() const { return problem_; }
+  // Of one batch element and head, until the next is asked for.
+  Plane& at(Index batch, Index head);
+
+ private:
+  const Problem& problem_;
+  const Inputs& inputs_;
+  std::map<std::pair<Index, Index>, std::unique_ptr<Plane>> planes_;
+};
+
 // What is wrong with the blocks that one call reported.
-std::optional<Finding> schedule_defect(const Problem& problem, const Inputs& inputs,
-                                       const ScheduleDeclaration& declared,
+std::optional<Finding> schedule_defect(Planes& planes, const ScheduleDeclaration& declared,
                                        const std::vector<Block>& blocks, bool backward,
                                        int threads);
 

@@ -40,6 +40,13 @@ void for_each_element(const Shape& shape, const Strides& strides, const Visit& v
     for (Index h = 0; h < shape[1]; ++h) {
       for (Index s = 0; s < shape[2]; ++s) {
         const Index row = b * strides[0] + h * strides[1] + s * strides[2];
+        if (strides[3] == 1) {  // as most do
+          const auto place = static_cast<std::size_t>(row),
+                     count = static_cast<std::size_t>(shape[3]);
+          for (std::size_t d = 0; d < count; ++d) visit(dense + d, place + d);
+          dense += count;
+          continue;
+        }
         for (Index d = 0; d < shape[3]; ++d) {
           visit(dense++, static_cast<std::size_t>(row + d * strides[3]));
         }
@@ -239,8 +246,17 @@ Exchange::Tensor& Exchange::place(const std::string& name, bool output, const El
       std::memset(memory(tensor) + from, 0, to - from);
     });
   } else {
-    std::memset(memory(tensor) + tensor.region_begin,
-                first ? kNanByte : (output ? kSubnormalByte : kHugeByte), tensor.region_bytes);
+    // All but what is written anyway: an output, and the elements of an input without gaps.
+    const bool expanded = std::find(strides.begin(), strides.end(), 0) != strides.end();
+    const bool dense =
+        !expanded && data_bytes == static_cast<std::size_t>(element_count(shape)) * type.bytes;
+    const std::size_t skipped = output || dense ? data_bytes : 0;
+    const auto fill = [&](std::size_t from, std::size_t to) {
+      std::memset(memory(tensor) + from, first ? kNanByte : (output ? kSubnormalByte : kHugeByte),
+                  to - from);
+    };
+    fill(tensor.region_begin, tensor.data_begin);
+    fill(tensor.data_begin + skipped, tensor.region_begin + tensor.region_bytes);
   }
   const auto [at, fresh] = tensors_.emplace(name, tensor);
   ATTEST_ASSERT(fresh);
@@ -270,8 +286,22 @@ void Exchange::copy_in(const std::string& name, const ElementType& type, const S
 
 void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
                          const std::optional<Layout>& layout) {
-  copy_in(name, element_type(dtype), values.shape, layout,
-          [&](std::size_t n) { return encode(dtype, values.data[n]); });
+  const auto as = [&](auto format) {
+    copy_in(name, element_type(dtype), values.shape, layout,
+            [numbers = values.data.data(), format](std::size_t n) {
+              return encode(format(), numbers[n]);
+            });
+  };
+  switch (dtype) {  // so that the compiler knows it, because every element asks for it
+    case DType::f64:
+      return as(std::integral_constant<DType, DType::f64>());
+    case DType::f32:
+      return as(std::integral_constant<DType, DType::f32>());
+    case DType::f16:
+      return as(std::integral_constant<DType, DType::f16>());
+    case DType::bf16:
+      return as(std::integral_constant<DType, DType::bf16>());
+  }
 }
 
 void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,
@@ -364,7 +394,7 @@ nlohmann::json Exchange::to_json() const {
 
 std::uint64_t Exchange::input_checksum() const {
   constexpr std::uint64_t kFactor = 0xff51afd7ed558ccdu;
-  std::array<std::uint64_t, 4> sums = {1, 2, 3, 4};  // that do not wait for each other
+  std::array<std::uint64_t, 8> sums = {1, 2, 3, 4, 5, 6, 7, 8};  // that do not wait for each other
   const auto add = [&](std::size_t begin, std::size_t end) {
     for (std::size_t at = begin; at < end; at += sizeof(sums)) {  // which divides a page
       for (std::size_t lane = 0; lane < sums.size(); ++lane) {

@@ -203,6 +203,12 @@ class Workspace {
     mprotect(base_ + page + whole_, page, PROT_NONE);
     first_ = base_ + page;
     data_ = first_ + (whole_ - bytes) / kAlignment * kAlignment;
+    // All of its pages at once, and large ones: one by one they take longer than many a call. Where
+    // the system has no such thing, filling does it.
+    madvise(first_, whole_, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+    madvise(first_, whole_, MADV_POPULATE_WRITE);
+#endif
     std::memset(first_, kFill, whole_);
   }
   ~Workspace() {

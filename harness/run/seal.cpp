@@ -51,7 +51,10 @@ Digests Seal::digests() const {
 void seal(Record& record) {
   Seal seal;
   add(seal, to_line(record.header));
-  for (const VerdictRecord& verdict : record.verdicts) add(seal, to_line(verdict));
+  for (const VerdictRecord& verdict : record.verdicts) {
+    const nlohmann::json json = to_json(verdict);
+    seal.add(json_text(json), json);
+  }
   for (const SearchRecord& search : record.searches) add(seal, to_line(search));
   add(seal, to_line(*record.footer));
   record.footer->digests = seal.digests();

@@ -216,7 +216,7 @@ std::string to_text(const Trust& trust) {
                             trust.interrupted ? " (interrupted)" : "");
 }
 
-nlohmann::json to_json(const VerdictRecord& record) {
+nlohmann::json in_short(const VerdictRecord& record) {
   return {{"case", record.case_id},
           {"testee", record.testee},
           {"outcome", name(record.verdict.outcome)},
@@ -227,7 +227,7 @@ nlohmann::json to_json(const VerdictRecord& record) {
 
 nlohmann::json to_json(const std::vector<VerdictRecord>& records) {
   nlohmann::json list = nlohmann::json::array();
-  for (const VerdictRecord& each : records) list.push_back(to_json(each));
+  for (const VerdictRecord& each : records) list.push_back(in_short(each));
   return list;
 }
 
@@ -266,7 +266,7 @@ nlohmann::json to_json(const Selfcheck& check, const Hunt& hunt) {
                            {"catching", hunted.catching},
                            {"caught", hunted.caught.has_value()}};
     if (hunted.caught) {
-      each.update(to_json(*hunted.caught));
+      each.update(in_short(*hunted.caught));
       each["clause"] = clause_text(hunted.caught->verdict, mutant);
     } else {
       each["nearest"] = number_to_json(hunted.nearest);

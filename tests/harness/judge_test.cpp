@@ -1,6 +1,7 @@
 #include "harness/judge/judge.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <cmath>
 
@@ -33,6 +34,31 @@ TEST(JudgeTest, FaithfulRoundingMayPickEitherNeighbour) {
   const double exact = 1.0 + 0.9 * std::ldexp(1.0, -7);  // between 1 and its bf16 successor
   EXPECT_FALSE(judge_one(DType::bf16, 1.0, exact, 0).passed);
   EXPECT_TRUE(judge_one(DType::bf16, 1.0, exact, 0, Rounding::faithful).passed);
+}
+
+// As rounding_cell has it, wherever the exact value lies around its ends.
+RC_GTEST_PROP(JudgeTest, WithoutABoundTheCellDecides, (std::uint64_t seed)) {
+  const std::uint64_t bits = (seed + 1) * 0x9e3779b97f4a7c15;  // all over the format
+  for (const DType dtype : kDTypes) {
+    const std::uint64_t some = bits >> (64 - 8 * format_of(dtype).bytes);
+    // A power of two too, below which the cell is half as wide.
+    for (const std::uint64_t each : {some, encode(dtype, std::exp2(int(bits % 30) - 14))}) {
+      const double actual = decode(dtype, each);
+      if (std::isnan(actual)) continue;
+      for (const Rounding rounding : {Rounding::nearest, Rounding::faithful}) {
+        const Cell cell = rounding_cell(dtype, actual, rounding);
+        for (const long double end : {cell.low, cell.high}) {
+          const double middle = static_cast<double>(end);
+          for (const double exact : {std::nextafter(middle, -kInfinity), middle,
+                                     std::nextafter(middle, kInfinity), actual}) {
+            if (std::isinf(exact)) continue;
+            const bool within = cell.low <= exact && exact <= cell.high;
+            RC_ASSERT(judge_one(dtype, actual, exact, 0, rounding).passed == within);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(JudgeTest, NanNeverPasses) {

@@ -24,7 +24,8 @@ Problem causal_problem() {
 std::string schedule_clause(const Problem& p, const ScheduleDeclaration& declared,
                             const std::vector<Block>& blocks, bool backward = false,
                             int threads = 1, const Inputs& inputs = {}) {
-  const auto finding = schedule_defect(p, inputs, declared, blocks, backward, threads);
+  Planes planes(p, inputs);
+  const auto finding = schedule_defect(planes, declared, blocks, backward, threads);
   if (!finding) return "";
   EXPECT_EQ(finding->outcome, Outcome::fail);
   EXPECT_EQ(finding->reason, "schedule");

@@ -371,6 +371,34 @@ TEST(WorkingTest, TheNumberOfThreadsChangesNoBit) {
   }
 }
 
+TEST(WorkingTest, BothPassesAtOnceHaveTheBitsOfEach) {
+  std::mt19937_64 random(5);
+  const Excerpt excerpt = {.query_groups = {1, 3}, .key_groups = {0, 2}};
+  for (const DType dtype : {DType::bf16, DType::f64}) {
+    const Problem problem = with_all_features({.dtype = dtype,
+                                               .batch = 2,
+                                               .query_heads = 4,
+                                               .key_heads = 2,
+                                               .query_len = 37,
+                                               .key_len = 29,
+                                               .head_dim = 8,
+                                               .value_dim = 12,
+                                               .scale = 0.25,
+                                               .mask = Mask::window(9, 4, Anchor::top_left),
+                                               .key_lens = {3, 29},
+                                               .query_lens = {37, 20},
+                                               .backward = true});
+    Inputs inputs = random_inputs(problem, 1, random);
+    inputs.d_o.data[5] = inputs.q.data[problem.head_dim * 2] = kNaN;  // of other rows
+    const Arithmetic arithmetic = loosest(dtype);
+    for (const Excerpt* part : {static_cast<const Excerpt*>(nullptr), &excerpt}) {
+      const PassesExpected both = expect_passes(problem, inputs, arithmetic, 2, part);
+      EXPECT_TRUE(same_bits(both.forward, expect_forward(problem, inputs, arithmetic, 1, part)));
+      EXPECT_TRUE(same_bits(both.backward, expect_backward(problem, inputs, arithmetic, 1, part)));
+    }
+  }
+}
+
 // Groups of 8 rows, or keys: the same bits as without an excerpt if the group is chosen, else NaN.
 // What lies beyond a length may be either.
 void expect_excerpt(const Problem& problem, const Expected& whole, const Expected& part,
