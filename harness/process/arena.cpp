@@ -405,7 +405,8 @@ std::uint64_t Exchange::input_checksum() const {
     }
   };
   std::uint64_t all = 0;
-  for (const auto& [name, tensor] : tensors_) {
+  for (const auto& entry : tensors_) {
+    const Tensor& tensor = entry.second;  // a binding, no lambda of Clang 14 takes
     if (tensor.output) continue;
     if (!tensor.sparse) {
       add(tensor.region_begin, tensor.region_begin + tensor.region_bytes);
