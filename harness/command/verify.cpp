@@ -65,7 +65,13 @@ std::map<std::string, Testee> testees_of(const Record& record, const std::set<st
                                          const Surroundings& around) {
   const bool named = !options.testees.empty();
   for (const TesteeRecord& t : record.header.testees) {
-    if (!named && names.contains(t.name)) options.testees.push_back(t.spec);
+    if (named || !names.contains(t.name)) continue;
+    if (t.spec.starts_with("exec:")) {
+      throw InputError("", fmt::format("verify runs no command out of a record, which may be "
+                                       "anybody's; --testee '{}' says that it may",
+                                       t.spec));
+    }
+    options.testees.push_back(t.spec);
   }
   std::vector<Testee> found;
   try {

@@ -32,7 +32,7 @@ class CallTime {
   // Whoever could not look for long, as the machine had other things to do, does not take the
   // worker for idle all the while: a limit takes several looks to be passed.
   void look(const std::vector<pid_t>& family, Clock::time_point now = Clock::now());
-  // Which limit was passed, in words; nothing before that.
+  // Which limit was passed by the last look, in words; nothing before that.
   std::optional<std::string> passed() const;
   const TimeEvidence& spent() const { return spent_; }
 

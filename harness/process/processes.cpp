@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -40,10 +41,12 @@ bool add_children(pid_t parent, std::vector<pid_t>& children) {
 // aren't there.
 std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
   std::ifstream stat(file);
-  std::string line;
-  if (!std::getline(stat, line)) return std::nullopt;
-  // pid (name) state parent ...; the name may hold anything, so count from its end.
-  std::istringstream rest(line.substr(line.rfind(')') + 1));
+  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  // pid (name) state parent ...; the name may hold anything, ends of lines too, so count from its
+  // end.
+  std::istringstream rest(text.substr(name_end + 1));
   std::string other;
   for (int field = 3; field < first; ++field) rest >> other;
   std::vector<std::size_t> numbers(static_cast<std::size_t>(count));
@@ -148,6 +151,21 @@ std::vector<pid_t> family_of(pid_t root) {
     family.insert(family.end(), born.begin(), born.end());
   }
   return family;
+}
+
+std::size_t unmapped_bytes(const std::vector<pid_t>& processes, const std::set<FileId>& apart) {
+  std::map<FileId, std::size_t> files;
+  for (const pid_t pid : processes) add_memory_files(pid, files);
+  std::set<FileId> counted;
+  std::size_t bytes = 0, mapped = 0;
+  for (const auto& [id, held] : files) {
+    if (apart.contains(id)) continue;
+    counted.insert(id);
+    bytes += held;
+  }
+  if (bytes == 0) return 0;
+  for (const pid_t pid : processes) mapped += mapped_bytes(pid, counted);
+  return bytes - std::min(bytes, mapped);
 }
 
 bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,

@@ -27,6 +27,10 @@ using FileId = std::pair<dev_t, ino_t>;
 bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
                     const std::set<FileId>& apart);
 
+// Bytes of files in memory (memfd_create, /dev/shm) that the processes have open and nobody maps,
+// those of `apart` not counted.
+std::size_t unmapped_bytes(const std::vector<pid_t>& processes, const std::set<FileId>& apart);
+
 // Whether the memory of a process says anything of the testee: a sanitizer takes many times as much
 // for itself, which cannot be told from it.
 #ifdef ATTEST_SANITIZED

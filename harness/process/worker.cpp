@@ -347,8 +347,9 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
         return ended(Kind::out_of_memory,
                      fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
       }
-      // Last, for whoever took too much and waits to be noticed is no less guilty by then.
-      time.look(family);
+      // Last, and as of the beginning of this look, which itself may take long: whoever took too
+      // much and waits to be noticed is no less guilty by then.
+      time.look(family, now);
       if (const auto passed = time.passed()) {
         Reply reply = ended(Kind::timed_out, *passed);
         reply.time = time.spent();
@@ -374,6 +375,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     const bool forgot = forget_peak(pid) && forget_touched(pid);
     before[pid] = {forgot, resident_bytes(pid), own_bytes(pid), peak_bytes(pid), ended_bytes(pid)};
   }
+  const std::size_t unmapped_before = unmapped_bytes(first_family, files_of(*arena_));
   watched_ = Watched{.threads_before = thread_times(first_family)};
   const double cpu_before = cpu_seconds(first_family);
   const auto start = Clock::now();
@@ -427,6 +429,10 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     risen.most += memory.peak ? static_cast<double>(peak) : kNobodyKnows;
     born += peak;
   }
+  const double unmapped = static_cast<double>(watched.unmapped) -
+                          static_cast<double>(std::min(watched.unmapped, unmapped_before));
+  risen.least += unmapped;
+  risen.most += unmapped;
   // Processes that came and went between two looks.
   if (ended > born + kUnseenBytes) return reply;
   const auto of_tensors = static_cast<double>(tensors);
@@ -451,6 +457,7 @@ void WorkerExecutor::note(const std::vector<pid_t>& family) {
     seen.resident = std::max(seen.resident, *now);
     seen.peak = std::max(seen.peak, peak);
   }
+  watched_->unmapped = std::max(watched_->unmapped, unmapped_bytes(family, files_of(*arena_)));
   for (const auto& [id, time] : thread_times(family)) {
     const auto then = watched_->threads_before.find(id);
     const ThreadTime before = then == watched_->threads_before.end() ? ThreadTime{} : then->second;

@@ -88,6 +88,7 @@ class WorkerExecutor : public Executor {
       std::optional<std::size_t> peak = {};  // that the system kept
     };
     std::map<pid_t, Memory> memory = {};       // of each process
+    std::size_t unmapped = 0;                  // bytes of files in memory, the most at any look
     std::map<pid_t, ThreadTime> threads = {};  // of each thread, meanwhile
   };
   std::optional<Watched> watched_;

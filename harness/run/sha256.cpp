@@ -50,6 +50,17 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::string sha256_of_file(const fs::path& file) {
+  // A testee's file may be whatever its author likes: a pipe that nobody writes, or terabytes.
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t(16) << 30;
+  std::error_code gone;
+  if (fs::exists(file, gone) && !fs::is_regular_file(file, gone)) {
+    throw InputError("", fmt::format("cannot read {}: it is no regular file", file.string()));
+  }
+  if (const auto bytes = fs::file_size(file, gone); !gone && bytes > kMostBytes) {
+    throw InputError("", fmt::format("cannot read {}: it has {} bytes, more than the {} that a "
+                                     "digest is made of",
+                                     file.string(), bytes, kMostBytes));
+  }
   std::ifstream in(file, std::ios::binary);
   Sha256 sum;
   std::array<char, 1 << 16> buffer{};

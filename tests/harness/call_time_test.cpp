@@ -27,5 +27,15 @@ TEST(CallTimeTest, WhoWasNotLookedAtForLongIsNotTakenForIdle) {
   EXPECT_LT(time.spent().idle_s, 0.5);
 }
 
+TEST(CallTimeTest, TenTimesTheLimitIsTooLongWhateverWasSeen) {
+  CallTime time(1);
+  const auto start = CallTime::Clock::now();
+  time.look({}, start);
+  time.look({}, start + milliseconds(9900));
+  EXPECT_FALSE(time.passed());
+  time.look({}, start + milliseconds(10100));
+  EXPECT_THAT(time.passed().value_or(""), testing::HasSubstr("10 times the limit"));
+}
+
 }  // namespace
 }  // namespace attest

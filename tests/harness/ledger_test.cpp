@@ -142,6 +142,11 @@ TEST(LedgerTest, MemoryOfAProcessThatACallStartsNeverPasses) {
   EXPECT_THAT(v.outcome, AnyOf(Outcome::fail, Outcome::inconclusive)) << v.message;
 }
 
+TEST(LedgerTest, FilesInMemoryThatNobodyMapsCount) {
+  const Verdict v = verdict_on("files", memory_case());
+  EXPECT_EQ(v.outcome, Outcome::fail) << v.message;
+}
+
 TEST(LedgerTest, MemoryTakenAtLoadTimeCountsForTheCallThatUsesIt) {
   const Verdict v = verdict_on("keeps", memory_case());
   EXPECT_EQ(v.outcome, Outcome::fail);

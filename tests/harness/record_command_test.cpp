@@ -216,7 +216,8 @@ TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
     EXPECT_THAT(file, AllOf(Not(testing::StartsWith("/usr/lib")), Not(HasSubstr("/bin/attest"))));
   attest_command("run --testee 'exec:" ROGUE " shouts'" + kMask + out());
   EXPECT_TRUE(record().header.testees[0].files.contains(ROGUE));
-  attest_command("run --testee 'exec:env LD_PRELOAD=" RESIDENT " " ROGUE " shouts'" + kMask + out());
+  attest_command("run --testee 'exec:env LD_PRELOAD=" RESIDENT " " ROGUE " shouts'" + kMask +
+                 out());
   EXPECT_TRUE(record().header.testees[0].files.contains(RESIDENT)) << "a library of a program";
 }
 
@@ -286,6 +287,16 @@ TEST_F(RecordCommandTest, VerifyRepeatsVerdictsAsTheyWereMade) {
               Not(HasSubstr("the run had")));
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
   EXPECT_LT(wall.count(), 50) << "not with the usual limit of 60 s";
+}
+
+TEST_F(RecordCommandTest, VerifyRunsNoCommandOutOfARecord) {
+  attest_command("run --testee 'exec:" ROGUE " shouts'" + kMask + out());
+  const std::string verify = "verify " + (folder_ / "out").string() + " --rerun 1";
+  const Result refused = attest_command(verify);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.text, HasSubstr("runs no command out of a record"));
+  EXPECT_THAT(attest_command(verify + " --testee 'exec:" ROGUE " shouts'").text,
+              HasSubstr("verdicts repeated"));
 }
 
 TEST_F(RecordCommandTest, VerifySaysWhatDoesNotAgreeAnyMore) {

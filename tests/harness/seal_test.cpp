@@ -1,6 +1,7 @@
 #include "harness/run/seal.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -44,6 +45,20 @@ std::string lines_of(const Record& record) {
 TEST(Sha256Test, IsThatOfTheStandard) {
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+// Whoever reads a pipe that nobody writes, or terabytes, never ends.
+TEST(Sha256Test, OfWhatIsNoFileOfReasonableSizeIsAnError) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "sha256_of_files";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THROW(sha256_of_file(folder / "pipe"), InputError);
+  std::ofstream(folder / "sparse") << "";
+  fs::resize_file(folder / "sparse", std::uintmax_t(1) << 40);
+  EXPECT_THROW(sha256_of_file(folder / "sparse"), InputError);
+  fs::remove_all(folder);
 }
 
 TEST(Sha256Test, OfCasesDependsOnNamesAndContentsAndOnNothingElse) {

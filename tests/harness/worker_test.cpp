@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "harness/process/descriptor.h"
+#include "harness/process/processes.h"
 
 namespace attest {
 namespace {
@@ -133,6 +137,16 @@ TEST(WorkerTest, TimeThatOtherWorkTakesDoesNotCount) {
   sched_setaffinity(0, sizeof before, &before);
   EXPECT_TRUE(reply.ok()) << reply.message;
   EXPECT_GT(wall.count(), 0.5) << "or nothing was tried";
+}
+
+TEST(WorkerTest, TimeOfAProcessIsToldWhateverItCallsItself) {
+  while (std::clock() < CLOCKS_PER_SEC / 20) continue;
+  std::array<char, 16> before{};
+  prctl(PR_GET_NAME, before.data());
+  prctl(PR_SET_NAME, "a\nb) R 1");
+  const double seconds = cpu_seconds({getpid()});
+  prctl(PR_SET_NAME, before.data());
+  EXPECT_GT(seconds, 0);
 }
 
 TEST(WorkerTest, ThreadsCountInTheMeanOverACall) {

@@ -1,9 +1,11 @@
 // Kernels that report their blocks and declare their memory, each with a fault of its own:
 // causal attention in blocks of 16 x 16, whose rows of blocks are dealt to the workers in turn.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -30,6 +32,7 @@ enum class Fault {
   grows,       // declares more than enough, and calls that linear
   delegates,   // as hoards, in a process of its own
   keeps,       // uses memory that it took when it was loaded
+  files,       // as hoards, in a file in memory that it does not map
 };
 
 struct Kernel {
@@ -50,7 +53,7 @@ std::string describe(const std::string& name, Fault fault) {
 
 Kernel make(const char* name, Fault fault) { return {name, fault, describe(name, fault)}; }
 
-std::array<Kernel, 11> g_kernels = {make("ledger/none", Fault::none),
+std::array<Kernel, 12> g_kernels = {make("ledger/none", Fault::none),
                                     make("ledger/misses", Fault::misses),
                                     make("ledger/misses_dq", Fault::misses_dq),
                                     make("ledger/doubles", Fault::doubles),
@@ -60,7 +63,8 @@ std::array<Kernel, 11> g_kernels = {make("ledger/none", Fault::none),
                                     make("ledger/hoards", Fault::hoards),
                                     make("ledger/grows", Fault::grows),
                                     make("ledger/delegates", Fault::delegates),
-                                    make("ledger/keeps", Fault::keeps)};
+                                    make("ledger/keeps", Fault::keeps),
+                                    make("ledger/files", Fault::files)};
 
 std::vector<char> g_kept(std::size_t(32) << 20, 1);
 
@@ -117,6 +121,16 @@ void take_memory(const attest_problem& p, Fault fault) {
       _exit(0);
     }
     waitpid(child, nullptr, 0);
+  }
+  if (fault == Fault::files) {
+    const int file = memfd_create("scratch", 0);
+    const std::vector<char> scratch(
+        static_cast<std::size_t>(p.batch * p.query_heads * p.query_len) * kBytesPerPair, 1);
+    for (std::int64_t j = 0; j < p.key_len; ++j) {
+      if (write(file, scratch.data(), scratch.size()) < 0) break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // as if it worked on it
+    close(file);
   }
   if (fault != Fault::hoards && fault != Fault::grows) return;
   const auto pairs = static_cast<std::size_t>(p.batch * p.query_heads * p.query_len * p.key_len);
