@@ -106,6 +106,7 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
   const std::uint64_t count = number_in("ATTEST_SOAK", 1000);
   const Crew crew = crew_for(static_cast<int>(number_in("ATTEST_SOAK_JOBS", 2)));
   const Limits limits = {.call_seconds = 1, .memory_bytes = std::size_t(64) << 20, .processes = 30};
+  harden_this_process();  // as the command does
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
   const auto testees = find_testees({HOSTILE}, installation, limits, {});
   const Isolation isolation = weakest_isolation(testees);
