@@ -94,19 +94,24 @@ bool ignores_children(pid_t pid) {
   return false;
 }
 
-// The files in memory (memfd_create, /dev/shm) that a process has open, with their bytes. They take
-// memory though nobody maps them.
-void add_memory_files(pid_t pid, std::map<FileId, std::size_t>& files) {
-  std::error_code gone;
-  const fs::path folder = fmt::format("/proc/{}/fd", pid);
-  for (const auto& entry : fs::directory_iterator(folder, gone)) {
-    struct stat about {};
-    struct statfs system {};
-    const char* path = entry.path().c_str();
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
-    if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
-    files[{about.st_dev, about.st_ino}] = static_cast<std::size_t>(about.st_blocks) * 512;
+// The files in memory (memfd_create, /dev/shm) that the processes have open, but for those of
+// `apart`, with their bytes. They take memory though nobody maps them.
+std::map<FileId, std::size_t> memory_files(const std::vector<pid_t>& processes,
+                                           const std::set<FileId>& apart) {
+  std::map<FileId, std::size_t> files;
+  for (const pid_t pid : processes) {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
+      struct stat about {};
+      struct statfs system {};
+      const char* path = entry.path().c_str();
+      if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
+      if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
+      const FileId id = {about.st_dev, about.st_ino};
+      if (!apart.contains(id)) files[id] = static_cast<std::size_t>(about.st_blocks) * 512;
+    }
   }
+  return files;
 }
 
 // Bytes of the mappings of those files that a process has in memory. Slow: the system walks its
@@ -154,12 +159,9 @@ std::vector<pid_t> family_of(pid_t root) {
 }
 
 std::size_t unmapped_bytes(const std::vector<pid_t>& processes, const std::set<FileId>& apart) {
-  std::map<FileId, std::size_t> files;
-  for (const pid_t pid : processes) add_memory_files(pid, files);
   std::set<FileId> counted;
   std::size_t bytes = 0, mapped = 0;
-  for (const auto& [id, held] : files) {
-    if (apart.contains(id)) continue;
+  for (const auto& [id, held] : memory_files(processes, apart)) {
     counted.insert(id);
     bytes += held;
   }
@@ -170,14 +172,12 @@ std::size_t unmapped_bytes(const std::vector<pid_t>& processes, const std::set<F
 
 bool hold_more_than(std::size_t limit, const std::vector<pid_t>& processes,
                     const std::set<FileId>& apart) {
-  std::map<FileId, std::size_t> files;
   std::size_t own = 0, mapped = 0, open = 0;
   for (const pid_t pid : processes) {
     own += status_bytes(pid, "RssAnon:").value_or(0);
     mapped += status_bytes(pid, "RssShmem:").value_or(0);
-    add_memory_files(pid, files);
   }
-  for (const auto& [id, bytes] : files) open += apart.contains(id) ? 0 : bytes;
+  for (const auto& [id, bytes] : memory_files(processes, apart)) open += bytes;
   if (own + open > limit) return true;
   if (own + mapped <= limit) return false;
   for (const pid_t pid : processes) mapped -= std::min(mapped, mapped_bytes(pid, apart));

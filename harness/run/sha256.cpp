@@ -1,16 +1,19 @@
 #include "harness/run/sha256.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <stdexcept>
 
+#include "harness/process/descriptor.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -49,28 +52,33 @@ std::string sha256(std::string_view bytes) {
   return sum.digits();
 }
 
+// A testee's file may be whatever its author likes, at any time: a pipe that nobody writes, or
+// terabytes.
 std::string sha256_of_file(const fs::path& file) {
-  // A testee's file may be whatever its author likes: a pipe that nobody writes, or terabytes.
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t(16) << 30;
-  std::error_code gone;
-  if (fs::exists(file, gone) && !fs::is_regular_file(file, gone)) {
-    throw InputError("", fmt::format("cannot read {}: it is no regular file", file.string()));
-  }
-  if (const auto bytes = fs::file_size(file, gone); !gone && bytes > kMostBytes) {
-    throw InputError("", fmt::format("cannot read {}: it has {} bytes, more than the {} that a "
-                                     "digest is made of",
-                                     file.string(), bytes, kMostBytes));
-  }
-  std::ifstream in(file, std::ios::binary);
+  constexpr std::size_t kMostBytes = std::size_t(16) << 30;
+  const auto cannot = [&](const std::string& why) {
+    return InputError("", fmt::format("cannot read {}: {}", file.string(), why));
+  };
+  const int opened = open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (opened < 0) throw cannot(std::strerror(errno));
+  const Descriptor fd(opened, "open");
+  struct stat about {};
+  if (fstat(fd.get(), &about) != 0) throw cannot(std::strerror(errno));
+  if (!S_ISREG(about.st_mode)) throw cannot("it is no regular file");
+  const auto too_large = [&] {
+    return cannot(fmt::format("it has more than {} bytes", kMostBytes));
+  };
+  if (static_cast<std::size_t>(about.st_size) > kMostBytes) throw too_large();
   Sha256 sum;
   std::array<char, 1 << 16> buffer{};
-  while (in.read(buffer.data(), buffer.size()) || in.gcount() > 0) {
-    sum.add({buffer.data(), static_cast<std::size_t>(in.gcount())});
+  for (std::size_t total = 0;;) {
+    const ssize_t count = read(fd.get(), buffer.data(), buffer.size());
+    if (count < 0) throw cannot(std::strerror(errno));
+    if (count == 0) return sum.digits();
+    sum.add({buffer.data(), static_cast<std::size_t>(count)});
+    total += static_cast<std::size_t>(count);
+    if (total > kMostBytes) throw too_large();
   }
-  if (!in.eof()) {
-    throw InputError("", fmt::format("cannot read {}: {}", file.string(), std::strerror(errno)));
-  }
-  return sum.digits();
 }
 
 std::string sha256_of_cases(const fs::path& root) {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "hwy/targets.h"
+#include "tests/bounds/each_target.h"
 #include "tests/bounds/random.h"
 
 namespace attest::bounds {
@@ -63,19 +63,11 @@ void expect_the_bits_of_dot() {
   }
 }
 
-// On each kind of processor that this one can be.
 TEST(Sums, SideBySideHaveTheBitsThatTheyHaveAlone) {
-  const auto targets = hwy::SupportedTargets();
-  for (auto left = targets; left != 0; left &= left - 1) {
-    const auto target = left & -left;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
+  on_each_target([] {
     expect_the_bits_of_dot<float>();
     expect_the_bits_of_dot<double>();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  });
 }
 
 }  // namespace

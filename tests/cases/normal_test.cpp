@@ -1,9 +1,10 @@
 #include "cases/normal.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <vector>
+
+#include "tests/bounds/each_target.h"
 
 namespace attest {
 namespace {
@@ -27,19 +28,7 @@ void expect_same_as_one_by_one() {
   }
 }
 
-// On each kind of processor that this one can be.
-TEST(NormalTest, ManyAtATimeAreTheSameAsOneByOne) {
-  const auto targets = hwy::SupportedTargets();
-  for (auto left = targets; left != 0; left &= left - 1) {
-    const auto target = left & -left;
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    expect_same_as_one_by_one();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
+TEST(NormalTest, ManyAtATimeAreTheSameAsOneByOne) { on_each_target(expect_same_as_one_by_one); }
 
 TEST(NormalTest, TheLargestIsBelowFive) {
   EXPECT_LT(normal_from({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}), 5);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/harness/plain_kernel.h"
+#include "tests/harness/plugins/table.h"
 
 namespace {
 
@@ -53,18 +54,5 @@ attest_kernel table_entry(Kernel& kernel) {
 }  // namespace
 
 extern "C" ATTEST_EXPORT const attest_plugin* attest_plugin_get(void) {
-  static std::array<attest_kernel, g_kernels.size()> kernels;
-  static std::array<const attest_kernel*, g_kernels.size()> pointers;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    kernels[i] = table_entry(g_kernels[i]);
-    pointers[i] = &kernels[i];
-  }
-  static const attest_plugin plugin = {.struct_size = sizeof(attest_plugin),
-                                       .abi_version = ATTEST_ABI_VERSION,
-                                       .kernel_count = kernels.size(),
-                                       .kernels = pointers.data(),
-                                       .absent_kernels = nullptr,
-                                       .absent_kernel_count = 0,
-                                       .reserved = 0};
-  return &plugin;
+  return attest::plugin_of(g_kernels, table_entry);
 }
