@@ -153,14 +153,14 @@ void hidden_keys(Experiment& experiment) {
 
   const std::string how = "with other numbers in keys that it does not see";
   const bool bits = experiment.deterministic();
-  const auto compare = [&](const char* tensor, const At& at) {
+  const auto compare = [&](TensorName tensor, const At& at) {
     const Result ours = first[tensor], theirs = (*other)[tensor];
     if (bits) return experiment.expect_same_bits(ours, at, theirs, at, how);
     experiment.expect_equal(tensor, at, ours.at(at), theirs.at(at), how);
   };
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (moved[row_index(row)]) return;
-    for (const char* tensor : {"O", "LSE", "dQ"}) {
+    for (const TensorName tensor : kQueryTensors) {
       if (!first.has(tensor)) continue;
       const Index channels = first[tensor].shape()[kChannel];
       for (Index c = 0; c < channels; ++c)
@@ -174,7 +174,7 @@ void hidden_keys(Experiment& experiment) {
       for (Index h = 0; h < p.key_heads; ++h) {
         at.head = h * p.group_size();
         if (touched.test(at) || !kept.test(at)) continue;
-        for (const char* tensor : {"dK", "dV"}) {
+        for (const TensorName tensor : kKeyTensors) {
           const Index channels = first[tensor].shape()[kChannel];
           for (Index c = 0; c < channels; ++c) compare(tensor, {place.batch, h, place.position, c});
         }
@@ -198,10 +198,12 @@ void unseen_keys(Experiment& experiment) {
       for (Index s = 0; s < shape[2]; ++s) {
         if (seen.stored(b, h, s)) continue;
         for (Index c = 0; c < p.head_dim; ++c) {
-          experiment.expect_exactly(first["dK"], {b, h, s, c}, 0, "for a key that nobody sees");
+          experiment.expect_exactly(first[TensorName::dk], {b, h, s, c}, 0,
+                                    "for a key that nobody sees");
         }
         for (Index c = 0; c < p.value_dim; ++c) {
-          experiment.expect_exactly(first["dV"], {b, h, s, c}, 0, "for a key that nobody sees");
+          experiment.expect_exactly(first[TensorName::dv], {b, h, s, c}, 0,
+                                    "for a key that nobody sees");
         }
       }
     }
@@ -209,15 +211,13 @@ void unseen_keys(Experiment& experiment) {
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (first.sees_any(row)) return;
     for (Index c = 0; c < p.head_dim; ++c) {
-      experiment.expect_exactly(first["dQ"], {place.batch, row.head, place.position, c}, 0,
-                                "for a row that sees no key");
+      experiment.expect_exactly(first[TensorName::dq], {place.batch, row.head, place.position, c},
+                                0, "for a row that sees no key");
     }
   });
 }
 
 // ---- What was called before (DET-1) ------------------------------------------------------------
-
-constexpr std::array<const char*, 7> kAllTensors = {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"};
 
 std::string unmet_by_no_law(const Problem&, const Inputs&) { return ""; }
 
@@ -251,7 +251,7 @@ void after_others(Experiment& experiment) {
   // What the forward call left for the backward one may not be another call's.
   const Sample* again = experiment.attempt({p, first.inputs()}, &same_sizes);
   if (!again) return;
-  for (const char* tensor : kAllTensors) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *again, tensor, "after other problems",
                            experiment.deterministic());
   }
@@ -269,7 +269,7 @@ void drawn_as_given(Experiment& experiment) {
   variant.problem.dropout.mode = Dropout::Mode::given;
   const Sample* given = experiment.attempt(std::move(variant));
   if (!given) return;
-  for (const char* tensor : kAllTensors) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *given, tensor, "where the mask that it drew is given");
   }
 }

@@ -13,10 +13,10 @@
 namespace attest::property {
 namespace {
 
-bool has_expanded_tensor(const Layouts& l) {
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
+bool has_expanded_tensor(const Layouts& layouts) {
+  for (const TensorName tensor : kLaidOut) {
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout->expands(axis)) return true;
+      if (layouts[tensor].expands(axis)) return true;
     }
   }
   return false;
