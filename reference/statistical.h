@@ -8,7 +8,10 @@
 
 #include <vector>
 
-#include "reference/working.h"
+#include "spec/arithmetic.h"
+#include "spec/inputs.h"
+#include "spec/per_tensor.h"
+#include "spec/problem.h"
 
 namespace attest {
 
