@@ -25,6 +25,7 @@
 #include "cases/located_json.h"
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 
@@ -168,78 +169,17 @@ std::vector<std::string> read_clauses(const nlohmann::json& list, const std::str
   return read_names(list, pointer, "clause", clause_names());
 }
 
-// The clauses whose features a problem needs beyond the core that every kernel has. A case must
-// cite them all, or a testee would be failed for a feature that it never claimed (spec/profile.h).
-void imply(const Mask& mask, std::vector<std::string>& implied) {
-  switch (mask.kind) {
-    case Mask::Kind::full:
-      return;
-    case Mask::Kind::band:
-      if (mask.left != kUnbounded || mask.right != 0) implied.push_back("MASK-4");
-      return;
-    case Mask::Kind::dense:
-      implied.push_back("MASK-7");
-      return;
-    case Mask::Kind::prefix:
-      implied.push_back("MASK-10");
-      return;
-    case Mask::Kind::segments:
-      implied.push_back("MASK-11");
-      return;
-    case Mask::Kind::block_sparse:
-      implied.push_back("MASK-12");
-      return;
-    case Mask::Kind::dilated:
-      implied.push_back("MASK-13");
-      return;
-    case Mask::Kind::all_of:
-      implied.push_back("MASK-8");
-      break;
-    case Mask::Kind::any_of:
-      implied.push_back("MASK-9");
-      break;
-  }
-  for (const Mask& part : mask.parts) imply(part, implied);
-}
-
-bool expands(const Layout& layout) {
-  bool any = false;
-  for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) any |= layout.expands(axis);
-  return any;
-}
-
+// What a case must cite: the clauses of the features that its problem needs, and of what else it
+// tries.
 std::vector<std::string> implied_clauses(const Case& test_case) {
   const Problem& problem = test_case.problem;
   std::vector<std::string> implied;
   const auto imply_if = [&](bool needed, std::initializer_list<const char*> ids) {
     if (needed) implied.insert(implied.end(), ids.begin(), ids.end());
   };
-  imply(problem.mask, implied);
-  const bool paged = problem.paging.page_size > 0;
-  imply_if(problem.packed, {"LAYOUT-5"});
-  imply_if(paged, {"PAGE-1"});
-  imply_if(!problem.key_lens.empty() && !problem.packed && !paged, {"MASK-5"});
-  imply_if(!problem.query_lens.empty() && !problem.packed, {"MASK-6"});
-  imply_if(problem.backward, {"GRAD-1", "GRAD-2", "GRAD-3"});
-  imply_if(problem.dtype == DType::f64, {"FORMAT-1"});
-  const auto feature = [&](bool present, const char* forward, const char* backward) {
-    imply_if(present, {forward});
-    imply_if(present && problem.backward, {backward});
-  };
-  feature(problem.softcap != 0, "SCORE-2", "GRAD-6");
-  feature(problem.bias_shape.has_value(), "SCORE-3", "GRAD-4");
-  imply_if(!test_case.extras.bias_allows.allowed.empty(), {"MASK-14"});
-  imply_if(problem.slopes_shape.has_value(), {"SCORE-4"});
-  feature(problem.sink, "SINK-1", "SINK-2");
-  imply_if(problem.d_lse, {"GRAD-5"});
-  feature(problem.dropout.mode == Dropout::Mode::given, "DROP-1", "DROP-2");
-  imply_if(problem.dropout.mode == Dropout::Mode::generated, {"DROP-3"});
-  for (const TensorName tensor : kLaidOut) {
-    const Layout& layout = problem.layouts[tensor];
-    const std::string order = layout.to_string().substr(0, 4);
-    imply_if(order == "sbhd", {"LAYOUT-4"});
-    imply_if(expands(layout) || (order != "bhsd" && order != "bshd" && order != "sbhd"),
-             {"LAYOUT-3"});
+  for (const std::string_view clause : clauses_needed_by(problem)) {
+    implied.emplace_back(clause);
+    imply_if(clause == "SCORE-3" && !test_case.extras.bias_allows.allowed.empty(), {"MASK-14"});
   }
   const Hidden hidden = test_case.hidden;
   imply_if(hidden == Hidden::nan_masked, {"HIDE-3"});
@@ -301,7 +241,7 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
   const Layouts& layouts = p.layouts;
   const auto needs = [&](std::initializer_list<const Layout*> read, bool met, const char* what) {
     if (!met) throw InputError(pointer, what);
-    if (std::any_of(read.begin(), read.end(), [](const Layout* l) { return expands(*l); })) {
+    if (std::any_of(read.begin(), read.end(), [](const Layout* l) { return l->expands(); })) {
       throw InputError(pointer,
                        "\"hidden\" needs tensors that are not expanded: an element may be "
                        "hidden in one place and seen in another");

@@ -16,36 +16,6 @@ bool contains(const List& list, const Value& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
 }
 
-void add_features_of(const Mask& mask, std::vector<std::string>& features) {
-  switch (mask.kind) {
-    case Mask::Kind::full:
-      return;
-    case Mask::Kind::band:
-      features.push_back(mask.left == kUnbounded && mask.right == 0 ? "causal" : "window");
-      return;
-    case Mask::Kind::dense:
-      features.push_back("dense-mask");
-      return;
-    case Mask::Kind::prefix:
-      features.push_back("prefix");
-      return;
-    case Mask::Kind::segments:
-      features.push_back("segments");
-      return;
-    case Mask::Kind::block_sparse:
-      features.push_back("block-sparse");
-      return;
-    case Mask::Kind::dilated:
-      features.push_back("dilated");
-      return;
-    case Mask::Kind::all_of:
-    case Mask::Kind::any_of:
-      features.push_back(mask.kind == Mask::Kind::all_of ? "mask-and" : "mask-or");
-      for (const Mask& part : mask.parts) add_features_of(part, features);
-      return;
-  }
-}
-
 std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
   std::vector<std::string> values;
   const nlohmann::json& list = reader.at(key);
@@ -169,18 +139,7 @@ double ByteCount::bytes(const Problem& p, int threads) const {
                  keys * (per_key + per_key_channel * channels) + queries * keys * per_pair);
 }
 
-std::vector<std::string> known_features() {
-  return {"backward",   "lse",      "causal",     "window",
-          "dense-mask", "prefix",   "segments",   "block-sparse",
-          "dilated",    "mask-and", "mask-or",    "lengths",
-          "packed",     "paged",    "gqa",        "value-dim",
-          "strides",    "expanded", "transposed", "zero-sizes",
-          "softcap",    "bias",     "dbias",      "alibi",
-          "sink",       "dlse",     "dropout",    "dropout-generated",
-          "long"};
-}
-
-bool Description::has(const std::string& feature) const { return contains(features, feature); }
+bool Description::has(std::string_view feature) const { return contains(features, feature); }
 
 Description parse_description(const nlohmann::json& json) {
   ObjectReader reader(json, "");
@@ -260,45 +219,6 @@ Description parse_description(const nlohmann::json& json) {
   }
   reader.finish();
   return result;
-}
-
-std::vector<std::string> features_of(const Problem& p) {
-  std::vector<std::string> features;
-  if (p.backward) features.push_back("backward");
-  add_features_of(p.mask, features);
-  if (p.packed) features.push_back("packed");
-  if (p.paging.page_size > 0) features.push_back("paged");
-  const bool padded_keys = !p.packed && p.paging.page_size == 0;
-  if ((padded_keys && !p.key_lens.empty()) || (!p.packed && !p.query_lens.empty())) {
-    features.push_back("lengths");
-  }
-  if (p.softcap != 0) features.push_back("softcap");
-  if (p.bias_shape) features.push_back("bias");
-  if (p.bias_shape && p.backward) features.push_back("dbias");
-  if (p.slopes_shape) features.push_back("alibi");
-  if (p.sink) features.push_back("sink");
-  if (p.d_lse) features.push_back("dlse");
-  if (p.dropout.mode == Dropout::Mode::given) features.push_back("dropout");
-  if (p.dropout.mode == Dropout::Mode::generated) features.push_back("dropout-generated");
-  if (p.key_heads != p.query_heads) features.push_back("gqa");
-  if (p.value_dim != p.head_dim) features.push_back("value-dim");
-  if (std::max(p.query_len, p.key_len) > kLong) features.push_back("long");
-  for (const TensorName tensor : kLaidOut) {
-    const Layout& layout = p.layouts[tensor];
-    if (layout != Layout{}) features.push_back("strides");
-    if (layout.transposes()) features.push_back("transposed");
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout.expands(axis)) features.push_back("expanded");
-    }
-  }
-  for (const Index size :
-       {p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim, p.value_dim}) {
-    if (size == 0) {
-      features.push_back("zero-sizes");
-      break;
-    }
-  }
-  return features;
 }
 
 std::string undeclared(const Problem& problem, const Description& description) {

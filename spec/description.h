@@ -12,19 +12,10 @@
 #include <vector>
 
 #include "spec/arithmetic.h"
+#include "spec/feature.h"
 #include "spec/problem.h"
 
 namespace attest {
-
-// The features that may be declared; a declared feature binds (CALL-1). What every testee must do
-// (full mask, LSE apart) needs no declaration.
-//   backward  lse  causal  window  dense-mask  prefix  segments  block-sparse  dilated  mask-and
-//   mask-or  lengths  packed  paged  gqa  value-dim  strides  expanded  transposed  zero-sizes
-//   softcap  bias  dbias  alibi  sink  dlse  dropout  dropout-generated  long
-std::vector<std::string> known_features();
-
-// More queries or keys than this are the feature "long": a head's scores would take gigabytes.
-inline constexpr Index kLong = 16384;
 
 // What a testee that reports its blocks promises of them (SCHED-1 to SCHED-3).
 struct ScheduleDeclaration {
@@ -62,7 +53,7 @@ struct Description {
   std::string vendor;
   std::vector<std::string> profiles;
   std::vector<DType> dtypes;
-  std::vector<std::string> features;
+  std::vector<std::string> features;  // of known_features()
   // In generated dropout, how far the rate at which elements are kept may be from 1-p (DROP-3).
   double keep_quantum = 0;
   // Rows beyond a query length are left as they were (MASK-15).
@@ -78,14 +69,11 @@ struct Description {
   // In words, what of a format's arithmetic lies beyond the caps: it has no bounds (NUM-2).
   std::map<DType, std::string> beyond_caps = {};
 
-  bool has(const std::string& feature) const;
+  bool has(std::string_view feature) const;
 };
 
 // Throws InputError for anything that is not understood, and for arithmetic beyond the caps.
 Description parse_description(const nlohmann::json& json);
-
-// What `problem` asks for, in the words of known_features(); some may stand there twice.
-std::vector<std::string> features_of(const Problem& problem);
 
 // The features and the dtype that `problem` asks for and `description` does not declare, in words;
 // empty if everything is declared, so that a refusal would break CALL-1.

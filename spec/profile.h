@@ -19,7 +19,7 @@ namespace attest {
 struct Profile {
   std::string_view name;
   std::string_view about;
-  std::span<const std::string_view> clauses;
+  std::vector<std::string_view> clauses = {};
 };
 
 inline constexpr std::string_view kTakesDeclared = "+declared";

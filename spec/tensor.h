@@ -59,6 +59,7 @@ class Layout {
 
   // Whether the elements along `axis` are one and the same (stride 0).
   bool expands(Axis axis) const { return expanded_[axis]; }
+  bool expands() const { return expanded_ != std::array<bool, 4>{}; }  // along any
 
   std::string to_string() const;
   friend bool operator==(const Layout&, const Layout&) = default;

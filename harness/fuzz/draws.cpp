@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <string_view>
 
 #include "cases/generate.h"
 #include "cases/laws.h"
 #include "harness/laws/law.h"
-#include "spec/assert.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 
@@ -39,24 +38,15 @@ Problem as_drawn(const Case& test_case, const Scope& scope) {
 
 // Whether the testee declares what the variants of a problem need, and the law's own promises.
 bool may_try(const property::Law& law, const Case& test_case, const Scope& scope) {
-  struct Needed {
-    std::string_view clause;
-    const char* feature;
-  };
-  constexpr std::array kNeeded = {
-      Needed{"MASK-4", "window"},     Needed{"MASK-5", "lengths"},  Needed{"MASK-6", "lengths"},
-      Needed{"MASK-7", "dense-mask"}, Needed{"SCORE-2", "softcap"}, Needed{"SCORE-3", "bias"},
-      Needed{"GRAD-4", "dbias"},      Needed{"DROP-1", "dropout"},  Needed{"DROP-2", "dropout"}};
   const Problem& p = test_case.problem;
   const Description& testee = scope.testee;
   const std::string name(law.name);
   if (property::missing_promise({name}, p, testee, testee.arithmetic.at(p.dtype))) return false;
   if (law.name == "layouts" && !testee.has("strides")) return false;
   for (const std::string_view clause : clauses_of_variants(*find_law(law.name), p)) {
-    const auto needed = std::find_if(kNeeded.begin(), kNeeded.end(),
-                                     [&](const Needed& each) { return each.clause == clause; });
-    ATTEST_ASSERT(needed != kNeeded.end());
-    if (!testee.has(needed->feature)) return false;
+    for (const Feature* feature : features_with(clause)) {
+      if (!testee.has(feature->name)) return false;
+    }
   }
   return true;
 }

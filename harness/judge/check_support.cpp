@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include "spec/clause.h"
+#include "spec/feature.h"
 
 namespace attest {
 
 std::optional<Finding> check_promises(Subject& subject, const std::optional<std::string>& of_laws) {
   // A testee that returns no LSE is judged on O alone, and proves nothing about LSE.
   if (!subject.testee.has("lse")) {
-    for (const char* clause : {"LSE-1", "LSE-2", "EMPTY-2"}) {
-      std::erase(subject.verdict.clauses, clause);
+    for (const auto& demand : find_feature("lse")->demands()) {
+      std::erase(subject.verdict.clauses, demand.clause);
     }
     if (subject.verdict.clauses.empty()) {
       return Finding{.outcome = Outcome::unsupported, .message = "returns no LSE"};

@@ -1,5 +1,7 @@
 #include "harness/judge/trial.h"
 
+#include <algorithm>
+
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
 
@@ -86,11 +88,10 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
 // Whether tensors lie as the testee does not declare to take them. It sees no tensor of numbers
 // before a call, and could not refuse.
 bool lies_unseen(const Problem& problem, const Description& testee) {
-  for (const std::string& feature : features_of(problem)) {
-    const bool of_layout = feature == "strides" || feature == "expanded" || feature == "transposed";
-    if (of_layout && !testee.has(feature)) return true;
-  }
-  return false;
+  const auto needed = needed_by(problem);
+  return std::any_of(needed.begin(), needed.end(), [&](const Feature* feature) {
+    return feature->in_layout && !testee.has(feature->name);
+  });
 }
 
 }  // namespace

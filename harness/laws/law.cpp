@@ -14,12 +14,8 @@ namespace attest::property {
 namespace {
 
 bool has_expanded_tensor(const Layouts& layouts) {
-  for (const TensorName tensor : kLaidOut) {
-    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layouts[tensor].expands(axis)) return true;
-    }
-  }
-  return false;
+  return std::any_of(kLaidOut.begin(), kLaidOut.end(),
+                     [&](TensorName tensor) { return layouts[tensor].expands(); });
 }
 
 bool all_finite(const Values& values) {

@@ -74,9 +74,13 @@ std::vector<std::string> features() {
 }
 
 const std::set<std::string>& mask_kinds() {
-  static const std::set<std::string> kKinds = {"full",     "causal",   "window",       "dense-mask",
-                                               "prefix",   "segments", "block-sparse", "dilated",
-                                               "mask-and", "mask-or"};
+  static const std::set<std::string> kKinds = [] {
+    std::set<std::string> kinds = {"full"};
+    for (const Feature& feature : attest::features()) {
+      if (feature.in_mask) kinds.emplace(feature.name);
+    }
+    return kinds;
+  }();
   return kKinds;
 }
 

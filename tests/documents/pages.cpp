@@ -12,7 +12,7 @@
 
 #include "cases/case.h"
 #include "spec/clause.h"
-#include "spec/description.h"
+#include "spec/feature.h"
 #include "spec/profile.h"
 #include "tests/documents/document.h"
 #include "tests/mutants/catalogue.h"
@@ -80,28 +80,19 @@ std::string index_of(const std::string& spec) {
 
 // ---- The table of clauses -----------------------------------------------------------------------
 
-struct Section {
-  std::string heading;
-  std::string level;  // what follows **Level.**
-};
-
-Section section_of(const std::string& spec, std::string_view clause) {
+std::string heading_of(const std::string& spec, std::string_view clause) {
   const std::size_t at = spec.find(fmt::format("\n### {} — ", clause));
   if (at == std::string::npos) throw std::runtime_error(fmt::format("SPEC.md lacks {}", clause));
   const std::size_t heading = at + std::strlen("\n### ");
-  const std::size_t level = spec.find("**Level.** ", at);
-  return {spec.substr(heading, spec.find('\n', heading) - heading),
-          spec.substr(level, spec.find("\n\n", level) - level)};
+  return spec.substr(heading, spec.find('\n', heading) - heading);
 }
 
-// The features that the level of a clause names; some are called as their profile is.
-std::string features_in(const std::string& level) {
-  const std::string beside = std::regex_replace(level, std::regex("profile `[^`]+`"), "");
-  std::vector<std::string> features;
-  for (const std::string& feature : known_features()) {
-    if (beside.find("`" + feature + "`") != std::string::npos) features.push_back(feature);
+std::string features_named(std::string_view clause) {
+  std::vector<std::string> names;
+  for (const Feature* feature : features_with(clause)) {
+    if (feature->key == kOfFeatures) names.push_back(fmt::format("`{}`", feature->name));
   }
-  return features.empty() ? "" : fmt::format("`{}`", fmt::join(features, "`, `"));
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string profile_of(std::string_view clause) {
@@ -150,11 +141,10 @@ std::string clause_page(const std::string& spec, const std::vector<Case>& cases)
   for (const auto list : {clauses(), planned()}) {
     for (const Clause& clause : list) {
       const std::string id(clause.id);
-      const Section section = section_of(spec, id);
       page += fmt::format("| [{}](SPEC.md#{}) | {} | {}{} | {} | {} | {} | {} |\n", id,
-                          anchor_of(section.heading), clause.title, name(clause.level),
+                          anchor_of(heading_of(spec, id)), clause.title, name(clause.level),
                           list.data() == planned().data() ? ", planned" : "", profile_of(id),
-                          features_in(section.level), cited[id], violated[id]);
+                          features_named(id), cited[id], violated[id]);
     }
   }
   return page;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "spec/description.h"
+#include "spec/feature.h"
 #include "spec/json_text.h"
 #include "spec/profile.h"
 #include "spec/record.h"
@@ -117,6 +118,22 @@ TEST(ClauseTest, EveryLevelNamesTheProfileThatDemandsIt) {
     EXPECT_NE(section.body.find("**Level.** " + expected), std::string::npos)
         << section.id << ": " << expected;
   }
+}
+
+TEST(ClauseTest, EveryFeatureThatALevelNamesHasThatClause) {
+  int named = 0;
+  for (const Section& section : sections()) {
+    const std::string level = section.body.substr(section.body.find("**Level.**"));
+    const std::string beside = std::regex_replace(level, std::regex("profile `[^`]+`"), "");
+    const auto known = features_with(section.id);
+    for (const Feature& feature : features()) {
+      if (beside.find("`" + std::string(feature.name) + "`") == std::string::npos) continue;
+      ++named;
+      EXPECT_NE(std::find(known.begin(), known.end(), &feature), known.end())
+          << section.id << " " << feature.name;
+    }
+  }
+  EXPECT_GT(named, 30);
 }
 
 TEST(ClauseTest, IdsAreUniqueAndFoundByName) {

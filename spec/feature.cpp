@@ -1,0 +1,221 @@
+#include "spec/feature.h"
+
+#include <algorithm>
+
+namespace attest {
+namespace {
+
+// ---- When each is needed -----------------------------------------------------------------------
+
+template <Mask::Kind kKind>
+bool is(const Mask& mask) {
+  return mask.kind == kKind;
+}
+bool is_causal(const Mask& mask) {
+  return is<Mask::Kind::band>(mask) && mask.left == kUnbounded && mask.right == 0;
+}
+bool is_window(const Mask& mask) { return is<Mask::Kind::band>(mask) && !is_causal(mask); }
+
+bool is_packed(const Problem& p) { return p.packed; }
+bool is_paged(const Problem& p) { return p.paging.page_size > 0; }
+bool has_key_lens(const Problem& p) { return !p.key_lens.empty() && !p.packed && !is_paged(p); }
+bool has_query_lens(const Problem& p) { return !p.query_lens.empty() && !p.packed; }
+bool has_lengths(const Problem& p) { return has_key_lens(p) || has_query_lens(p); }
+bool is_backward(const Problem& p) { return p.backward; }
+template <DType kDType>
+bool is_of(const Problem& p) {
+  return p.dtype == kDType;
+}
+bool has_softcap(const Problem& p) { return p.softcap != 0; }
+bool has_bias(const Problem& p) { return p.bias_shape.has_value(); }
+bool has_dbias(const Problem& p) { return has_bias(p) && p.backward; }
+bool has_alibi(const Problem& p) { return p.slopes_shape.has_value(); }
+bool has_sink(const Problem& p) { return p.sink; }
+bool has_dlse(const Problem& p) { return p.d_lse; }
+template <Dropout::Mode kMode>
+bool drops(const Problem& p) {
+  return p.dropout.mode == kMode;
+}
+bool has_groups(const Problem& p) { return p.key_heads != p.query_heads; }
+bool has_value_dim(const Problem& p) { return p.value_dim != p.head_dim; }
+bool is_long(const Problem& p) { return std::max(p.query_len, p.key_len) > kLong; }
+bool has_zero_sizes(const Problem& p) {
+  const Index sizes[] = {p.batch,   p.query_heads, p.key_heads, p.query_len,
+                         p.key_len, p.head_dim,    p.value_dim};
+  return std::count(std::begin(sizes), std::end(sizes), 0) > 0;
+}
+
+bool is_not_dense(const Layout& layout) { return layout != Layout{}; }
+bool transposes(const Layout& layout) { return layout.transposes(); }
+bool expands(const Layout& layout) { return layout.expands(); }
+std::string order_of(const Layout& layout) { return layout.to_string().substr(0, 4); }
+bool is_sbhd(const Layout& layout) { return order_of(layout) == "sbhd"; }
+bool is_unusual(const Layout& layout) {
+  const std::string order = order_of(layout);
+  return order != "bhsd" && order != "bshd" && order != "sbhd";
+}
+template <bool (*kTest)(const Layout&)>
+bool some(const Problem& p) {
+  return std::any_of(kLaidOut.begin(), kLaidOut.end(),
+                     [&](TensorName tensor) { return kTest(p.layouts[tensor]); });
+}
+
+// The problem does not tell: what lies in its tensors does.
+bool by_its_numbers(const Problem&) { return false; }
+
+// ---- The table ---------------------------------------------------------------------------------
+
+using Demands = std::array<Feature::Demand, 3>;
+constexpr Feature of_mask(std::string_view name, bool (*needed)(const Mask&), Demands demanded) {
+  return {.name = name, .in_mask = needed, .demanded = demanded};
+}
+constexpr Feature of_problem(std::string_view name, bool (*needed)(const Problem&),
+                             Demands demanded) {
+  return {.name = name, .in_problem = needed, .demanded = demanded};
+}
+constexpr Feature of_layouts(std::string_view name, bool (*needed)(const Layout&),
+                             Demands demanded) {
+  return {.name = name, .in_layout = needed, .demanded = demanded};
+}
+constexpr Feature of_format(std::string_view name, bool (*needed)(const Problem&),
+                            Demands demanded) {
+  return {.name = name, .key = kOfFormats, .in_problem = needed, .demanded = demanded};
+}
+// What a testee returns, not what a problem needs.
+constexpr Feature of_testee(std::string_view name, Demands demanded) {
+  return {.name = name, .demanded = demanded};
+}
+
+using Kind = Mask::Kind;
+using Drop = Dropout::Mode;
+
+// In the order in which cases cite the clauses, and reports name what a problem asks for.
+constexpr Feature kFeatures[] = {
+    of_mask("causal", is_causal, {{{"MASK-2", kForwardCore}, {"MASK-3", kForwardCore}}}),
+    of_mask("window", is_window, {{{"MASK-4", "masks"}}}),
+    of_mask("dense-mask", is<Kind::dense>, {{{"MASK-7", "masks"}}}),
+    of_mask("prefix", is<Kind::prefix>, {{{"MASK-10", "sparse-masks"}}}),
+    of_mask("segments", is<Kind::segments>, {{{"MASK-11", "sparse-masks"}}}),
+    of_mask("block-sparse", is<Kind::block_sparse>, {{{"MASK-12", "sparse-masks"}}}),
+    of_mask("dilated", is<Kind::dilated>, {{{"MASK-13", "sparse-masks"}}}),
+    of_mask("mask-and", is<Kind::all_of>, {{{"MASK-8", "masks"}}}),
+    of_mask("mask-or", is<Kind::any_of>, {{{"MASK-9", "sparse-masks"}}}),
+    of_problem("packed", is_packed, {{{"LAYOUT-5", "packed"}}}),
+    of_problem("paged", is_paged, {{{"PAGE-1", "paged"}, {"PAGE-2", "paged", by_its_numbers}}}),
+    of_problem("lengths", has_lengths,
+               {{{"MASK-5", "varlen", has_key_lens}, {"MASK-6", "varlen", has_query_lens}}}),
+    of_problem(
+        "backward", is_backward,
+        {{{"GRAD-1", "training-core"}, {"GRAD-2", "training-core"}, {"GRAD-3", "training-core"}}}),
+    of_format("f64", is_of<DType::f64>, {{{"FORMAT-1", "double"}}}),
+    of_format("f32", is_of<DType::f32>, {{{"FORMAT-2", kForwardCore}}}),
+    of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
+    of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
+    of_problem("softcap", has_softcap,
+               {{{"SCORE-2", "scores"}, {"GRAD-6", "training-full", is_backward}}}),
+    of_problem("bias", has_bias, {{{"SCORE-3", "scores"}, {"MASK-14", "scores", by_its_numbers}}}),
+    of_problem("dbias", has_dbias, {{{"GRAD-4", "training-full"}}}),
+    of_problem("alibi", has_alibi, {{{"SCORE-4", "scores"}}}),
+    of_problem("sink", has_sink,
+               {{{"SINK-1", "scores"}, {"SINK-2", "training-full", is_backward}}}),
+    of_problem("dlse", has_dlse, {{{"GRAD-5", "training-full"}}}),
+    of_problem("dropout", drops<Drop::given>,
+               {{{"DROP-1", "dropout"}, {"DROP-2", "training-full", is_backward}}}),
+    of_problem("dropout-generated", drops<Drop::generated>, {{{"DROP-3", "dropout-generated"}}}),
+    of_problem("gqa", has_groups, {{{"HEAD-1", kForwardCore}}}),
+    of_problem("value-dim", has_value_dim, {{{"SHAPE-1", kForwardCore}}}),
+    of_problem("long", is_long, {}),
+    of_problem("zero-sizes", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}}),
+    of_layouts("strides", is_not_dense,
+               {{{"LAYOUT-1", kForwardCore},
+                 {"LAYOUT-4", "layouts", some<is_sbhd>},
+                 {"LAYOUT-3", "layouts", some<is_unusual>}}}),
+    of_layouts("transposed", transposes, {{{"LAYOUT-3", "layouts"}}}),
+    of_layouts("expanded", expands, {{{"LAYOUT-3", "layouts"}}}),
+    of_testee("lse",
+              {{{"LSE-1", kForwardCore}, {"LSE-2", kForwardCore}, {"EMPTY-2", kForwardCore}}}),
+};
+
+// ---- What follows from it ----------------------------------------------------------------------
+
+template <class Visit>
+void for_each_part(const Mask& mask, const Visit& visit) {
+  visit(mask);
+  for (const Mask& part : mask.parts) for_each_part(part, visit);
+}
+
+// Of whatever rows test it, those that `part` of a problem meets.
+template <class Part>
+void add_needed(bool (*Feature::*test)(const Part&), const Part& part,
+                std::vector<const Feature*>& needed) {
+  for (const Feature& feature : kFeatures) {
+    if (feature.*test && (feature.*test)(part)) needed.push_back(&feature);
+  }
+}
+
+}  // namespace
+
+std::span<const Feature::Demand> Feature::demands() const {
+  const auto end = std::find_if(demanded.begin(), demanded.end(),
+                                [](const Demand& each) { return each.clause.empty(); });
+  return {demanded.begin(), end};
+}
+
+std::span<const Feature> features() { return kFeatures; }
+
+const Feature* find_feature(std::string_view name) {
+  const auto found = std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                                  [&](const Feature& each) { return each.name == name; });
+  return found == std::end(kFeatures) ? nullptr : found;
+}
+
+std::vector<const Feature*> features_with(std::string_view clause) {
+  std::vector<const Feature*> found;
+  for (const Feature& feature : kFeatures) {
+    for (const auto& demand : feature.demands()) {
+      if (demand.clause == clause) found.push_back(&feature);
+    }
+  }
+  return found;
+}
+
+std::vector<const Feature*> needed_by(const Problem& problem) {
+  std::vector<const Feature*> needed;
+  for_each_part(problem.mask,
+                [&](const Mask& part) { add_needed(&Feature::in_mask, part, needed); });
+  add_needed(&Feature::in_problem, problem, needed);
+  for (const TensorName tensor : kLaidOut) {
+    add_needed(&Feature::in_layout, problem.layouts[tensor], needed);
+  }
+  return needed;
+}
+
+std::vector<std::string_view> clauses_needed_by(const Problem& problem) {
+  std::vector<std::string_view> clauses;
+  for (const Feature* feature : needed_by(problem)) {
+    for (const auto& [clause, profile, only_if] : feature->demands()) {
+      if (profile != kForwardCore && (!only_if || only_if(problem))) clauses.push_back(clause);
+    }
+  }
+  return clauses;
+}
+
+std::vector<std::string> known_features() {
+  std::vector<std::string> names;
+  for (const Feature& feature : kFeatures) {
+    if (feature.key == kOfFeatures) names.emplace_back(feature.name);
+  }
+  return names;
+}
+
+std::vector<std::string> features_of(const Problem& problem) {
+  std::vector<std::string> names;
+  for (const Feature* feature : needed_by(problem)) {
+    if (feature->key == kOfFeatures) names.emplace_back(feature->name);
+  }
+  const auto pass = std::find(names.begin(), names.end(), "backward");
+  if (pass != names.end()) std::rotate(names.begin(), pass, pass + 1);
+  return names;
+}
+
+}  // namespace attest
