@@ -15,6 +15,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "spec/index.h"
 
@@ -46,6 +47,22 @@ constexpr Format format_of(DType dtype) {
       return {8, -126, 127, 2};
   }
   return {};
+}
+
+// Calls `act` with the format as a constant, so that the compiler knows it.
+template <class Act>
+decltype(auto) with_constant(DType dtype, const Act& act) {
+  switch (dtype) {
+    case DType::f64:
+      return act(std::integral_constant<DType, DType::f64>());
+    case DType::f32:
+      return act(std::integral_constant<DType, DType::f32>());
+    case DType::f16:
+      return act(std::integral_constant<DType, DType::f16>());
+    case DType::bf16:
+      break;
+  }
+  return act(std::integral_constant<DType, DType::bf16>());
 }
 
 // 2^exponent, for exponents up to 1023.

@@ -141,17 +141,8 @@ TensorVerdict judge_as(const std::vector<std::uint64_t>& bits, const Shape& shap
 TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
                     const Expected& expected, Rounding rounding) {
   ATTEST_ASSERT(bits.size() == expected.value.size() && bits.size() == expected.bound.size());
-  switch (dtype) {
-    case DType::f64:
-      return judge_as<DType::f64>(bits, shape, expected, rounding);
-    case DType::f32:
-      return judge_as<DType::f32>(bits, shape, expected, rounding);
-    case DType::f16:
-      return judge_as<DType::f16>(bits, shape, expected, rounding);
-    case DType::bf16:
-      break;
-  }
-  return judge_as<DType::bf16>(bits, shape, expected, rounding);
+  return with_constant(
+      dtype, [&](auto format) { return judge_as<format()>(bits, shape, expected, rounding); });
 }
 
 }  // namespace attest

@@ -286,22 +286,12 @@ void Exchange::copy_in(const std::string& name, const ElementType& type, const S
 
 void Exchange::add_input(const std::string& name, DType dtype, const Values& values,
                          const std::optional<Layout>& layout) {
-  const auto as = [&](auto format) {
+  with_constant(dtype, [&](auto format) {  // for every element asks for it
     copy_in(name, element_type(dtype), values.shape, layout,
             [numbers = values.data.data(), format](std::size_t n) {
               return encode(format(), numbers[n]);
             });
-  };
-  switch (dtype) {  // so that the compiler knows it, because every element asks for it
-    case DType::f64:
-      return as(std::integral_constant<DType, DType::f64>());
-    case DType::f32:
-      return as(std::integral_constant<DType, DType::f32>());
-    case DType::f16:
-      return as(std::integral_constant<DType, DType::f16>());
-    case DType::bf16:
-      return as(std::integral_constant<DType, DType::bf16>());
-  }
+  });
 }
 
 void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape& shape,

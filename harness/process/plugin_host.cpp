@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "harness/process/wire.h"
+#include "spec/dtype.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/tensor_name.h"
@@ -35,9 +36,9 @@ constexpr std::size_t kMessageBytes = 4096;
        sizeof((struct_pointer)->field))
 
 attest_dtype wire_dtype(const std::string& text) {
+  if (const auto dtype = dtype_named(text)) return static_cast<attest_dtype>(*dtype);
   static const std::map<std::string, attest_dtype> kNames = {
-      {"f64", ATTEST_F64}, {"f32", ATTEST_F32}, {"f16", ATTEST_F16}, {"bf16", ATTEST_BF16},
-      {"u8", ATTEST_U8},   {"i32", ATTEST_I32}, {"i64", ATTEST_I64}, {"bits", ATTEST_BITS}};
+      {"u8", ATTEST_U8}, {"i32", ATTEST_I32}, {"i64", ATTEST_I64}, {"bits", ATTEST_BITS}};
   const auto place = kNames.find(text);
   if (place == kNames.end()) throw InputError("", fmt::format("no dtype is called {}", text));
   return place->second;

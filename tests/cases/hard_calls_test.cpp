@@ -94,7 +94,7 @@ std::string kind_of(const Case& c) {
   static const std::vector<std::string> kNames = {
       "full", "band", "dense", "prefix", "segments", "blocks", "dilated", "intersection", "union"};
   if (!c.extras.bias_allows.allowed.empty()) return "biases of -inf";
-  return kNames[static_cast<std::size_t>(c.problem.mask.kind)];
+  return kNames.at(static_cast<std::size_t>(c.problem.mask.kind));
 }
 
 // Whether some row sees no key of the first quarter of more than 300, as many as a part of a split
