@@ -1,5 +1,7 @@
 #include "reference/bound.h"
 
+#include <array>
+
 #include "reference/roundoff.h"
 
 namespace attest::working {
@@ -28,6 +30,12 @@ Arithmetic systematic_part(Arithmetic a) {
   return a;
 }
 
+bool rounds_operands(const Arithmetic& a) {
+  const std::array products = {a.qk, a.pv, a.dp, a.dv, a.dq, a.dk};
+  return std::any_of(products.begin(), products.end(),
+                     [](const Product& each) { return each.operand_roundoff > 0; });
+}
+
 }  // namespace
 
 template <class Real>
@@ -40,18 +48,30 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
       tau(std::abs(Real(problem.scale))),
       random_sums(roundings == Roundings::systematic &&
                   arithmetic.softmax_roundoff <= unit_roundoff(problem.lse_dtype())) {
-  const Real larger_tau = std::max(Real(1), tau), smaller_tau = std::min(Real(1), tau);
   const Real log_2 = std::log(Real(2));
   lag = (Real(arithmetic.max_lag) + (arithmetic.integer_max ? 1 : 0)) * log_2;
   least_weight = arithmetic.integer_max ? Real(0.5) : Real(1);
+  // Two thirds: constants of base 2 may be in the terms.
+  sum_overflow = Real(largest_finite(problem.lse_dtype())) / Real(1.5);
+  softcap = Real(problem.softcap);
+  e_tanh = Real(declared.tanh_error) + 4 * u_ref;
+  set_scores(problem);
+  set_narrowing(problem);
+  set_flushing(problem, rounds_operands(arithmetic));
+  set_outputs(problem, roundings);
+  if (problem.dropout.mode != Dropout::Mode::none) set_dropout(problem);
+  set_gradients();
+}
+
+// What the error of a score is made of, and that of dP.
+template <class Real>
+void Model<Real>::set_scores(const Problem& problem) {
   scale_share = 0;
   if (tau > 0 && tau < z) {
     const Real spacing = z * Real(2 * unit_roundoff(problem.lse_dtype()));
     const bool flushes_scale = declared.flushes_inputs || declared.flushes_outputs;
     scale_share = flushes_scale ? Real(1) : std::min(Real(1), 4 * spacing / tau);
   }
-  // Two thirds: constants of base 2 may be in the terms.
-  sum_overflow = Real(largest_finite(problem.lse_dtype())) / Real(1.5);
   // Two more roundings: q, or q and k, may be scaled before the product.
   score_share =
       share(declared.qk, sum_roundings<Real>(declared.qk, problem.head_dim, problem.head_dim)) +
@@ -59,11 +79,21 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
   dp_share =
       share(declared.dp, sum_roundings<Real>(declared.dp, problem.value_dim, problem.value_dim));
   // A score is kept over the scale, or over the softcap, on its way.
-  const Real score_size = std::max(larger_tau, Real(problem.softcap));
+  const Real score_size = std::max(std::max(Real(1), tau), softcap);
   score_absolute = z * score_size * Real(problem.head_dim);
   score_operand = z * score_size * Real(2 * unit_roundoff(problem.lse_dtype()));
   score_overflow = Real(largest_finite(problem.lse_dtype())) / 2;
+  // Without a softcap, what is added may be among the terms of q.k.
+  addend_share =
+      problem.softcap > 0
+          ? Real(0)
+          : gamma(sum_roundings<Real>(declared.qk, problem.head_dim + 2, problem.head_dim + 2),
+                  u(declared.qk));
+}
 
+// How P and dS are rounded.
+template <class Real>
+void Model<Real>::set_narrowing(const Problem& problem) {
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
   p = narrow<Real>(declared.p, flushes);
   ds = narrow<Real>(declared.ds, flushes);
@@ -74,30 +104,34 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
   if (declared.ds_scaled == Choice::first) {
     ds = ds.times(1 / tau);
   } else if (declared.ds_scaled == Choice::either) {
-    ds = ds.times(1 / smaller_tau);
-    if (std::isfinite(ds.overflow)) ds.overflow = f16_overflow / larger_tau;
+    ds = ds.times(1 / std::min(Real(1), tau));
+    if (std::isfinite(ds.overflow)) ds.overflow = f16_overflow / std::max(Real(1), tau);
   }
+}
 
+// What of the inputs may count as 0, and what of the outputs.
+template <class Real>
+void Model<Real>::set_flushing(const Problem& problem, bool rounds_operands) {
   // Operands that are rounded further lose a share of themselves, but all of what is subnormal.
   const Real normal = Real(smallest_normal(problem.dtype));
-  bool rounds_operands = false;
-  for (const Product* each : {&arithmetic.qk, &arithmetic.pv, &arithmetic.dp, &arithmetic.dv,
-                              &arithmetic.dq, &arithmetic.dk}) {
-    rounds_operands |= each->operand_roundoff > 0;
-  }
   tiny = declared.flushes_inputs || rounds_operands ? normal : Real(0);
   tiny_score = tiny;
   // Scaled, it may become subnormal: flushed as a result, or as an operand of the product.
   // scale / softcap may be one factor.
-  const Real cap_size = std::max(Real(1), Real(problem.softcap));
-  if (flushes) tiny_score = std::max(tiny_score, z * cap_size / smaller_tau);
+  const Real cap_size = std::max(Real(1), softcap), smaller_tau = std::min(Real(1), tau);
+  if (declared.flushes_inputs || declared.flushes_outputs)
+    tiny_score = std::max(tiny_score, z * cap_size / smaller_tau);
   if (declared.qk.operand_roundoff > 0) {
     tiny_score = std::max(tiny_score, normal * cap_size / smaller_tau);
   }
   tiny_f32 = declared.flushes_inputs ? Real(smallest_normal(DType::f32)) : Real(0);
   flushed = declared.flushes_outputs ? Real(smallest_normal(problem.dtype)) : Real(0);
   flushed_lse = declared.flushes_outputs ? z : Real(0);
+}
 
+// How O, the gradients and LSE are rounded.
+template <class Real>
+void Model<Real>::set_outputs(const Problem& problem, Roundings roundings) {
   const Real ulps = declared.output_rounding == Rounding::nearest ? 1 : 2;  // in half units
   output_roundoff = ulps * Real(unit_roundoff(problem.dtype));
   output_underflow = ulps * Real(half_smallest_subnormal(problem.dtype)) + flushed;
@@ -109,25 +143,23 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
     output_roundoff = 0;
     output_underflow = flushed;
   }
+}
 
-  softcap = Real(problem.softcap);
-  e_tanh = Real(declared.tanh_error) + 4 * u_ref;
-  // Without a softcap, what is added may be among the terms of q.k.
-  addend_share =
-      problem.softcap > 0
-          ? Real(0)
-          : gamma(sum_roundings<Real>(declared.qk, problem.head_dim + 2, problem.head_dim + 2),
-                  u(declared.qk));
-  if (problem.dropout.mode != Dropout::Mode::none) {
-    const Real dropped = Real(problem.dropout.probability), kept = 1 - dropped;
-    keep_scale = 1 / kept;
-    keep_roundoff = gamma(3 + dropped / kept, u_s);
-    slack *= 1 + 4 * keep_roundoff;
-    // dS may be rounded before it is multiplied by 1 / (1 - p), as may be what it is made of.
-    const Real overflow = ds.overflow;
-    ds = ds.times(keep_scale);
-    ds.overflow = overflow;
-  }
+template <class Real>
+void Model<Real>::set_dropout(const Problem& problem) {
+  const Real dropped = Real(problem.dropout.probability), kept = 1 - dropped;
+  keep_scale = 1 / kept;
+  keep_roundoff = gamma(3 + dropped / kept, u_s);
+  slack *= 1 + 4 * keep_roundoff;
+  // dS may be rounded before it is multiplied by 1 / (1 - p), as may be what it is made of.
+  const Real overflow = ds.overflow;
+  ds = ds.times(keep_scale);
+  ds.overflow = overflow;
+}
+
+// How dS is rounded where it is summed to dBias, and dK and dV where they are stored in parts.
+template <class Real>
+void Model<Real>::set_gradients() {
   dbias = ds;
   if (declared.ds_scaled == Choice::first) {
     dbias = ds.times(std::max(Real(1), tau));
@@ -213,23 +245,23 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   }
   row.roundings = roundings;
   const Real u = model.u_at_least_s(declared.pv);
-  row.g = Model<Real>::share(declared.pv, roundings, u);
-  row.g_sum = gamma(roundings, u);
+  row.g_pv = Model<Real>::share(declared.pv, roundings, u);
+  row.gamma_h = gamma(roundings, u);
   if (row.exact) {  // but for the reference's own, and for merging parts that are
-    row.g = row.g_sum = gamma(Real(row.keys + 8), model.u_ref);
+    row.g_pv = row.gamma_h = gamma(Real(row.keys + 8), model.u_ref);
     if (declared.kv_splits > 1) {
-      row.g = row.g_sum += gamma(Real(std::min(declared.kv_splits, row.keys) + 12), u);
+      row.g_pv = row.gamma_h += gamma(Real(std::min(declared.kv_splits, row.keys) + 12), u);
     }
   }
   if (row.overflows || std::abs(row.m) >= model.score_overflow) {  // it admits anything
-    row.g = row.g_sum = std::numeric_limits<Real>::infinity();
+    row.g_pv = row.gamma_h = std::numeric_limits<Real>::infinity();
   }
   const Real terms = Real(row.keys + (row.has_sink ? 1 : 0));
   const Real entropy = std::log(terms + 1) + model.lag;
-  row.split = row.g_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
+  row.split = row.gamma_h + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
   row.merged = 0;
   if (declared.kv_splits != 1 && terms > 1) {
-    row.merged = expm1_above(row.g_sum + 2 * model.e_x +
+    row.merged = expm1_above(row.gamma_h + 2 * model.e_x +
                              model.u_s * (5 * std::abs(row.lse) + 9 * entropy + 4));
   }
   // The largest weight is e^0, or what else exp(0) and the running maximum make of it.

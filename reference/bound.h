@@ -1,6 +1,6 @@
 // The allowed error of one element, as a function of what the testee declares of its arithmetic.
 // Each function here is one formula of NUMERICS.md and carries its name; the sums over keys, rows
-// and channels around them are in working.cpp.
+// and channels around them are in working/, coarse.cpp and statistical.cpp.
 //
 // Real is the type that the reference computes in: double, or long double for f64 testees. The
 // reference is itself a kernel of the model, with one pass over the keys and the roundoff of Real.
@@ -14,11 +14,14 @@
 #include <limits>
 #include <vector>
 
-#include "reference/working.h"
+#include "reference/expected.h"
 #include "spec/arithmetic.h"
+#include "spec/dtype.h"
 #include "spec/problem.h"
 
 namespace attest::working {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Covers what the counts of roundings leave out, namely products of two roundoffs, and the
 // roundings of the bound itself. Each is below 16 roundoffs of what it belongs to.
@@ -109,6 +112,7 @@ struct Model {
 
   Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings = Roundings::all);
 
+  // Of an accumulator.
   Real u(const Product& product) const { return Real(product.accumulator_roundoff) + u_ref; }
   // The same of sums that may be made in the softmax's format.
   Real u_at_least_s(const Product& product) const {
@@ -139,6 +143,15 @@ struct Model {
   bool alone_is_one() const {
     return keep_roundoff == 0 && !declared.truncates_p && !declared.integer_max;
   }
+
+ private:
+  // In this order, since each needs what is set before.
+  void set_scores(const Problem& problem);
+  void set_narrowing(const Problem& problem);
+  void set_flushing(const Problem& problem, bool rounds_operands);
+  void set_outputs(const Problem& problem, Roundings roundings);
+  void set_dropout(const Problem& problem);
+  void set_gradients();
 };
 
 // What one row brings along: n keys between the first and the last it sees.
@@ -149,20 +162,20 @@ struct Row {
   Index key_len = 0;   // of its batch element
   bool exact = false;  // P is 1 for every key, V small integers: nothing rounds before the end
   bool has_sink = false;
-  Real sink = 0;       // its logit
-  Real sink_rise = 0;  // how far it lies above the maximum that it may be added to
-  Real m = 0;          // the largest score, or the sink
-  Real lse = -std::numeric_limits<Real>::infinity();
-  Real sum = 1;            // l: of exp(s_j - m)
-  Index rescales = 0;      // R
+  Real sink = 0;  // its logit, s_z
+  Real chi = 0;   // how far it lies above the maximum that it may be added to
+  Real m = 0;     // the largest score, or the sink
+  Real lse = -std::numeric_limits<Real>::infinity();  // L
+  Real sum = 1;                                       // l: of exp(s_j - m)
+  Index rescales = 0;                                 // R
   bool overflows = false;  // what makes a score of some key may (SOFTMAX-2)
   Real roundings = 0;      // h
-  Real g = 0;              // G, of the numerator
-  Real g_sum = 0;          // G, of the denominator
+  Real g_pv = 0;           // G, of the numerator
+  Real gamma_h = 0;        // G', of the denominator
   Real split = 0;          // of kappa: what does not depend on the key
-  Real merged = 0;         // how far the weights of merged parts are from adding up to 1
+  Real merged = 0;         // W: how far the weights of merged parts are from adding up to 1
   Real den = 0;
-  Real least_weight = 1;  // of the largest key, before P is divided by its sum
+  Real least_weight = 1;  // w_m: of the largest key, before P is divided by its sum
   Narrow<Real> p = {};
 };
 
@@ -188,6 +201,13 @@ bool may_overflow(const Model<Real>& model, Real products, Real added = 0) {
   return std::max(Real(1), model.tau) * products + added >= model.score_overflow;
 }
 
+// Whether a sum whose magnitudes add up to `magnitude` may overflow. Of an infinite one nothing is
+// known, and its bound is infinite too.
+template <class Real>
+bool sum_may_overflow(Real magnitude, Real overflow) {
+  return magnitude >= overflow && magnitude < Real(kInfinity);
+}
+
 // R without a sink, the number of rescales that a key may live through: one for each later key or
 // declared block; where exp(0) is not 1, for every block there is, whether the maximum rises or
 // not.
@@ -211,7 +231,7 @@ bool counts_rescales(const Model<Real>& model) {
 template <class Real>
 Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error);
 
-// The members from g on, once the others are known.
+// The members from h to least_weight, but for den, and p, once the others are known.
 template <class Real>
 void complete_row(const Model<Real>& model, Row<Real>& row);
 
@@ -250,8 +270,8 @@ Real softmax_2_limit(DType dtype) {
 // kappa of the sink. It may be merged by LSE even where the keys are covered in one pass.
 template <class Real>
 Real kappa_of_sink(const Model<Real>& model, const Row<Real>& row) {
-  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.sink_rise + model.lag;
-  const Real distance = std::max(row.m - row.sink, row.sink_rise) + 2 * model.lag;
+  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.chi + model.lag;
+  const Real distance = std::max(row.m - row.sink, row.chi) + 2 * model.lag;
   const Real sum = model.u_s * (14 * size + 8 * distance) + row.split +
                    model.e_x * Real(1 + row.rescales) + model.z;
   return sum * Real(kSlack);
@@ -282,6 +302,35 @@ Real group_share(const Problem& problem, const Model<Real>& model, const Product
   const Real sum = model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
   const Real stored = gamma(times_stored(problem, model, b), model.stored.roundoff);
   return sum + stored + sum * stored;
+}
+
+// G_b: what the sum of all that reads one element of the bias comes to, in any order.
+template <class Real>
+Real bias_share(const Problem& problem, const Model<Real>& model) {
+  Index terms = 1;
+  const Shape whole = problem.keep_shape();
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if ((*problem.bias_shape)[axis] == 1) terms *= whole[axis];
+  }
+  const Real u = model.u_at_least_s(model.declared.dk);
+  return gamma(sum_roundings<Real>(model.declared.dk, terms, 4 * terms) + 8, u);
+}
+
+// A sum of scaled magnitudes before it is scaled, or after, whichever is more.
+template <class Real>
+Real before_scale(const Model<Real>& model, Real sum) {
+  if (model.tau >= 1) return sum;
+  return model.tau > 0 ? sum / model.tau : std::numeric_limits<Real>::max();
+}
+
+// The rounding of an output, or of a gradient, that is known up to `bound`. Rounding to the nearest
+// moves a number no further than to any other that is representable.
+template <class Real>
+Real output_rounding(const Model<Real>& model, Real value, Real bound) {
+  const Real any = model.output_roundoff * (std::abs(value) + bound) + model.output_underflow;
+  if (!model.output_nearest) return any;
+  const DType dtype = model.declared.dtype;
+  return std::min(any, std::abs(Real(round_to(dtype, static_cast<double>(value))) - value) + bound);
 }
 
 extern template struct Model<double>;

@@ -14,7 +14,6 @@ namespace attest {
 namespace working {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // More than the sums of magnitudes here may be rounded down.
 constexpr double kUp = 1 + 0x1p-20;
 
@@ -78,7 +77,7 @@ struct Extent {
 struct KeyHead {
   Index keys;
   Extent k, v;
-  bool small_integers = true;  // as in working.cpp
+  bool small_integers = true;  // as in working/pack.h
 };
 
 template <class PlaceOf>
@@ -215,14 +214,14 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   const bool sums_rounded = model.declared.sums_rounded_p;
   // What P loses where it is rounded, of all keys, is then part of the row sum as well.
   if (sums_rounded) row.common += narrowed(row.p, 1 + row.common, most_keys);
-  row.den = row.common + row.g_sum * (1 + row.common) + row.underflow * most_keys;
+  row.den = row.common + row.gamma_h * (1 + row.common) + row.underflow * most_keys;
   const double unshared =
-      row.g_sum + row.underflow * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
+      row.gamma_h + row.underflow * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
   const double lost = std::min(row.den < 1 ? -std::log1p(-row.den) : kInfinity,
                                unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
   if (model.declared.kv_splits == 1 && unshared < 0.5 &&
       row.size <= softmax_2_limit<double>(model.declared.dtype)) {
-    row.reach = (row.g + rounded * (1 + row.g) + 2 * unshared) / (1 - unshared);
+    row.reach = (row.g_pv + rounded * (1 + row.g_pv) + 2 * unshared) / (1 - unshared);
   }
   row.lse_bound = (lost + model.u_s * (8 * (std::log(most_keys) + model.lag) +
                                        5 * (row.size + model.lag) + std::abs(row.lse) + 2)) *
@@ -239,8 +238,8 @@ double bound_of_o(const Model<double>& model, const RowBounds& row, const Extent
   const double rest = row.underflow * (2 * n + 8);
   // sum p |v - O| is at most half of the range of v.
   const auto by_share = [&, size = size, all = all](double common, double den) {
-    const double far = 2 * (1 + common) * size * row.g +
-                       narrowed(row.p, (1 + common) * size, all) * (1 + row.g) +
+    const double far = 2 * (1 + common) * size * row.g_pv +
+                       narrowed(row.p, (1 + common) * size, all) * (1 + row.g_pv) +
                        all * row.underflow;
     return (common * v.spread[at(c)] / 2 + far + flushed_v + rest) / (1 - den);
   };

@@ -9,7 +9,10 @@
 
 #include <vector>
 
-#include "reference/working.h"
+#include "reference/expected.h"
+#include "spec/arithmetic.h"
+#include "spec/inputs.h"
+#include "spec/problem.h"
 
 namespace attest {
 

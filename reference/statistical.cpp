@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "reference/bound.h"
+#include "reference/working.h"
 
 namespace attest {
 namespace {

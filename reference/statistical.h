@@ -8,7 +8,9 @@
 
 #include <vector>
 
-#include "reference/working.h"
+#include "spec/arithmetic.h"
+#include "spec/inputs.h"
+#include "spec/problem.h"
 
 namespace attest {
 

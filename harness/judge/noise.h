@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/expected.h"
 #include "reference/statistical.h"
 #include "spec/dtype.h"
 #include "spec/verdict.h"

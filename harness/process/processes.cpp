@@ -207,7 +207,9 @@ std::optional<std::size_t> touched_bytes(pid_t pid) {
   return bytes;
 }
 
-bool forget_touched(pid_t pid) { return clear_refs(pid, "1"); }
+// A page whose entry the processor still holds would not be marked again: the second write has the
+// system drop all entries.
+bool forget_touched(pid_t pid) { return clear_refs(pid, "1") && clear_refs(pid, "4"); }
 
 std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
   std::map<pid_t, ThreadTime> times;

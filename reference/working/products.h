@@ -16,6 +16,8 @@ namespace attest::working {
 inline constexpr Index kRows = 8;  // query rows that are handled together
 inline constexpr Index kPad = 8;   // keys and channels are padded with zeros to a multiple of it
 
+inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
 constexpr Index padded(Index count) { return (count + kPad - 1) / kPad * kPad; }
 
 // The rows of a matrix, one after the other, each padded.
@@ -99,10 +101,11 @@ void weighted_sums(const Rows<double>& weight, const Strips<double>& y, Range ke
 void weighted_sums(const Rows<long double>& weight, const Strips<long double>& y, Range keys,
                    Rows<long double>& sum);
 
-// sum[r][c] = sum_j near[r][j] |y[j][c] - centre[r][c]| + far[r][j] |y[j][c]|.
-void weighted_distances(const Rows<double>& near, const Rows<double>& far, const Strips<double>& y,
-                        Range keys, const Rows<double>& centre, Rows<double>& sum);
-void weighted_distances(const Rows<long double>& near, const Rows<long double>& far,
+// sum[r][c] = sum_j by_distance[r][j] |y[j][c] - centre[r][c]| + by_size[r][j] |y[j][c]|.
+void weighted_distances(const Rows<double>& by_distance, const Rows<double>& by_size,
+                        const Strips<double>& y, Range keys, const Rows<double>& centre,
+                        Rows<double>& sum);
+void weighted_distances(const Rows<long double>& by_distance, const Rows<long double>& by_size,
                         const Strips<long double>& y, Range keys, const Rows<long double>& centre,
                         Rows<long double>& sum);
 

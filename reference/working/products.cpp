@@ -1,6 +1,6 @@
 // Each function runs over groups of four rows, and of single rows for what remains; a group's sums
 // stay in registers while one key after the other is read.
-#include "reference/products.h"
+#include "reference/working/products.h"
 
 #include <cmath>
 #include <type_traits>
@@ -8,7 +8,7 @@
 // Vectors whose size the compiler doesn't know can't be elements of arrays.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "reference/products.cpp"
+#define HWY_TARGET_INCLUDE "reference/working/products.cpp"
 #include "hwy/foreach_target.h"  // must precede highway.h
 #include "hwy/highway.h"
 
@@ -73,7 +73,7 @@ void SumsOfGroup(const Rows<double>& weight, Index row, const Strips<double>& y,
 }
 
 template <int kGroup>
-void DistancesOfGroup(const Rows<double>& near, const Rows<double>& far, Index row,
+void DistancesOfGroup(const Rows<double>& by_distance, const Rows<double>& by_size, Index row,
                       const Strips<double>& y, Range keys, const Rows<double>& centre,
                       Rows<double>& sum) {
   const Lanes lanes;
@@ -90,8 +90,8 @@ void DistancesOfGroup(const Rows<double>& near, const Rows<double>& far, Index r
       const Vec absolute = hn::Abs(value);
       for (int r = 0; r < kGroup; ++r) {
         const Vec away = hn::Abs(hn::Sub(value, middle[r]));
-        distance[r] = hn::MulAdd(hn::Set(lanes, near.row(row + r)[j]), away, distance[r]);
-        size[r] = hn::MulAdd(hn::Set(lanes, far.row(row + r)[j]), absolute, size[r]);
+        distance[r] = hn::MulAdd(hn::Set(lanes, by_distance.row(row + r)[j]), away, distance[r]);
+        size[r] = hn::MulAdd(hn::Set(lanes, by_size.row(row + r)[j]), absolute, size[r]);
       }
     }
     for (int r = 0; r < kGroup; ++r) {
@@ -142,10 +142,11 @@ void WeightedSums(const Rows<double>& weight, const Strips<double>& y, Range key
             [&](auto group, Index row) { SumsOfGroup<group()>(weight, row, y, keys, sum); });
 }
 
-void WeightedDistances(const Rows<double>& near, const Rows<double>& far, const Strips<double>& y,
-                       Range keys, const Rows<double>& centre, Rows<double>& sum) {
+void WeightedDistances(const Rows<double>& by_distance, const Rows<double>& by_size,
+                       const Strips<double>& y, Range keys, const Rows<double>& centre,
+                       Rows<double>& sum) {
   ForGroups(sum.count, [&](auto group, Index row) {
-    DistancesOfGroup<group()>(near, far, row, y, keys, centre, sum);
+    DistancesOfGroup<group()>(by_distance, by_size, row, y, keys, centre, sum);
   });
 }
 
@@ -180,9 +181,10 @@ void weighted_sums(const Rows<double>& weight, const Strips<double>& y, Range ke
   HWY_DYNAMIC_DISPATCH(WeightedSums)(weight, y, keys, sum);
 }
 
-void weighted_distances(const Rows<double>& near, const Rows<double>& far, const Strips<double>& y,
-                        Range keys, const Rows<double>& centre, Rows<double>& sum) {
-  HWY_DYNAMIC_DISPATCH(WeightedDistances)(near, far, y, keys, centre, sum);
+void weighted_distances(const Rows<double>& by_distance, const Rows<double>& by_size,
+                        const Strips<double>& y, Range keys, const Rows<double>& centre,
+                        Rows<double>& sum) {
+  HWY_DYNAMIC_DISPATCH(WeightedDistances)(by_distance, by_size, y, keys, centre, sum);
 }
 
 void add_outer_products(const Rows<double>& weight, const Rows<double>& x, Range keys,
@@ -219,7 +221,7 @@ void weighted_sums(const Rows<long double>& weight, const Strips<long double>& y
   }
 }
 
-void weighted_distances(const Rows<long double>& near, const Rows<long double>& far,
+void weighted_distances(const Rows<long double>& by_distance, const Rows<long double>& by_size,
                         const Strips<long double>& y, Range keys, const Rows<long double>& centre,
                         Rows<long double>& sum) {
   for (Index r = 0; r < sum.count; ++r) {
@@ -227,8 +229,8 @@ void weighted_distances(const Rows<long double>& near, const Rows<long double>& 
       long double total = 0;
       for (Index j = keys.begin; j < keys.end; ++j) {
         const long double value = y.at(j, c);
-        total +=
-            near.row(r)[j] * std::abs(value - centre.row(r)[c]) + far.row(r)[j] * std::abs(value);
+        total += by_distance.row(r)[j] * std::abs(value - centre.row(r)[c]) +
+                 by_size.row(r)[j] * std::abs(value);
       }
       sum.row(r)[c] = total;
     }

@@ -1,0 +1,55 @@
+// What a correct result must be, tensor by tensor, as the working reference tells it and the judge
+// takes it; and what may be asked of it.
+#pragma once
+
+#include <vector>
+
+#include "spec/index.h"
+
+namespace attest {
+
+// What a tensor must be, element by element, in dense order.
+struct Expected {
+  std::vector<double> value;
+  // What `value` leaves of the exact value; empty unless the dtype is f64, whose results double
+  // cannot judge.
+  std::vector<double> rest = {};
+  // The bound B on the distance between the exact value and the rounding cell of a correct result.
+  // 0 demands the value itself; infinity admits anything, which makes a verdict inconclusive.
+  std::vector<double> bound = {};
+  // The bound where scores are too large for SOFTMAX-2, by SOFTMAX-3, which is recommended;
+  // `bound` is infinite there. Empty if no score is; infinite elsewhere.
+  std::vector<double> recommended = {};
+};
+
+struct ForwardExpected {
+  Expected o;    // problem.o_shape()
+  Expected lse;  // problem.lse_shape(); -inf for a row that sees nothing, not even a sink
+};
+
+struct BackwardExpected {
+  Expected dq;     // problem.q_shape()
+  Expected dk;     // problem.k_shape()
+  Expected dv;     // problem.v_shape()
+  Expected dbias;  // problem.bias_shape; empty if there is none
+  Expected dsink;  // problem.sink_shape(), f32; empty if there is none
+};
+
+struct PassesExpected {
+  ForwardExpected forward;
+  BackwardExpected backward;
+};
+
+// A part of a problem that is too long to be computed as a whole: some query rows and some keys,
+// the same of each head, in groups of 8 neighbours (8g to 8g + 7 of each batch element). What
+// belongs to others, and what lies beyond a length, is unspecified: its value is NaN.
+struct Excerpt {
+  std::vector<Index> query_groups;  // of O, LSE and dQ; none twice
+  std::vector<Index> key_groups;    // of dK and dV; none twice
+};
+
+// What the bounds count: all roundings, or those alone that have a direction, and so do not average
+// out (NUMERICS.md, section 12): functions, constants, truncation, underflow.
+enum class Roundings { all, systematic };
+
+}  // namespace attest
