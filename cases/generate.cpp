@@ -18,7 +18,8 @@ namespace attest {
 namespace {
 
 enum Tensor { kQ, kK, kV, kDO };
-constexpr std::array<std::string_view, 4> kTensorNames = {"q", "k", "v", "d_o"};
+constexpr std::array<TensorName, 4> kTensorNames = {TensorName::q, TensorName::k, TensorName::v,
+                                                    TensorName::d_o};
 
 using Coordinates = std::array<Index, 4>;
 
@@ -67,9 +68,9 @@ Coordinates canonical(const Layout& layout, Coordinates at) {
 }
 
 // Of the random numbers of a tensor.
-std::array<std::uint32_t, 2> key_of(const Case& test_case, std::string_view tensor) {
-  return philox_key(
-      fmt::format("{}#{}", test_case.bits.empty() ? test_case.id : test_case.bits, tensor));
+std::array<std::uint32_t, 2> key_of(const Case& test_case, TensorName tensor) {
+  return philox_key(fmt::format("{}#{}", test_case.bits.empty() ? test_case.id : test_case.bits,
+                                wire_name(tensor)));
 }
 
 // Where the rows of a stored tensor belong: for each batch element and position of it, the batch
@@ -120,15 +121,14 @@ std::vector<Place> owners_of_keys(const Problem& p) {
 class Source {
  public:
   explicit Source(const Case& test_case) : problem(test_case.problem) {
-    const Layouts& layouts = problem.layouts;
     const Problem& p = problem;
     stored_ = {p.q_shape(), p.k_shape(), p.v_shape(), p.o_shape()};
     shapes_ = {Shape{p.batch, p.query_heads, p.query_len, p.head_dim},
                Shape{p.batch, p.key_heads, p.key_len, p.head_dim},
                Shape{p.batch, p.key_heads, p.key_len, p.value_dim},
                Shape{p.batch, p.query_heads, p.query_len, p.value_dim}};
-    layouts_ = {layouts.q, layouts.k, layouts.v, layouts.d_o};
     for (std::size_t tensor = 0; tensor < 4; ++tensor) {
+      layouts_[tensor] = p.layouts[kTensorNames[tensor]];
       keys_[tensor] = key_of(test_case, kTensorNames[tensor]);
     }
     owners_[0] = owners_of_queries(p);
@@ -744,10 +744,10 @@ void hide(const Case& test_case, const Source& source, Inputs& inputs) {
 
 // The numbers of a tensor beside Q, K, V and dO: its random numbers come from its name.
 template <class Make>
-Values fill_named(const Case& test_case, std::string_view name, const Shape& shape, DType dtype,
+Values fill_named(const Case& test_case, TensorName tensor, const Shape& shape, DType dtype,
                   const Layout& layout, Make make) {
   Values values = zeros(shape);
-  const auto key = key_of(test_case, name);
+  const auto key = key_of(test_case, tensor);
   for (Index i = 0; i < element_count(shape); ++i) {
     const Coordinates at = canonical(layout, coordinates(shape, i));
     Random random(key, dense_index(shape, at[0], at[1], at[2], at[3]), 0);
@@ -808,7 +808,7 @@ auto kind_named(const Kind (&kinds)[N], const std::string& name) {
 
 Values make_bias(const Case& test_case) {
   const Problem& p = test_case.problem;
-  Values bias = fill_named(test_case, "bias", *p.bias_shape, p.dtype, p.layouts.bias,
+  Values bias = fill_named(test_case, TensorName::bias, *p.bias_shape, p.dtype, p.layouts.bias,
                            kind_named(kBiasKinds, test_case.extras.bias));
   const auto& allowed = test_case.extras.bias_allows.allowed;
   ATTEST_ASSERT(allowed.empty() || allowed.size() == bias.data.size());
@@ -876,13 +876,13 @@ Inputs generate(const Case& test_case) {
   if (p.bias_shape) inputs.bias = make_bias(test_case);
   if (p.slopes_shape) inputs.slopes = make_slopes(test_case);
   if (p.sink) {
-    inputs.sink = fill_named(test_case, "sink", p.sink_shape(), DType::f32, {},
+    inputs.sink = fill_named(test_case, TensorName::sink, p.sink_shape(), DType::f32, {},
                              kind_named(kSinkKinds, test_case.extras.sink));
   }
   if (p.dropout.mode == Dropout::Mode::given) inputs.keep = make_keep(p);
   if (p.backward) inputs.d_o = fill(source, kDO, recipe.d_o);
   if (p.d_lse) {
-    inputs.d_lse = fill_named(test_case, "d_lse", p.lse_shape(), p.lse_dtype(), {}, any);
+    inputs.d_lse = fill_named(test_case, TensorName::d_lse, p.lse_shape(), p.lse_dtype(), {}, any);
   }
   if (test_case.hidden != Hidden::plain) hide(test_case, source, inputs);
   return inputs;

@@ -234,11 +234,11 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   imply_if(problem.d_lse, {"GRAD-5"});
   feature(problem.dropout.mode == Dropout::Mode::given, "DROP-1", "DROP-2");
   imply_if(problem.dropout.mode == Dropout::Mode::generated, {"DROP-3"});
-  const Layouts& l = problem.layouts;
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
-    const std::string order = layout->to_string().substr(0, 4);
+  for (const TensorName tensor : kLaidOut) {
+    const Layout& layout = problem.layouts[tensor];
+    const std::string order = layout.to_string().substr(0, 4);
     imply_if(order == "sbhd", {"LAYOUT-4"});
-    imply_if(expands(*layout) || (order != "bhsd" && order != "bshd" && order != "sbhd"),
+    imply_if(expands(layout) || (order != "bhsd" && order != "bshd" && order != "sbhd"),
              {"LAYOUT-3"});
   }
   const Hidden hidden = test_case.hidden;

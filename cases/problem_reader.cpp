@@ -216,25 +216,23 @@ Layouts read_layouts(ObjectReader& reader, const Problem& problem) {
   Layouts layouts;
   const nlohmann::json* value = reader.find("layouts");
   if (!value) return layouts;
-  std::vector<std::pair<const char*, Layout*>> tensors = {
-      {"q", &layouts.q}, {"k", &layouts.k}, {"v", &layouts.v}, {"o", &layouts.o}};
-  if (problem.backward) {
-    for (const auto& gradient : {std::pair{"d_o", &layouts.d_o},
-                                 {"dq", &layouts.dq},
-                                 {"dk", &layouts.dk},
-                                 {"dv", &layouts.dv}}) {
-      tensors.push_back(gradient);
-    }
+  std::vector<TensorName> tensors;
+  for (const TensorName tensor : kLaidOut) {
+    const bool of_backward = tensor == TensorName::d_o || is_gradient(tensor);
+    if (of_backward && !problem.backward) continue;
+    if (tensor == TensorName::bias && !problem.bias_shape) continue;
+    tensors.push_back(tensor);
   }
-  if (problem.bias_shape) tensors.emplace_back("bias", &layouts.bias);
   if (value->is_string()) {
-    for (const auto& [name, layout] : tensors) *layout = read_layout(*value, "/layouts");
+    for (const TensorName tensor : tensors) layouts[tensor] = read_layout(*value, "/layouts");
     return layouts;
   }
   ObjectReader each(*value, "/layouts");
-  for (const auto& [name, layout] : tensors) {
-    if (const nlohmann::json* text = each.find(name))
-      *layout = read_layout(*text, each.pointer(name));
+  for (const TensorName tensor : tensors) {
+    const std::string key = wire_name(tensor);
+    if (const nlohmann::json* text = each.find(key)) {
+      layouts[tensor] = read_layout(*text, each.pointer(key));
+    }
   }
   each.finish();
   return layouts;

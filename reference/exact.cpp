@@ -210,8 +210,8 @@ Gradients<T> backward(const Problem& problem, const Inputs<T>& in) {
   Gradients<T> out = {.dq = Tensor<T>(problem.q_shape()),
                       .dk = Tensor<T>(problem.k_shape()),
                       .dv = Tensor<T>(problem.v_shape())};
-  if (problem.bias_shape) out.d_bias = Tensor<T>(*problem.bias_shape);
-  if (problem.sink) out.d_sink = Tensor<T>(problem.sink_shape());
+  if (problem.bias_shape) out.dbias = Tensor<T>(*problem.bias_shape);
+  if (problem.sink) out.dsink = Tensor<T>(problem.sink_shape());
 
   for (Index b = 0; b < problem.batch; ++b) {
     for (Index h = 0; h < problem.query_heads; ++h) {
@@ -229,7 +229,7 @@ Gradients<T> backward(const Problem& problem, const Inputs<T>& in) {
             common += at_query(problem, in.d_o, query, c) * output(problem, in, row, c);
           }
         }
-        if (problem.sink) out.d_sink.at(0, h, 0, 0) += row.p_sink * (d_lse - common);  // SINK-2
+        if (problem.sink) out.dsink.at(0, h, 0, 0) += row.p_sink * (d_lse - common);  // SINK-2
 
         for (const auto& [at, score, p, z] : row.seen) {
           T dp = 0;  // dP = z dO.V (DROP-2)
@@ -240,7 +240,7 @@ Gradients<T> backward(const Problem& problem, const Inputs<T>& in) {
           const T d_product = T(problem.scale) * score.slope * ds;  // GRAD-6: of q.k
 
           // HEAD-2 and GRAD-4: adding up sums over the group and over the axes that broadcast.
-          if (problem.bias_shape) at_broadcast(out.d_bias, at) += ds;
+          if (problem.bias_shape) at_broadcast(out.dbias, at) += ds;
           for (Index c = 0; c < problem.head_dim; ++c) {
             at_query(problem, out.dq, at, c) += d_product * at_key(problem, in.k, at, c);  // GRAD-1
             at_key(problem, out.dk, at, c) += d_product * at_query(problem, in.q, at, c);  // GRAD-2

@@ -59,8 +59,8 @@ struct Outputs {
 
 template <typename T>
 struct Gradients {
-  Tensor<T> dq, dk, dv;                // of the shapes of Q, K and V
-  Tensor<T> d_bias = {}, d_sink = {};  // of those of bias and sink; empty if there is none
+  Tensor<T> dq, dk, dv;              // of the shapes of Q, K and V
+  Tensor<T> dbias = {}, dsink = {};  // of those of bias and sink; empty if there is none
 };
 
 // The same numbers in T, which holds every double.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "spec/index.h"
+#include "spec/per_tensor.h"
 
 namespace attest {
 
@@ -22,23 +23,11 @@ struct Expected {
   std::vector<double> recommended = {};
 };
 
-struct ForwardExpected {
-  Expected o;    // problem.o_shape()
-  Expected lse;  // problem.lse_shape(); -inf for a row that sees nothing, not even a sink
-};
-
-struct BackwardExpected {
-  Expected dq;     // problem.q_shape()
-  Expected dk;     // problem.k_shape()
-  Expected dv;     // problem.v_shape()
-  Expected dbias;  // problem.bias_shape; empty if there is none
-  Expected dsink;  // problem.sink_shape(), f32; empty if there is none
-};
-
-struct PassesExpected {
-  ForwardExpected forward;
-  BackwardExpected backward;
-};
+// LSE is -inf for a row that sees nothing, not even a sink.
+using ForwardExpected = PerForward<Expected>;
+// Of the shapes of what each is the gradient of; empty if there is none.
+using BackwardExpected = PerGradient<Expected>;
+using PassesExpected = PerTensor<Expected>;
 
 // A part of a problem that is too long to be computed as a whole: some query rows and some keys,
 // the same of each head, in groups of 8 neighbours (8g to 8g + 7 of each batch element). What

@@ -10,6 +10,7 @@
 
 #include "spec/arithmetic.h"
 #include "spec/inputs.h"
+#include "spec/per_tensor.h"
 #include "spec/problem.h"
 
 namespace attest {
@@ -20,12 +21,8 @@ struct Spread {
   std::vector<double> deviation;  // of the sum of what is: the root of its variance proxy
 };
 
-struct ForwardSpread {
-  Spread o, lse;
-};
-struct BackwardSpread {
-  Spread dq, dk, dv, dbias, dsink;
-};
+using ForwardSpread = PerForward<Spread>;
+using BackwardSpread = PerGradient<Spread>;
 
 // As expect_forward and expect_backward; plain loops, for problems of a few million products.
 ForwardSpread spread_forward(const Problem& problem, const Inputs& inputs,

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <set>
 #include <unordered_map>
@@ -13,12 +12,10 @@
 #include "spec/clause.h"
 #include "spec/known_failure.h"
 #include "spec/profile.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 namespace {
-
-constexpr std::array<std::string_view, 7> kTensorOrder = {"O",  "LSE",   "dQ",   "dK",
-                                                          "dV", "dBias", "dSink"};
 
 template <class Container, class T>
 bool contains(const Container& items, const T& item) {
@@ -143,7 +140,7 @@ class Digester {
       for (const auto& [id, clause] : testee.clauses) add_once(digest_.clauses, id);
     }
     const auto rank = [](const std::string& tensor) {
-      return std::find(kTensorOrder.begin(), kTensorOrder.end(), tensor);
+      return std::find(kReturnedTensors.begin(), kReturnedTensors.end(), tensor_named(tensor));
     };
     std::sort(digest_.tensors.begin(), digest_.tensors.end(),
               [&](const std::string& a, const std::string& b) {

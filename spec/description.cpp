@@ -283,12 +283,12 @@ std::vector<std::string> features_of(const Problem& p) {
   if (p.key_heads != p.query_heads) features.push_back("gqa");
   if (p.value_dim != p.head_dim) features.push_back("value-dim");
   if (std::max(p.query_len, p.key_len) > kLong) features.push_back("long");
-  const Layouts& l = p.layouts;
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
-    if (*layout != Layout{}) features.push_back("strides");
-    if (layout->transposes()) features.push_back("transposed");
+  for (const TensorName tensor : kLaidOut) {
+    const Layout& layout = p.layouts[tensor];
+    if (layout != Layout{}) features.push_back("strides");
+    if (layout.transposes()) features.push_back("transposed");
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout->expands(axis)) features.push_back("expanded");
+      if (layout.expands(axis)) features.push_back("expanded");
     }
   }
   for (const Index size :

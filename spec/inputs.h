@@ -3,11 +3,14 @@
 // values (SPEC.md, chapter "Formats").
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "spec/assert.h"
 #include "spec/mask.h"
 #include "spec/tensor.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
@@ -30,6 +33,32 @@ struct Inputs {
   Keep keep = {};      // dropout; in the generated mode, what the testee returned
   Values d_o = {};     // the gradient with respect to O: of a backward pass
   Values d_lse = {};   // the gradient with respect to LSE; of the format of LSE
+
+  // Of a tensor of kInputValues.
+  const Values& operator[](TensorName tensor) const {
+    switch (tensor) {
+      case TensorName::q:
+        return q;
+      case TensorName::k:
+        return k;
+      case TensorName::v:
+        return v;
+      case TensorName::bias:
+        return bias;
+      case TensorName::slopes:
+        return slopes;
+      case TensorName::sink:
+        return sink;
+      case TensorName::d_o:
+        return d_o;
+      default:
+        ATTEST_ASSERT(tensor == TensorName::d_lse);
+        return d_lse;
+    }
+  }
 };
+inline constexpr std::array kInputValues = {TensorName::q,    TensorName::k,      TensorName::v,
+                                            TensorName::bias, TensorName::slopes, TensorName::sink,
+                                            TensorName::d_o,  TensorName::d_lse};
 
 }  // namespace attest

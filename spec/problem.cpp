@@ -6,8 +6,35 @@
 #include <algorithm>
 #include <cmath>
 
+#include "spec/assert.h"
+
 namespace attest {
 namespace {
+
+template <class AnyLayouts>
+auto& layout_of(AnyLayouts& layouts, TensorName tensor) {
+  switch (tensor) {
+    case TensorName::q:
+      return layouts.q;
+    case TensorName::k:
+      return layouts.k;
+    case TensorName::v:
+      return layouts.v;
+    case TensorName::o:
+      return layouts.o;
+    case TensorName::d_o:
+      return layouts.d_o;
+    case TensorName::dq:
+      return layouts.dq;
+    case TensorName::dk:
+      return layouts.dk;
+    case TensorName::dv:
+      return layouts.dv;
+    default:
+      ATTEST_ASSERT(tensor == TensorName::bias);
+      return layouts.bias;
+  }
+}
 
 constexpr Index kFarthest = Index(1) << 40;  // an offset
 
@@ -272,6 +299,9 @@ std::string listed(const SequenceLengths& lengths) {
 }
 
 }  // namespace
+
+Layout& Layouts::operator[](TensorName tensor) { return layout_of(*this, tensor); }
+const Layout& Layouts::operator[](TensorName tensor) const { return layout_of(*this, tensor); }
 
 std::string to_string(const Problem& p) {
   std::string text = fmt::format("{} b{} h{}/{} q{} k{} d{}", name(p.dtype), p.batch, p.query_heads,

@@ -1,6 +1,7 @@
 // One attention problem: everything a kernel is told, except the numbers.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "spec/mask.h"
 #include "spec/sequence_lengths.h"
 #include "spec/tensor.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
@@ -16,7 +18,14 @@ namespace attest {
 struct Layouts {
   Layout q = {}, k = {}, v = {}, o = {}, d_o = {}, dq = {}, dk = {}, dv = {};
   Layout bias = {};  // its axes are batch, head, query, key
+
+  // Of a tensor of kLaidOut.
+  Layout& operator[](TensorName tensor);
+  const Layout& operator[](TensorName tensor) const;
 };
+inline constexpr std::array kLaidOut = {TensorName::q,  TensorName::k,   TensorName::v,
+                                        TensorName::o,  TensorName::d_o, TensorName::dq,
+                                        TensorName::dk, TensorName::dv,  TensorName::bias};
 
 // Dropout of P (DROP-1 to DROP-3).
 struct Dropout {

@@ -90,7 +90,7 @@ struct Verdict {
   Reason reason = {};  // of warn and fail, a dialect, a format beyond the caps; empty otherwise
   std::string message = {};               // one sentence for a person
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
-  // By name: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink".
+  // By name(TensorName), as records have it; those of other programs may name others.
   std::map<std::string, TensorEvidence> tensors = {};
   std::vector<SlopeEvidence> slopes = {};
   std::vector<std::string> features = {};  // that the problem asks for; given with slopes

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <optional>
 
 #include "cases/entry.h"
@@ -68,15 +67,13 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   write_file(folder / "problem.json", json_text(about, 2) + "\n");
 
   const Inputs& in = prepared.inputs();
-  const std::map<std::string, const Values*> inputs = {
-      {"q", &in.q},           {"k", &in.k},       {"v", &in.v},     {"bias", &in.bias},
-      {"slopes", &in.slopes}, {"sink", &in.sink}, {"d_o", &in.d_o}, {"d_lse", &in.d_lse}};
-  for (const auto& [input, values] : inputs) {
-    if (values->data.empty() && values->shape == Shape{}) continue;
-    write_npy(folder / (input + ".npy"), values->shape, values->data);
+  for (const TensorName input : kInputValues) {
+    const Values& values = in[input];
+    if (values.data.empty() && values.shape == Shape{}) continue;
+    write_npy(folder / (wire_name(input) + ".npy"), values.shape, values.data);
   }
   if (test_case.problem.dropout.mode != Dropout::Mode::none) {
-    write_npy(folder / "keep.npy", in.keep.shape, in.keep.kept);
+    write_npy(folder / (wire_name(TensorName::keep) + ".npy"), in.keep.shape, in.keep.kept);
   }
   int tables = 0;
   dump_tables(folder, test_case.problem.mask, tables);
@@ -85,17 +82,18 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
     std::vector<double> values(tensor.bits.size());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = decode(tensor.dtype, tensor.bits[i]);
-    write_npy(folder / (tensor.name + ".npy"), tensor.shape, values);
+    write_npy(folder / fmt::format("{}.npy", name(tensor.name)), tensor.shape, values);
   }
   // Whatever came back. What a testee was to draw itself is not known if it did not.
   const Dropout::Mode dropout = test_case.problem.dropout.mode;
   if (dropout == Dropout::Mode::generated && !examination.trial.keep) return;
   for (const bool backward : {false, true}) {
     if (backward && !test_case.problem.backward) continue;
-    for (const OutputTensor& tensor : outputs_of(test_case.problem, backward, true)) {
-      const Expected& expected = expected_of(tensor.record_name, prepared, arithmetic);
-      write_npy(folder / (tensor.record_name + ".exact.npy"), tensor.shape, expected.value);
-      write_npy(folder / (tensor.record_name + ".bound.npy"), tensor.shape, expected.bound);
+    for (const Crossing& tensor : outputs_of(test_case.problem, backward, true)) {
+      const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
+      const std::string_view file = name(tensor.name);
+      write_npy(folder / fmt::format("{}.exact.npy", file), tensor.shape, expected.value);
+      write_npy(folder / fmt::format("{}.bound.npy", file), tensor.shape, expected.bound);
     }
   }
 }

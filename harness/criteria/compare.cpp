@@ -34,8 +34,8 @@ bool is_among(DType dtype, const std::vector<DType>& dtypes) {
   return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
 }
 
-// Whether the rule compares a tensor of that name at all.
-bool compares(const Rule& rule, std::string_view tensor, DType dtype) {
+// Whether the rule compares that tensor at all.
+bool compares(const Rule& rule, TensorName tensor, DType dtype) {
   const std::vector<double> none;
   return rule.judge(
              {.tensor = tensor, .dtype = dtype, .actual = none, .exact = none, .eager = none}) !=
@@ -67,7 +67,7 @@ class SharedCase {
  public:
   explicit SharedCase(const Case& test_case) : prepared(test_case, 1) {}
 
-  const std::map<std::string, std::vector<double>>& eager() {
+  const EagerOutputs& eager() {
     if (!eager_) eager_ = run_eagerly(prepared.problem(), prepared.inputs());
     return *eager_;
   }
@@ -75,14 +75,13 @@ class SharedCase {
   PreparedCase prepared;
 
  private:
-  std::optional<std::map<std::string, std::vector<double>>> eager_;
+  std::optional<EagerOutputs> eager_;
 };
 
 // Rows of a tensor beyond the lengths of their batch element.
 bool is_padding(const Problem& p, const Returned& tensor, std::size_t element) {
-  const bool of_keys = tensor.name == "dK" || tensor.name == "dV";
-  const bool of_rows = of_keys || tensor.name == "O" || tensor.name == "LSE" || tensor.name == "dQ";
-  if (p.packed || !of_rows) return false;
+  const bool of_keys = is_of_keys(tensor.name);
+  if (p.packed || !(of_keys || is_of_queries(tensor.name))) return false;
   const auto at = coordinates(tensor.shape, static_cast<Index>(element));
   const Lengths lengths = p.lengths(at[kBatch]);
   return at[kPosition] >= (of_keys ? lengths.key : lengths.query);
@@ -129,7 +128,7 @@ class Look {
       verdict = call(trial);
     }
     if (trial.returned.empty() && ends_all(verdict)) {
-      notice_all("O");
+      notice_all(TensorName::o);
       return noticed_;
     }
     if (trial.stopped && !stops_all(*trial.stopped)) {
@@ -138,7 +137,7 @@ class Look {
       trial = try_out(calling_, problem(), inputs(), Placement::start_flush);
     }
     if (trial.stopped && stops_all(*trial.stopped)) {
-      notice_all(trial.returned.empty() ? "O" : "dQ");
+      notice_all(trial.returned.empty() ? TensorName::o : TensorName::dq);
     }
     if (trial.stopped) calling_.executor.renew();
     judge(trial);
@@ -172,7 +171,7 @@ class Look {
   }
 
   // All that compare that tensor would have wanted one.
-  void notice_all(std::string_view tensor) {
+  void notice_all(TensorName tensor) {
     const auto& all = rules();
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (compares(all[r], tensor, problem().dtype)) noticed_[r] = true;
@@ -183,7 +182,7 @@ class Look {
   void judge(const Trial& trial) {
     if (trial.returned.empty()) return;
     std::optional<PreparedCase> own;
-    std::optional<std::map<std::string, std::vector<double>>> own_eager;
+    std::optional<EagerOutputs> own_eager;
     if (trial.keep) {
       own = shared_.prepared.with_keep(*trial.keep);
       own_eager = run_eagerly(own->problem(), own->inputs());
@@ -199,13 +198,12 @@ class Look {
         }
       }
       if (asked_[bounds_judge()]) {
-        const Rounding rounding =
-            tensor.name == "LSE" ? Rounding::nearest : arithmetic_.output_rounding;
+        const Rounding rounding = rounding_of(tensor.name, arithmetic_);
         const bool passed =
             attest::judge(tensor.bits, tensor.dtype, tensor.shape, expected, rounding).passed;
         if (!passed) noticed_[bounds_judge()] = true;
       }
-      ask_rules(tensor, expected, eager.at(tensor.name));
+      ask_rules(tensor, expected, eager[tensor.name]);
     }
   }
 

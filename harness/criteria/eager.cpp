@@ -46,26 +46,22 @@ class Eager {
     dsink_.resize(inputs.sink.data.size());
   }
 
-  std::map<std::string, std::vector<double>> run() {
+  EagerOutputs run() {
     for (Index b = 0; b < p_.batch; ++b) {
       for (Index h = 0; h < p_.query_heads; ++h) head(b, h);
     }
-    std::map<std::string, std::vector<double>> out = {{"O", o_.data}, {"LSE", lse_.data}};
+    EagerOutputs out = {{o_.data, lse_.data}, {}};
     if (!p_.backward) return out;
     // Each query head's share of dK and dV is rounded before the group is added up.
     for (Values* sum : {&dk_, &dv_}) {
       for (double& value : sum->data) value = rounded(static_cast<float>(value));
     }
-    out["dQ"] = dq_.data;
-    out["dK"] = dk_.data;
-    out["dV"] = dv_.data;
     const auto all_rounded = [&](const std::vector<float>& sums) {
       std::vector<double> values;
       for (const float sum : sums) values.push_back(rounded(sum));
       return values;
     };
-    if (p_.bias_shape) out["dBias"] = all_rounded(dbias_);
-    if (p_.sink) out["dSink"] = all_rounded(dsink_);
+    out.backward = {dq_.data, dk_.data, dv_.data, all_rounded(dbias_), all_rounded(dsink_)};
     return out;
   }
 
@@ -222,8 +218,7 @@ class Eager {
 
 }  // namespace
 
-std::map<std::string, std::vector<double>> run_eagerly(const Problem& problem,
-                                                       const Inputs& inputs) {
+EagerOutputs run_eagerly(const Problem& problem, const Inputs& inputs) {
   return Eager(problem, inputs).run();
 }
 

@@ -7,18 +7,16 @@
 // it.
 #pragma once
 
-#include <map>
-#include <string>
 #include <vector>
 
 #include "spec/inputs.h"
+#include "spec/per_tensor.h"
 #include "spec/problem.h"
 
 namespace attest::criteria {
 
-// O and LSE, and the gradients if the problem wants them, by their names in records, in dense
-// order.
-std::map<std::string, std::vector<double>> run_eagerly(const Problem& problem,
-                                                       const Inputs& inputs);
+// In dense order; empty where the problem wants none.
+using EagerOutputs = PerTensor<std::vector<double>>;
+EagerOutputs run_eagerly(const Problem& problem, const Inputs& inputs);
 
 }  // namespace attest::criteria

@@ -95,13 +95,13 @@ Ruling all_close(const Sample& s, const ByFormat& tolerances) {
   return all_close(s, tolerances.of(s.dtype));
 }
 
-bool is_output(const Sample& s) { return s.tensor == "O"; }
-bool is_lse(const Sample& s) { return s.tensor == "LSE"; }
+bool is_output(const Sample& s) { return s.tensor == TensorName::o; }
+bool is_lse(const Sample& s) { return s.tensor == TensorName::lse; }
 // dQ, dK and dV: all the gradients that most projects have.
-bool is_gradient(const Sample& s) {
-  return s.tensor == "dQ" || s.tensor == "dK" || s.tensor == "dV";
+bool is_gradient(const Sample& s) { return s.tensor == TensorName::dq || is_of_keys(s.tensor); }
+bool is_gradient_or_dbias(const Sample& s) {
+  return is_gradient(s) || s.tensor == TensorName::dbias;
 }
-bool is_gradient_or_dbias(const Sample& s) { return is_gradient(s) || s.tensor == "dBias"; }
 
 // ---- Relative to a run at low precision ---------------------------------------------------------
 
@@ -116,7 +116,7 @@ Ruling flash_attention_2(const Sample& s) {
 // Adding and taking off 0.3 leaves the noise of arithmetic about that size. dSink has two units in
 // the last place of its largest element instead.
 Ruling flash_attention_3(const Sample& s) {
-  if (s.tensor == "dSink") {
+  if (s.tensor == TensorName::dsink) {
     double largest = 0;
     for (const double value : s.exact) largest = std::max(largest, std::abs(value));
     const double ulp = power_of_two(spacing_exponent(format_of(s.dtype), largest));
@@ -137,10 +137,10 @@ Ruling flash_attention_3(const Sample& s) {
 Ruling pytorch_sdpa(const Sample& s) {
   double fudge = 0;
   if (is_output(s)) fudge = 4;
-  if (s.tensor == "dQ") fudge = s.bias ? 160 : 180;
-  if (s.tensor == "dK") fudge = s.bias ? 25 : 16;
-  if (s.tensor == "dV") fudge = 4;
-  if (s.tensor == "dBias") fudge = 45;
+  if (s.tensor == TensorName::dq) fudge = s.bias ? 160 : 180;
+  if (s.tensor == TensorName::dk) fudge = s.bias ? 25 : 16;
+  if (s.tensor == TensorName::dv) fudge = 4;
+  if (s.tensor == TensorName::dbias) fudge = 45;
   if (fudge == 0) return Ruling::not_compared;
   const double actual = largest_error(s.actual, s.exact);
   const double eager = largest_error(s.eager, s.exact);
@@ -156,7 +156,7 @@ Ruling flex_attention(const Sample& s) {
 
 // At least 0.01, or a multiple of the error at low precision.
 Ruling aiter(const Sample& s) {
-  if (s.tensor == "dSink") return all_close(s, Tolerance{0.5, 0});
+  if (s.tensor == TensorName::dsink) return all_close(s, Tolerance{0.5, 0});
   if (!is_output(s) && !is_gradient_or_dbias(s)) return Ruling::not_compared;
   const double times = is_output(s) ? 2 : 10;
   const double eager = largest_error(s.eager, s.exact);
@@ -201,7 +201,7 @@ Ruling jax_splash(const Sample& s) {
   if (is_output(s)) return all_close(s, Tolerance{3e-3, 3e-3});
   if (is_lse(s)) return all_close(s, Tolerance{1e-3, 1e-3});
   if (is_gradient(s)) return all_close(s, Tolerance{2e-2, 3e-2});
-  if (s.tensor == "dSink") return all_close(s, Tolerance{5e-3, 3e-2});
+  if (s.tensor == TensorName::dsink) return all_close(s, Tolerance{5e-3, 3e-2});
   return Ruling::not_compared;
 }
 
@@ -256,8 +256,8 @@ Ruling xformers(const Sample& s) {
 
 Ruling cudnn_frontend(const Sample& s) {
   double limit = 2e-2;
-  if ((s.tensor == "dK" || s.tensor == "dV") && s.dtype == DType::bf16) limit = 7e-2;
-  if (s.tensor == "dSink") limit = 4e-2;
+  if (is_of_keys(s.tensor) && s.dtype == DType::bf16) limit = 7e-2;
+  if (s.tensor == TensorName::dsink) limit = 4e-2;
   return all_close(s, Tolerance{limit, limit});
 }
 

@@ -13,13 +13,14 @@
 
 #include "spec/dtype.h"
 #include "spec/index.h"
+#include "spec/tensor_name.h"
 
 namespace attest::criteria {
 
 // One tensor that came back: three lists of the same elements, without those that are unspecified.
 struct Sample {
-  std::string_view tensor;  // "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"
-  DType dtype;              // of the problem
+  TensorName tensor;
+  DType dtype;  // of the problem
   const std::vector<double>& actual;
   const std::vector<double>& exact;
   const std::vector<double>& eager;  // of the run at low precision

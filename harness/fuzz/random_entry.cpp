@@ -587,12 +587,13 @@ class Maker {
 
   void layouts() {
     json all = json::object();
-    for (const char* tensor : {"q", "k", "v", "o", "bias", "d_o", "dq", "dk", "dv"}) {
-      const std::string_view t = tensor;
-      if ((t == "bias" && !problem_.contains("bias")) || !chance(50)) continue;
-      if (t.starts_with('d') && !backward_) continue;
-      const bool output = t == "o" || (t.starts_with('d') && t != "d_o");
-      all[tensor] = layout(!output);
+    // In the order of the draws, on which the problems of a seed depend.
+    for (const TensorName tensor :
+         {TensorName::q, TensorName::k, TensorName::v, TensorName::o, TensorName::bias,
+          TensorName::d_o, TensorName::dq, TensorName::dk, TensorName::dv}) {
+      if ((tensor == TensorName::bias && !problem_.contains("bias")) || !chance(50)) continue;
+      if ((tensor == TensorName::d_o || is_gradient(tensor)) && !backward_) continue;
+      all[wire_name(tensor)] = layout(!is_among(tensor, kReturnedTensors));
     }
     if (!all.empty()) problem_["layouts"] = all;
   }

@@ -10,6 +10,7 @@
 
 #include "spec/index.h"
 #include "spec/json_text.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 namespace {
@@ -194,9 +195,10 @@ void repair(json& problem) {
   if (!problem.value("backward", false)) problem.erase("d_lse");
   if (const auto layouts = problem.find("layouts");
       layouts != problem.end() && layouts->is_object()) {
-    if (!problem.contains("bias")) layouts->erase("bias");
+    if (!problem.contains("bias")) layouts->erase(wire_name(TensorName::bias));
     if (!problem.value("backward", false)) {
-      for (const char* gradient : {"d_o", "dq", "dk", "dv"}) layouts->erase(gradient);
+      layouts->erase(wire_name(TensorName::d_o));
+      for (const TensorName gradient : kGradients) layouts->erase(wire_name(gradient));
     }
     if (layouts->empty()) problem.erase("layouts");
   }

@@ -141,12 +141,12 @@ Alone alone(const Problem& whole, const Inputs& in, Index b) {
 std::optional<Returned> share_of(const Problem& problem, const Returned& whole, Index b) {
   const Knife knife(problem, b);
   Part part;
-  if (whole.name == "dK" || whole.name == "dV") {
+  if (is_of_keys(whole.name)) {
     part = knife.keys(whole.shape);
-  } else if (whole.name == "dBias") {
+  } else if (whole.name == TensorName::dbias) {
     if (whole.shape[0] == 1 && problem.batch > 1) return std::nullopt;
     part = knife.scores(whole.shape);
-  } else if (whole.name == "dSink") {
+  } else if (whole.name == TensorName::dsink) {
     return std::nullopt;
   } else {
     part = knife.queries(whole.shape);

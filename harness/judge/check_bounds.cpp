@@ -13,9 +13,9 @@ namespace {
 
 // Whether NaN in some queries stays in their rows for every kernel, since no sum over queries
 // makes the tensor (FINITE-1, but FINITE-3).
-bool keeps_to_its_row(const Subject& subject, const std::string& tensor) {
-  return subject.test_case().hidden == Hidden::nan_query && tensor != "dK" && tensor != "dV" &&
-         tensor != "dBias";
+bool keeps_to_its_row(const Subject& subject, TensorName tensor) {
+  return subject.test_case().hidden == Hidden::nan_query && !is_of_keys(tensor) &&
+         tensor != TensorName::dbias;
 }
 
 }  // namespace
@@ -37,47 +37,47 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
   if (subject.beyond_caps()) return worst;
   bool left_out = false, forward_fails = false;
   for (const Returned& tensor : trial.returned) {
-    const bool gradient = tensor.name[0] == 'd';
+    const bool gradient = is_gradient(tensor.name);
     // The bounds of gradients presume a forward pass within its own.
     if (gradient && forward_fails) break;
     const Expected& whole = expected_of(tensor.name, prepared, subject.arithmetic);
     const std::optional<Expected> part = without_exempt(subject, whole, tensor);
     const TensorVerdict judged =
         judge(tensor.bits, tensor.dtype, tensor.shape, part ? *part : whole,
-              tensor.name == "LSE" ? Rounding::nearest : subject.arithmetic.output_rounding);
+              rounding_of(tensor.name, subject.arithmetic));
     const TensorEvidence& e = judged.evidence;
     if (part && e.compared == 0) {
       left_out = true;
       continue;
     }
-    const auto [entry, fresh] = subject.verdict.tensors.emplace(tensor.name, e);
+    const auto [entry, fresh] = subject.verdict.tensors.emplace(name(tensor.name), e);
     if (!fresh && e.max_ratio > entry->second.max_ratio) entry->second = e;
     if (!judged.passed) {
       forward_fails |= !gradient;
       const bool of_row = keeps_to_its_row(subject, tensor.name);
       const bool known = worst && worst->outcome == Outcome::fail;
       if (known && (!of_row || !worst->clause.empty())) continue;
-      worst = failure(
-          judged.nonfinite ? "nonfinite" : "bound",
-          fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound", tensor.name,
-                      fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio),
-          of_row ? "FINITE-1" : "");
+      worst = failure(judged.nonfinite ? "nonfinite" : "bound",
+                      fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
+                                  name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact,
+                                  e.bound, e.max_ratio),
+                      of_row ? "FINITE-1" : "");
     } else if (!judged.advised && !worst) {
       worst = Finding{.outcome = Outcome::warn,
                       .reason = "bound",
                       .message = fmt::format("{}[{}] = {}, exact {}: {:.3g} times the bound, at "
                                              "scores beyond SOFTMAX-2",
-                                             tensor.name, fmt::join(e.worst, ","), e.actual,
+                                             name(tensor.name), fmt::join(e.worst, ","), e.actual,
                                              e.exact, e.max_ratio),
                       .clause = "SOFTMAX-3"};
     } else if (!judged.conclusive && !worst) {
       worst = Finding{
           .outcome = Outcome::inconclusive,
           .message = e.compared == 0
-                         ? fmt::format("no element of {} is specified", tensor.name)
+                         ? fmt::format("no element of {} is specified", name(tensor.name))
                          : fmt::format("the bound of {} admits any value; a tighter declared "
                                        "arithmetic (such as kv_splits) may narrow it",
-                                       tensor.name)};
+                                       name(tensor.name))};
     }
   }
   if (!worst && left_out && subject.verdict.tensors.empty() && !subject.exemptions.dialect()) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/judge/judge.h"
 #include "harness/judge/noise.h"
 
 namespace attest {
@@ -19,23 +20,21 @@ std::string noise_complaint(Subject& subject, const Trial& trial, PreparedCase& 
   }
   std::string complaint;
   for (const Returned& tensor : trial.returned) {
-    const bool of_rows = tensor.name == "O" || tensor.name == "LSE" || tensor.name == "dQ";
+    const Shape& shape = tensor.shape;
     const double rows =
-        of_rows ? double(tensor.shape[kBatch] * tensor.shape[kHead] * tensor.shape[kPosition]) : 1;
+        is_of_queries(tensor.name) ? double(shape[kBatch] * shape[kHead] * shape[kPosition]) : 1;
     std::vector<double> values;
     for (const std::uint64_t bits : tensor.bits) values.push_back(decode(tensor.dtype, bits));
-    const Rounding rounding =
-        tensor.name == "LSE" ? Rounding::nearest : subject.arithmetic.output_rounding;
     const Expected& whole = expected_of(tensor.name, prepared, subject.arithmetic);
     const std::optional<Expected> part = without_exempt(subject, whole, tensor);
-    const NoiseEvidence noise =
-        noise_of(values, tensor.dtype, part ? *part : whole,
-                 spread_of(tensor.name, prepared, subject.arithmetic), rounding, rows);
-    const auto known = subject.verdict.tensors.find(tensor.name);
+    const NoiseEvidence noise = noise_of(values, tensor.dtype, part ? *part : whole,
+                                         spread_of(tensor.name, prepared, subject.arithmetic),
+                                         rounding_of(tensor.name, subject.arithmetic), rows);
+    const auto known = subject.verdict.tensors.find(std::string(name(tensor.name)));
     if (record && known != subject.verdict.tensors.end()) known->second.noise = noise;
     if (complaint.empty()) {
       complaint = complaint_of(noise);
-      if (!complaint.empty()) complaint = tensor.name + ": " + complaint;
+      if (!complaint.empty()) complaint = fmt::format("{}: {}", name(tensor.name), complaint);
     }
   }
   return complaint;

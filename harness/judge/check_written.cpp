@@ -20,7 +20,8 @@ std::optional<Finding> check_written(const Trial& first, const Trial& second,
     for (std::size_t i = 0; i < a.bits.size(); ++i) {
       if (a.bits[i] != a.poison || b.bits[i] != b.poison) continue;
       if (exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
-      return failure("unwritten", fmt::format("{}{} was never written", a.name, at(a.shape, i)));
+      return failure("unwritten",
+                     fmt::format("{}{} was never written", name(a.name), at(a.shape, i)));
     }
   }
   return std::nullopt;
@@ -30,7 +31,7 @@ std::optional<std::string> difference(const Returned& a, const Returned& b,
                                       const Exemptions& exemptions) {
   for (std::size_t i = 0; i < a.bits.size(); ++i) {
     if (a.bits[i] == b.bits[i] || exemptions.may_be_unwritten(a.name, a.shape, i)) continue;
-    return fmt::format("{}{} was {} and then {}", a.name, at(a.shape, i),
+    return fmt::format("{}{} was {} and then {}", name(a.name), at(a.shape, i),
                        decode(a.dtype, a.bits[i]), decode(b.dtype, b.bits[i]));
   }
   return std::nullopt;

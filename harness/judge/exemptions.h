@@ -2,12 +2,12 @@
 // query length that it leaves unwritten (MASK-15), and rows that see no key (EMPTY-5).
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "spec/description.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
@@ -15,14 +15,14 @@ class Exemptions {
  public:
   Exemptions(const Problem& problem, const Inputs& inputs, const Description& testee);
 
-  // Of an element of a returned tensor, by its name in records and its dense index.
-  bool may_be_unwritten(const std::string& tensor, const Shape& shape, std::size_t element) const {
-    return in(padding_, shape, element) && is_row_of_queries(tensor);
+  // Of an element of a returned tensor, by its dense index.
+  bool may_be_unwritten(TensorName tensor, const Shape& shape, std::size_t element) const {
+    return in(padding_, shape, element) && is_of_queries(tensor);
   }
-  bool unjudged(const std::string& tensor, const Shape& shape, std::size_t element) const {
+  bool unjudged(TensorName tensor, const Shape& shape, std::size_t element) const {
     return may_be_unwritten(tensor, shape, element) ||
            (in(empty_, shape, element) &&
-            ((empty_o_ && tensor == "O") || (empty_lse_ && tensor == "LSE")));
+            ((empty_o_ && tensor == TensorName::o) || (empty_lse_ && tensor == TensorName::lse)));
   }
 
   // Whether anything is exempt, and whether that is for a dialect of empty rows.
@@ -30,9 +30,6 @@ class Exemptions {
   bool dialect() const { return !empty_.empty(); }
 
  private:
-  static bool is_row_of_queries(const std::string& tensor) {
-    return tensor == "O" || tensor == "LSE" || tensor == "dQ";
-  }
   static bool in(const std::vector<bool>& rows, const Shape& shape, std::size_t element) {
     return !rows.empty() && rows[element / static_cast<std::size_t>(shape[kChannel])];
   }

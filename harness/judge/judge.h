@@ -13,6 +13,7 @@
 #include "reference/working.h"
 #include "spec/dtype.h"
 #include "spec/tensor.h"
+#include "spec/tensor_name.h"
 #include "spec/verdict.h"
 
 namespace attest {
@@ -25,6 +26,11 @@ struct TensorVerdict {
   bool nonfinite = false;  // a NaN or Inf stands where none may
   bool advised = true;     // every element is within what is recommended (SOFTMAX-3)
 };
+
+// How its elements are rounded: LSE to the nearest, whatever is declared of the others.
+inline Rounding rounding_of(TensorName tensor, const Arithmetic& arithmetic) {
+  return tensor == TensorName::lse ? Rounding::nearest : arithmetic.output_rounding;
+}
 
 // `bits` are the returned elements, in dense order, of `dtype`.
 TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,

@@ -1,7 +1,6 @@
 #include "harness/judge/prepared.h"
 
 #include "cases/generate.h"
-#include "spec/assert.h"
 
 namespace attest {
 namespace {
@@ -55,28 +54,15 @@ const BackwardSpread& PreparedCase::backward_spread(const Arithmetic& arithmetic
                        [&] { return spread_backward(problem(), inputs_, arithmetic, threads_); });
 }
 
-const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,
+const Expected& expected_of(TensorName tensor, PreparedCase& prepared,
                             const Arithmetic& arithmetic) {
-  if (tensor == "O") return prepared.forward(arithmetic).o;
-  if (tensor == "LSE") return prepared.forward(arithmetic).lse;
-  if (tensor == "dQ") return prepared.backward(arithmetic).dq;
-  if (tensor == "dK") return prepared.backward(arithmetic).dk;
-  if (tensor == "dV") return prepared.backward(arithmetic).dv;
-  if (tensor == "dBias") return prepared.backward(arithmetic).dbias;
-  ATTEST_ASSERT(tensor == "dSink");
-  return prepared.backward(arithmetic).dsink;
+  return is_gradient(tensor) ? prepared.backward(arithmetic)[tensor]
+                             : prepared.forward(arithmetic)[tensor];
 }
 
-const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
-                        const Arithmetic& arithmetic) {
-  if (tensor == "O") return prepared.forward_spread(arithmetic).o;
-  if (tensor == "LSE") return prepared.forward_spread(arithmetic).lse;
-  const BackwardSpread& backward = prepared.backward_spread(arithmetic);
-  return tensor == "dQ"      ? backward.dq
-         : tensor == "dK"    ? backward.dk
-         : tensor == "dV"    ? backward.dv
-         : tensor == "dBias" ? backward.dbias
-                             : backward.dsink;
+const Spread& spread_of(TensorName tensor, PreparedCase& prepared, const Arithmetic& arithmetic) {
+  return is_gradient(tensor) ? prepared.backward_spread(arithmetic)[tensor]
+                             : prepared.forward_spread(arithmetic)[tensor];
 }
 
 }  // namespace attest

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "reference/statistical.h"
 #include "reference/working.h"
 #include "spec/inputs.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
@@ -54,10 +54,9 @@ class PreparedCase {
 };
 
 // The expected values of a returned tensor, and how far random roundings take it from them.
-const Expected& expected_of(const std::string& tensor, PreparedCase& prepared,
+const Expected& expected_of(TensorName tensor, PreparedCase& prepared,
                             const Arithmetic& arithmetic);
 
-const Spread& spread_of(const std::string& tensor, PreparedCase& prepared,
-                        const Arithmetic& arithmetic);
+const Spread& spread_of(TensorName tensor, PreparedCase& prepared, const Arithmetic& arithmetic);
 
 }  // namespace attest

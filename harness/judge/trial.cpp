@@ -1,7 +1,5 @@
 #include "harness/judge/trial.h"
 
-#include <algorithm>
-
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
 
@@ -35,20 +33,17 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   add_problem(exchange, p);
   add_inputs(exchange, p, in, backward);
   const bool draws = p.dropout.mode == Dropout::Mode::generated && !backward;
-  if (draws) exchange.add_keep_output("keep", p.keep_shape());
+  const std::string keep = wire_name(TensorName::keep);
+  if (draws) exchange.add_keep_output(keep, p.keep_shape());
   if (backward) {
-    if (trial.keep) exchange.add_input("keep", *trial.keep);
-    for (const OutputTensor& forward : outputs_of(p, false, calling.testee.has("lse"))) {
-      const auto tensor =
-          std::find_if(trial.returned.begin(), trial.returned.end(),
-                       [&](const Returned& r) { return r.name == forward.record_name; });
-      exchange.add_input_bits(forward.wire_name, tensor->dtype, tensor->shape, tensor->bits,
-                              forward.layout);
+    if (trial.keep) exchange.add_input(keep, *trial.keep);
+    for (const Returned& t : trial.returned) {
+      exchange.add_input_bits(wire_name(t.name), t.dtype, t.shape, t.bits, t.layout);
     }
   }
   const auto outputs = outputs_of(p, backward, calling.testee.has("lse"));
-  for (const OutputTensor& t : outputs) {
-    exchange.add_output(t.wire_name, t.dtype, t.shape, t.layout);
+  for (const Crossing& t : outputs) {
+    exchange.add_output(wire_name(t.name), t.dtype, t.shape, t.layout);
   }
   exchange.seal();
 
@@ -76,13 +71,14 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
                               .clause = "SAFE-4"};
       return;
     }
-    if (draws) trial.keep = exchange.read_keep("keep");
-    for (const OutputTensor& t : outputs) {
-      trial.returned.push_back({.name = t.record_name,
+    if (draws) trial.keep = exchange.read_keep(keep);
+    for (const Crossing& t : outputs) {
+      trial.returned.push_back({.name = t.name,
                                 .dtype = t.dtype,
                                 .shape = t.shape,
-                                .bits = exchange.read(t.wire_name),
-                                .poison = exchange.poison(t.dtype)});
+                                .bits = exchange.read(wire_name(t.name)),
+                                .poison = exchange.poison(t.dtype),
+                                .layout = t.layout});
     }
   }
 }

@@ -12,16 +12,18 @@
 #include "spec/description.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
 // What one tensor came back as.
 struct Returned {
-  std::string name;  // as in records: "O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"
+  TensorName name;
   DType dtype;
   Shape shape;
-  std::vector<std::uint64_t> bits;  // dense order
-  std::uint64_t poison;             // the bits of an element that was never written
+  std::vector<std::uint64_t> bits;    // dense order
+  std::uint64_t poison;               // the bits of an element that was never written
+  std::optional<Layout> layout = {};  // as it lay in memory
 };
 
 // What is known of one call beside its results.

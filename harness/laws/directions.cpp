@@ -110,14 +110,14 @@ template <class T>
 void check_directions(Experiment& experiment) {
   const Sample& first = experiment.first();
   struct Gradient {
-    const char* tensor;
+    TensorName tensor;
     exact::Tensor<T> exact::Inputs<T>::*of;
   };
-  const Gradient gradients[] = {{"dQ", &exact::Inputs<T>::q},
-                                {"dK", &exact::Inputs<T>::k},
-                                {"dV", &exact::Inputs<T>::v},
-                                {"dBias", &exact::Inputs<T>::bias},
-                                {"dSink", &exact::Inputs<T>::sink}};
+  const Gradient gradients[] = {{TensorName::dq, &exact::Inputs<T>::q},
+                                {TensorName::dk, &exact::Inputs<T>::k},
+                                {TensorName::dv, &exact::Inputs<T>::v},
+                                {TensorName::dbias, &exact::Inputs<T>::bias},
+                                {TensorName::dsink, &exact::Inputs<T>::sink}};
   for (const Gradient& gradient : gradients) {
     if (!first.has(gradient.tensor)) continue;
     const Result result = first[gradient.tensor];

@@ -7,27 +7,21 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/judge/judge.h"
 #include "harness/judge/schedule.h"
 #include "spec/assert.h"
 
 namespace attest::property {
 namespace {
 
-const Returned* find_returned(const Trial& trial, const std::string& tensor) {
+const Returned* find_returned(const Trial& trial, TensorName tensor) {
   const auto found = std::find_if(trial.returned.begin(), trial.returned.end(),
                                   [&](const Returned& r) { return r.name == tensor; });
   return found == trial.returned.end() ? nullptr : &*found;
 }
 
-const Expected& expected_in(const std::string& tensor, const Bounds& bounds) {
-  if (tensor == "O") return bounds.forward().o;
-  if (tensor == "LSE") return bounds.forward().lse;
-  if (tensor == "dQ") return bounds.backward().dq;
-  if (tensor == "dK") return bounds.backward().dk;
-  if (tensor == "dV") return bounds.backward().dv;
-  if (tensor == "dBias") return bounds.backward().dbias;
-  ATTEST_ASSERT(tensor == "dSink");
-  return bounds.backward().dsink;
+const Expected& expected_in(TensorName tensor, const Bounds& bounds) {
+  return is_gradient(tensor) ? bounds.backward()[tensor] : bounds.forward()[tensor];
 }
 
 // Makes what it is asked for when it is asked first; copies share it.
@@ -39,8 +33,8 @@ std::function<const Made&()> once(Make make) {
   };
 }
 
-std::string name_of(const std::string& tensor, const At& place) {
-  return fmt::format("{}[{}]", tensor, fmt::join(place, ","));
+std::string name_of(TensorName tensor, const At& place) {
+  return fmt::format("{}[{}]", name(tensor), fmt::join(place, ","));
 }
 
 }  // namespace
@@ -94,32 +88,32 @@ Sample::Sample(const Problem& problem, const Inputs& inputs, const Trial& trial,
       exemptions_(problem, inputs, testee),
       bounds_(std::move(bounds)) {}
 
-bool Sample::has(const std::string& tensor) const { return find_returned(trial_, tensor); }
+bool Sample::has(TensorName tensor) const { return find_returned(trial_, tensor); }
 
-Result Sample::operator[](const std::string& tensor) const {
+Result Sample::operator[](TensorName tensor) const {
   const Returned* found = find_returned(trial_, tensor);
   ATTEST_ASSERT(found);
-  return Result(*found, expected_in(tensor, bounds_),
-                tensor == "LSE" ? Rounding::nearest : arithmetic_.output_rounding, exemptions_);
+  return Result(*found, expected_in(tensor, bounds_), rounding_of(tensor, arithmetic_),
+                exemptions_);
 }
 
 Known Sample::o(const Position& row, Index c) const {
   const Place place = problem_.query_place(row.batch, row.query);
-  return (*this)["O"].at({place.batch, row.head, place.position, c});
+  return (*this)[TensorName::o].at({place.batch, row.head, place.position, c});
 }
 
 Known Sample::lse(const Position& row) const {
   const Place place = problem_.query_place(row.batch, row.query);
-  return (*this)["LSE"].at({place.batch, row.head, place.position, 0});
+  return (*this)[TensorName::lse].at({place.batch, row.head, place.position, 0});
 }
 
-Known Sample::sum_over_keys(const std::string& tensor, Index b, Index h, Index c) const {
+Known Sample::sum_over_keys(TensorName tensor, Index b, Index h, Index c) const {
   const Result result = (*this)[tensor];
   const Index channels = result.shape()[kChannel];
   double bound = 0;
   if (is_long()) {
     const KeySums& sums = bounds_.sums();
-    bound = (tensor == "dK"
+    bound = (tensor == TensorName::dk
                  ? sums.dk
                  : sums.dv)[static_cast<std::size_t>((b * problem_.key_heads + h) * channels + c)];
   }
@@ -189,7 +183,7 @@ const Sample* Experiment::attempt(Variant variant, const Variant* between) {
   return &*a.sample;
 }
 
-void Experiment::expect_equal(const char* tensor, const At& place, const Known& left,
+void Experiment::expect_equal(TensorName tensor, const At& place, const Known& left,
                               const Known& right, const std::string& how) {
   if (left.tells_nothing() || right.tells_nothing()) return;
   ++tally_.compared;
@@ -202,10 +196,10 @@ void Experiment::expect_equal(const char* tensor, const At& place, const Known& 
                               static_cast<double>(gap.allowed));
 }
 
-void Experiment::expect_slope(const char* tensor, const Known& analytic, const Known& difference) {
+void Experiment::expect_slope(TensorName tensor, const Known& analytic, const Known& difference) {
   if (analytic.tells_nothing() || difference.tells_nothing()) return;
   tally_.slopes.push_back(
-      {.tensor = tensor,
+      {.tensor = std::string(name(tensor)),
        .analytic = static_cast<double>(analytic.value),
        .difference = static_cast<double>(difference.value),
        .allowed = static_cast<double>(gap_between(analytic, difference).allowed)});
@@ -251,7 +245,7 @@ void Experiment::expect_finite(const Result& result, const At& place, double mos
 namespace {
 
 // All heads and channels of one position.
-void compare_row(Experiment& experiment, const char* tensor, const Sample& base,
+void compare_row(Experiment& experiment, TensorName tensor, const Sample& base,
                  const Place& of_base, const Sample& variant, const Place& of_variant,
                  const std::string& how, bool bits) {
   if (!variant.has(tensor) || !base.has(tensor)) return;
@@ -278,7 +272,7 @@ void Experiment::expect_same_rows(const Sample& base, const Sample& variant,
     for (Index i = 0; i < p.stored_queries(b); ++i) {
       const auto other = of_base(b, i);
       if (!other) continue;
-      for (const char* tensor : {"O", "LSE", "dQ"}) {
+      for (const TensorName tensor : kQueryTensors) {
         compare_row(*this, tensor, base, base.problem().query_place(other->batch, other->position),
                     variant, p.query_place(b, i), how, bits);
       }
@@ -293,7 +287,7 @@ void Experiment::expect_same_keys(const Sample& base, const Sample& variant,
     for (Index j = 0; j < p.stored_keys(b); ++j) {
       const auto other = of_base(b, j);
       if (!other) continue;
-      for (const char* tensor : {"dK", "dV"}) {
+      for (const TensorName tensor : kKeyTensors) {
         compare_row(*this, tensor, base, base.problem().key_place(other->batch, other->position),
                     variant, p.key_place(b, j), how, bits);
       }
@@ -301,7 +295,7 @@ void Experiment::expect_same_keys(const Sample& base, const Sample& variant,
   }
 }
 
-void Experiment::expect_same(const Sample& base, const Sample& variant, const std::string& tensor,
+void Experiment::expect_same(const Sample& base, const Sample& variant, TensorName tensor,
                              const std::string& how, bool bits) {
   if (!variant.has(tensor) || !base.has(tensor)) return;
   const Result ours = base[tensor], theirs = variant[tensor];
@@ -311,7 +305,7 @@ void Experiment::expect_same(const Sample& base, const Sample& variant, const st
     if (bits) {
       expect_same_bits(ours, place, theirs, place, how);
     } else {
-      expect_equal(tensor.c_str(), place, ours.at(place), theirs.at(place), how);
+      expect_equal(tensor, place, ours.at(place), theirs.at(place), how);
     }
   }
 }

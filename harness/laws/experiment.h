@@ -35,7 +35,7 @@ class Result {
          const Exemptions& exemptions)
       : tensor_(tensor), expected_(expected), rounding_(rounding), exemptions_(exemptions) {}
 
-  const std::string& name() const { return tensor_.name; }
+  TensorName name() const { return tensor_.name; }
   const Shape& shape() const { return tensor_.shape; }
   // Nothing is known where nothing is specified, or the testee is not judged.
   Known at(const At& place) const;
@@ -82,13 +82,13 @@ class Sample {
   // Whether it is too long for the reference, and for any walk over its score matrix.
   bool is_long() const { return static_cast<bool>(bounds_.sums); }
 
-  bool has(const std::string& tensor) const;
-  Result operator[](const std::string& tensor) const;
+  bool has(TensorName tensor) const;
+  Result operator[](TensorName tensor) const;
   // Of query i of a batch element and head.
   Known o(const Position& row, Index c) const;
   Known lse(const Position& row) const;
   // A channel of dK or dV, over all keys of a batch element and key head.
-  Known sum_over_keys(const std::string& tensor, Index b, Index h, Index c) const;
+  Known sum_over_keys(TensorName tensor, Index b, Index h, Index c) const;
 
   // Whether the row sees the key: the mask, the lengths, and no bias of -inf.
   bool sees(const Position& at) const;
@@ -122,10 +122,10 @@ class Experiment {
 
   // ---- Comparisons: each may break the law. `how` says in which way the right side came about.
 
-  void expect_equal(const char* tensor, const At& place, const Known& left, const Known& right,
+  void expect_equal(TensorName tensor, const At& place, const Known& left, const Known& right,
                     const std::string& how);
   // The same of a gradient's sum along a direction; recorded.
-  void expect_slope(const char* tensor, const Known& analytic, const Known& difference);
+  void expect_slope(TensorName tensor, const Known& analytic, const Known& difference);
   // The bits of both are the same (+0 is -0).
   void expect_same_bits(const Result& left, const At& place, const Result& right,
                         const At& other_place, const std::string& how);
@@ -142,7 +142,7 @@ class Experiment {
   void expect_same_keys(const Sample& base, const Sample& variant, const Counterpart& of_base,
                         const std::string& how, bool bits = false);
   // All elements of a tensor that both have in one shape.
-  void expect_same(const Sample& base, const Sample& variant, const std::string& tensor,
+  void expect_same(const Sample& base, const Sample& variant, TensorName tensor,
                    const std::string& how, bool bits = false);
 
   // ---- What came of it.

@@ -29,10 +29,10 @@ void repeated_heads(Experiment& experiment) {
   const Sample* many = experiment.attempt(std::move(variant));
   if (!many) return;
   const std::string how = "with a key head for each query head";
-  for (const char* tensor : {"O", "LSE", "dQ", "dBias", "dSink"}) {
-    experiment.expect_same(first, *many, tensor, how);
+  for (const TensorName tensor : kReturnedTensors) {
+    if (!is_of_keys(tensor)) experiment.expect_same(first, *many, tensor, how);
   }
-  for (const char* tensor : {"dK", "dV"}) {
+  for (const TensorName tensor : kKeyTensors) {
     if (!many->has(tensor)) continue;
     const Result ours = first[tensor], theirs = (*many)[tensor];
     for (Index n = 0; n < element_count(ours.shape()); ++n) {
@@ -69,8 +69,8 @@ void compare_padded(Experiment& experiment, const std::string& how) {
       first, *padded, [&](Index b, Index i) { return within(p.lengths(b).query, b, i); }, how);
   experiment.expect_same_keys(
       first, *padded, [&](Index b, Index j) { return within(p.lengths(b).key, b, j); }, how);
-  experiment.expect_same(first, *padded, "dBias", how);
-  experiment.expect_same(first, *padded, "dSink", how);
+  experiment.expect_same(first, *padded, TensorName::dbias, how);
+  experiment.expect_same(first, *padded, TensorName::dsink, how);
 }
 
 void padded(Experiment& experiment) {
@@ -106,7 +106,7 @@ void layouts(Experiment& experiment) {
   if (p.bias_shape) variant.problem.layouts.bias = other;
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
-  for (const char* tensor : {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *sample, tensor, "in another layout");
   }
 }

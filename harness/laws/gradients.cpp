@@ -10,8 +10,6 @@
 namespace attest::property {
 namespace {
 
-constexpr std::array<const char*, 5> kGradients = {"dQ", "dK", "dV", "dBias", "dSink"};
-
 std::string unmet_by_gradients(const Problem& p, const Inputs&) {
   return p.backward ? "" : "there are no gradients";
 }
@@ -32,7 +30,7 @@ void linear_gradient(Experiment& experiment) {
   const Sample* b = a ? experiment.attempt(std::move(two)) : nullptr;
   const Sample* sum = b ? experiment.attempt(std::move(both)) : nullptr;
   if (!sum) return;
-  for (const char* tensor : kGradients) {
+  for (const TensorName tensor : kGradients) {
     if (!sum->has(tensor)) continue;
     const Result of_sum = (*sum)[tensor], of_a = (*a)[tensor], of_b = (*b)[tensor];
     for (Index n = 0; n < element_count(of_sum.shape()); ++n) {
@@ -54,9 +52,9 @@ void zero_loss(Experiment& experiment) {
   for (double& x : variant.inputs.d_o.data) x = 0;
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
-  for (const char* tensor : kGradients) {
+  for (const TensorName tensor : kGradients) {
     if (!sample->has(tensor)) continue;
-    if (sample->problem().d_lse && std::string(tensor) != "dV") continue;
+    if (sample->problem().d_lse && tensor != TensorName::dv) continue;
     const Result gradient = (*sample)[tensor];
     for (Index n = 0; n < element_count(gradient.shape()); ++n) {
       expect_zero(experiment, gradient, coordinates(gradient.shape(), n), "for dO = 0");
@@ -91,9 +89,9 @@ void value_sums(Experiment& experiment) {
         }
       }
       for (Index c = 0; c < p.value_dim; ++c) {
-        experiment.expect_equal("dV", {b, h, 0, c}, first.sum_over_keys("dV", b, h, c),
-                                loss[static_cast<std::size_t>(c)],
-                                "as the sum of dO, for that of all keys from here");
+        experiment.expect_equal(
+            TensorName::dv, {b, h, 0, c}, first.sum_over_keys(TensorName::dv, b, h, c),
+            loss[static_cast<std::size_t>(c)], "as the sum of dO, for that of all keys from here");
       }
     }
   }
@@ -112,7 +110,8 @@ void key_sums(Experiment& experiment) {
   for (Index b = 0; b < p.batch; ++b) {
     for (Index h = 0; h < p.key_heads; ++h) {
       for (Index c = 0; c < p.head_dim; ++c) {
-        experiment.expect_equal("dK", {b, h, 0, c}, experiment.first().sum_over_keys("dK", b, h, c),
+        experiment.expect_equal(TensorName::dk, {b, h, 0, c},
+                                experiment.first().sum_over_keys(TensorName::dk, b, h, c),
                                 exactly(0), "for the sum of all keys from here");
       }
     }
@@ -129,7 +128,7 @@ void logit_sums(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
   const Inputs& in = first.inputs();
-  const Result dbias = first["dBias"];
+  const Result dbias = first[TensorName::dbias];
   const Shape& shape = dbias.shape();
   Shape sums_shape = shape;
   sums_shape[3] = 1;
@@ -156,12 +155,12 @@ void logit_sums(Experiment& experiment) {
     Known sum = exactly(0);
     for (at[3] = 0; at[3] < shape[3]; ++at[3]) sum = sum + dbias.at(at);
     at[3] = 0;
-    experiment.expect_equal("dBias", at, sum, rows[n],
+    experiment.expect_equal(TensorName::dbias, at, sum, rows[n],
                             "as what its row adds up to, for the sum of all keys from here");
   }
   if (!p.sink || shape[1] == 1) return;
   // What the logits of a head have in common moves LSE alone.
-  const Result dsink = first["dSink"];
+  const Result dsink = first[TensorName::dsink];
   for (Index h = 0; h < p.query_heads; ++h) {
     Known logits = dsink.at({0, h, 0, 0}), loss = exactly(0);
     for (Index n = 0; n < element_count(shape); ++n) {
@@ -172,7 +171,7 @@ void logit_sums(Experiment& experiment) {
       if (row.head != h || !p.d_lse) return;
       loss = loss + exactly(in.d_lse.at(place.batch, h, place.position, 0));
     });
-    experiment.expect_equal("dSink", {0, h, 0, 0}, logits, loss,
+    experiment.expect_equal(TensorName::dsink, {0, h, 0, 0}, logits, loss,
                             "as the sum of dLSE, for that of dSink and the head's dBias");
   }
 }
@@ -258,7 +257,8 @@ void zero_keys(Experiment& experiment) {
   if (!sample) return;
   const Problem& p = sample->problem();
   const Inputs& in = sample->inputs();
-  const Result dq = (*sample)["dQ"], dk = (*sample)["dK"], dv = (*sample)["dV"];
+  const Result dq = (*sample)[TensorName::dq], dk = (*sample)[TensorName::dk],
+               dv = (*sample)[TensorName::dv];
   for (Group group = {*sample, 0, 0}; group.b < p.batch; ++group.b) {
     for (group.h = 0; group.h < p.key_heads; ++group.h) {
       const KnownSums v = group.sums_of(in.v);
@@ -288,7 +288,7 @@ void zero_keys(Experiment& experiment) {
         const Place place = p.key_place(group.b, j);
         for (Index e = 0; e < p.value_dim; ++e) {
           const At at = {place.batch, group.h, place.position, e};
-          experiment.expect_equal("dV", at, dv.at(at), loss.over(seen, e),
+          experiment.expect_equal(TensorName::dv, at, dv.at(at), loss.over(seen, e),
                                   "as the sum of dO / n, for K = 0");
         }
         for (Index c = 0; c < p.head_dim; ++c) {
@@ -297,7 +297,7 @@ void zero_keys(Experiment& experiment) {
             sum = sum + group.key(in.v, j, e) * products.over(seen, c * p.value_dim + e);
           }
           const At at = {place.batch, group.h, place.position, c};
-          experiment.expect_equal("dK", at, dk.at(at), p.scale * sum,
+          experiment.expect_equal(TensorName::dk, at, dk.at(at), p.scale * sum,
                                   "as what dO, Q and V make of P = 1 / n, for K = 0");
         }
       }
@@ -319,7 +319,7 @@ void zero_queries(Experiment& experiment) {
   if (!sample) return;
   const Problem& p = sample->problem();
   const Inputs& in = sample->inputs();
-  const Result dq = (*sample)["dQ"], dk = (*sample)["dK"];
+  const Result dq = (*sample)[TensorName::dq], dk = (*sample)[TensorName::dk];
   for (Group group = {*sample, 0, 0}; group.b < p.batch; ++group.b) {
     for (group.h = 0; group.h < p.key_heads; ++group.h) {
       const KnownSums v = group.sums_of(in.v), k = group.sums_of(in.k);
@@ -345,7 +345,7 @@ void zero_queries(Experiment& experiment) {
                             products.over(keys, c * p.value_dim + e);
           }
           const At at = {place.batch, head, place.position, c};
-          experiment.expect_equal("dQ", at, dq.at(at), share * (p.scale * sum),
+          experiment.expect_equal(TensorName::dq, at, dq.at(at), share * (p.scale * sum),
                                   "as what dO, K and V make of P = 1 / n, for Q = 0");
         }
       });

@@ -92,19 +92,77 @@ Values with_other_keys(const Values& values, DType dtype, double huge, const Key
   });
 }
 
+// One row of each head keeps its keys, and with it whatever row sees no other keys.
+Index row_kept(const Problem& p, Index b) { return p.lengths(b).query / 3; }
+
+KeyFlags kept_keys(const Sample& sample) {
+  const Problem& p = sample.problem();
+  KeyFlags kept(p);
+  if (has_reaches(p)) {
+    for (Index b = 0; b < p.batch; ++b) kept.set(b, keys_seen(p, b, row_kept(p, b)));
+  } else {
+    for_each_visible(sample, [&](const Position& at) {
+      if (at.query == row_kept(p, at.batch)) kept.set(at);
+    });
+  }
+  return kept;
+}
+
+// Rows that see a key that is not kept, and keys that such a row sees.
+class Moved {
+ public:
+  Moved(const Sample& sample, const KeyFlags& kept)
+      : p_(sample.problem()),
+        rows_(static_cast<std::size_t>(p_.batch * p_.query_heads * p_.query_len)),
+        keys_(p_) {
+    if (has_reaches(p_)) {
+      find_by_reaches();
+      return;
+    }
+    for_each_visible(sample, [&](const Position& at) {
+      if (!kept.test(at)) rows_[index(at)] = true;
+    });
+    for_each_visible(sample, [&](const Position& at) {
+      if (row(at)) keys_.set(at);
+    });
+  }
+
+  bool row(const Position& at) const { return rows_[index(at)]; }
+  bool key(const Position& at) const { return keys_.test(at); }
+
+ private:
+  std::size_t index(const Position& at) const {
+    return static_cast<std::size_t>((at.batch * p_.query_heads + at.head) * p_.query_len +
+                                    at.query);
+  }
+
+  void find_by_reaches() {
+    for_each_query(p_, [&](const Position& row, const Place&) {
+      const Reach keys = keys_seen(p_, row.batch, row.query);
+      rows_[index(row)] = !keys.within(keys_seen(p_, row.batch, row_kept(p_, row.batch)));
+    });
+    for (Index b = 0; b < p_.batch; ++b) {
+      std::vector<Index> moved_before = {0};
+      for (Index i = 0; i < p_.lengths(b).query; ++i) {
+        moved_before.push_back(moved_before.back() + row({.batch = b, .query = i}));
+      }
+      for (Index j = 0; j < p_.lengths(b).key; ++j) {
+        const Reach rows = queries_that_see(p_, b, j);
+        const auto count = [&](Index i) { return moved_before[static_cast<std::size_t>(i)]; };
+        if (rows.size() > 0 && count(rows.end) > count(rows.begin)) keys_.set(b, {j, j + 1});
+      }
+    }
+  }
+
+  const Problem& p_;
+  std::vector<bool> rows_;
+  KeyFlags keys_;
+};
+
 void hidden_keys(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
-  // One row of each head stays as it is, and with it whatever row sees no other keys.
-  KeyFlags kept(p), seen = seen_keys(first);
-  const auto row_kept = [&](Index b) { return p.lengths(b).query / 3; };
-  if (has_reaches(p)) {
-    for (Index b = 0; b < p.batch; ++b) kept.set(b, keys_seen(p, b, row_kept(b)));
-  } else {
-    for_each_visible(first, [&](const Position& at) {
-      if (at.query == row_kept(at.batch)) kept.set(at);
-    });
-  }
+  const KeyFlags kept = kept_keys(first), seen = seen_keys(first);
   const double room = p.dtype == DType::f64 ? 1e300 : 1e36, most = largest_finite(p.dtype) / 4;
   const auto huge = [&](Index channels, double factor) {
     return std::min(most, room / (static_cast<double>(std::max<Index>(channels, 1)) * factor));
@@ -120,47 +178,17 @@ void hidden_keys(Experiment& experiment) {
   const Sample* other = experiment.attempt(std::move(variant));
   if (!other) return;
 
-  // Rows that see another key, and keys that such a row sees.
-  KeyFlags touched(p);
-  const auto row_index = [&](const Position& at) {
-    return static_cast<std::size_t>((at.batch * p.query_heads + at.head) * p.query_len + at.query);
-  };
-  std::vector<bool> moved(static_cast<std::size_t>(p.batch * p.query_heads * p.query_len));
-  if (has_reaches(p)) {
-    for_each_query(p, [&](const Position& row, const Place&) {
-      const Reach keys = keys_seen(p, row.batch, row.query);
-      moved[row_index(row)] = !keys.within(keys_seen(p, row.batch, row_kept(row.batch)));
-    });
-    for (Index b = 0; b < p.batch; ++b) {
-      std::vector<Index> moved_before = {0};
-      for (Index i = 0; i < p.lengths(b).query; ++i) {
-        moved_before.push_back(moved_before.back() + moved[row_index({.batch = b, .query = i})]);
-      }
-      for (Index j = 0; j < p.lengths(b).key; ++j) {
-        const Reach rows = queries_that_see(p, b, j);
-        const auto count = [&](Index i) { return moved_before[static_cast<std::size_t>(i)]; };
-        if (rows.size() > 0 && count(rows.end) > count(rows.begin)) touched.set(b, {j, j + 1});
-      }
-    }
-  } else {
-    for_each_visible(first, [&](const Position& at) {
-      if (!kept.test(at)) moved[row_index(at)] = true;
-    });
-    for_each_visible(first, [&](const Position& at) {
-      if (moved[row_index(at)]) touched.set(at);
-    });
-  }
-
+  const Moved moved(first, kept);
   const std::string how = "with other numbers in keys that it does not see";
   const bool bits = experiment.deterministic();
-  const auto compare = [&](const char* tensor, const At& at) {
+  const auto compare = [&](TensorName tensor, const At& at) {
     const Result ours = first[tensor], theirs = (*other)[tensor];
     if (bits) return experiment.expect_same_bits(ours, at, theirs, at, how);
     experiment.expect_equal(tensor, at, ours.at(at), theirs.at(at), how);
   };
   for_each_query(p, [&](const Position& row, const Place& place) {
-    if (moved[row_index(row)]) return;
-    for (const char* tensor : {"O", "LSE", "dQ"}) {
+    if (moved.row(row)) return;
+    for (const TensorName tensor : kQueryTensors) {
       if (!first.has(tensor)) continue;
       const Index channels = first[tensor].shape()[kChannel];
       for (Index c = 0; c < channels; ++c)
@@ -173,8 +201,8 @@ void hidden_keys(Experiment& experiment) {
       const Place place = p.key_place(b, at.key);
       for (Index h = 0; h < p.key_heads; ++h) {
         at.head = h * p.group_size();
-        if (touched.test(at) || !kept.test(at)) continue;
-        for (const char* tensor : {"dK", "dV"}) {
+        if (moved.key(at) || !kept.test(at)) continue;
+        for (const TensorName tensor : kKeyTensors) {
           const Index channels = first[tensor].shape()[kChannel];
           for (Index c = 0; c < channels; ++c) compare(tensor, {place.batch, h, place.position, c});
         }
@@ -198,10 +226,12 @@ void unseen_keys(Experiment& experiment) {
       for (Index s = 0; s < shape[2]; ++s) {
         if (seen.stored(b, h, s)) continue;
         for (Index c = 0; c < p.head_dim; ++c) {
-          experiment.expect_exactly(first["dK"], {b, h, s, c}, 0, "for a key that nobody sees");
+          experiment.expect_exactly(first[TensorName::dk], {b, h, s, c}, 0,
+                                    "for a key that nobody sees");
         }
         for (Index c = 0; c < p.value_dim; ++c) {
-          experiment.expect_exactly(first["dV"], {b, h, s, c}, 0, "for a key that nobody sees");
+          experiment.expect_exactly(first[TensorName::dv], {b, h, s, c}, 0,
+                                    "for a key that nobody sees");
         }
       }
     }
@@ -209,15 +239,13 @@ void unseen_keys(Experiment& experiment) {
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (first.sees_any(row)) return;
     for (Index c = 0; c < p.head_dim; ++c) {
-      experiment.expect_exactly(first["dQ"], {place.batch, row.head, place.position, c}, 0,
-                                "for a row that sees no key");
+      experiment.expect_exactly(first[TensorName::dq], {place.batch, row.head, place.position, c},
+                                0, "for a row that sees no key");
     }
   });
 }
 
 // ---- What was called before (DET-1) ------------------------------------------------------------
-
-constexpr std::array<const char*, 7> kAllTensors = {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"};
 
 std::string unmet_by_no_law(const Problem&, const Inputs&) { return ""; }
 
@@ -251,7 +279,7 @@ void after_others(Experiment& experiment) {
   // What the forward call left for the backward one may not be another call's.
   const Sample* again = experiment.attempt({p, first.inputs()}, &same_sizes);
   if (!again) return;
-  for (const char* tensor : kAllTensors) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *again, tensor, "after other problems",
                            experiment.deterministic());
   }
@@ -269,7 +297,7 @@ void drawn_as_given(Experiment& experiment) {
   variant.problem.dropout.mode = Dropout::Mode::given;
   const Sample* given = experiment.attempt(std::move(variant));
   if (!given) return;
-  for (const char* tensor : kAllTensors) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *given, tensor, "where the mask that it drew is given");
   }
 }

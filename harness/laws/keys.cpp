@@ -41,14 +41,14 @@ void permuted_keys(Experiment& experiment) {
         return Place{b, key(b, j)};
       },
       how);
-  experiment.expect_same(first, *other, "dSink", how);
-  if (!other->has("dBias")) return;
-  const Result ours = first["dBias"], theirs = (*other)["dBias"];
+  experiment.expect_same(first, *other, TensorName::dsink, how);
+  if (!other->has(TensorName::dbias)) return;
+  const Result ours = first[TensorName::dbias], theirs = (*other)[TensorName::dbias];
   for (Index n = 0; n < element_count(theirs.shape()); ++n) {
     const At there = coordinates(theirs.shape(), n);
     At here = there;
     if (ours.shape()[3] > 1) here[3] = key(there[0], there[3]);
-    experiment.expect_equal("dBias", here, ours.at(here), theirs.at(there), how);
+    experiment.expect_equal(TensorName::dbias, here, ours.at(here), theirs.at(there), how);
   }
 }
 
@@ -78,12 +78,12 @@ void shifted_keys(Experiment& experiment) {
   if (!after) return;
   const Problem& p = first.problem();
   const std::string how = "with one vector added to all keys";
-  for (const char* tensor : {"O", "dQ", "dK", "dV", "dBias"}) {
-    // With dLSE, sum dS is not 0, and dQ follows the shift.
-    if (p.d_lse && std::string(tensor) == "dQ") continue;
+  for (const TensorName tensor : kReturnedTensors) {
+    // LSE follows the shift; with dLSE, where sum dS is not 0, so does dQ.
+    if (tensor == TensorName::lse || (p.d_lse && tensor == TensorName::dq)) continue;
     experiment.expect_same(*before, *after, tensor, how);
   }
-  if (!after->has("LSE")) return;
+  if (!after->has(TensorName::lse)) return;
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (!first.sees_any(row)) return;
     const Index key_head = row.head / p.group_size();
@@ -92,7 +92,7 @@ void shifted_keys(Experiment& experiment) {
       product = product + exactly(plain.inputs.q.at(place.batch, row.head, place.position, c) *
                                   shift(shared_pages ? 0 : row.batch, key_head, c));
     }
-    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0},
+    experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
                             before->lse(row) + p.scale * product, after->lse(row), how);
   });
 }
@@ -127,11 +127,11 @@ void split_keys(Experiment& experiment) {
   for_each_query(p, [&](const Position& row, const Place&) {
     const Known a = parts[0]->lse(row), b = parts[1]->lse(row);
     At at = {row.batch, row.head, row.query, 0};
-    experiment.expect_equal("LSE", at, first.lse(row), log_sum_exp(a, b), how);
+    experiment.expect_equal(TensorName::lse, at, first.lse(row), log_sum_exp(a, b), how);
     const Known weight = weight_beside(a, b);
     for (at[3] = 0; at[3] < p.value_dim; ++at[3]) {
       const Known merged = mixture(weight, parts[0]->o(row, at[3]), parts[1]->o(row, at[3]));
-      experiment.expect_equal("O", at, first.o(row, at[3]), merged, how);
+      experiment.expect_equal(TensorName::o, at, first.o(row, at[3]), merged, how);
     }
   });
 }

@@ -13,10 +13,10 @@
 namespace attest::property {
 namespace {
 
-bool has_expanded_tensor(const Layouts& l) {
-  for (const Layout* layout : {&l.q, &l.k, &l.v, &l.o, &l.d_o, &l.dq, &l.dk, &l.dv, &l.bias}) {
+bool has_expanded_tensor(const Layouts& layouts) {
+  for (const TensorName tensor : kLaidOut) {
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
-      if (layout->expands(axis)) return true;
+      if (layouts[tensor].expands(axis)) return true;
     }
   }
   return false;
@@ -94,9 +94,9 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs) 
     if (size == 0) return "a size is 0";
   }
   if (has_expanded_tensor(problem.layouts)) return "elements of a tensor are one and the same";
-  for (const Values* values : {&inputs.q, &inputs.k, &inputs.v, &inputs.slopes, &inputs.sink,
-                               &inputs.d_o, &inputs.d_lse}) {
-    if (!all_finite(*values)) return "an input is not finite";
+  for (const TensorName tensor : kInputValues) {
+    if (tensor == TensorName::bias) continue;  // may be -inf (MASK-14)
+    if (!all_finite(inputs[tensor])) return "an input is not finite";
   }
   const bool draws = problem.dropout.mode == Dropout::Mode::generated;
   if (draws && !law.knows_drawing) return "the testee draws its own keep-mask";

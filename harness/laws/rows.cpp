@@ -91,7 +91,7 @@ void wide_window(Experiment& experiment) {
   if (mask.right == kUnbounded) mask.right = mask.left;
   const Sample* wide = experiment.attempt(std::move(variant));
   if (!wide) return;
-  for (const char* tensor : {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *wide, tensor, "under a window that is wider than all");
   }
 }

@@ -34,16 +34,16 @@ void row_bias(Experiment& experiment) {
   const Sample* after = before ? experiment.attempt(std::move(moved)) : nullptr;
   if (!after) return;
   const std::string how = "with a constant added to each row of the bias";
-  for (const char* tensor : {"O", "dQ", "dK", "dV", "dBias"}) {
-    experiment.expect_same(*before, *after, tensor, how);
+  for (const TensorName tensor : kReturnedTensors) {
+    if (tensor != TensorName::lse) experiment.expect_same(*before, *after, tensor, how);
   }
-  if (!after->has("LSE")) return;
+  if (!after->has(TensorName::lse)) return;
   const Shape& shape = *p.bias_shape;
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (!first.sees_any(row)) return;
     const double constant = added(broadcast(shape[0], row.batch), broadcast(shape[1], row.head),
                                   broadcast(shape[2], row.query));
-    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0},
+    experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
                             before->lse(row) + exactly(constant), after->lse(row), how);
   });
 }
@@ -86,7 +86,7 @@ void rescaled_query(Experiment& experiment) {
   for (double& q : variant.inputs.q.data) q *= 4;
   const Sample* other = experiment.attempt(std::move(variant));
   if (!other) return;
-  for (const char* tensor : {"O", "LSE"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(first, *other, tensor, "with 4 Q and a quarter of the scale", true);
   }
 }
@@ -137,14 +137,14 @@ void sink_as_key(Experiment& experiment) {
     return j < keys ? std::optional(Place{b, j}) : std::nullopt;
   };
   experiment.expect_same_keys(*sink, *key, but_the_last, how);
-  if (!key->has("dBias")) return;
-  const Result dbias = (*key)["dBias"], dsink = (*sink)["dSink"];
+  if (!key->has(TensorName::dbias)) return;
+  const Result dbias = (*key)[TensorName::dbias], dsink = (*sink)[TensorName::dsink];
   for (Index h = 0; h < p.query_heads; ++h) {
     Known sum = exactly(0);
     for (Index b = 0; b < p.batch; ++b) {
       for (Index i = 0; i < p.query_len; ++i) sum = sum + dbias.at({b, h, i, keys});
     }
-    experiment.expect_equal("dSink", {0, h, 0, 0}, dsink.at({0, h, 0, 0}), sum,
+    experiment.expect_equal(TensorName::dsink, {0, h, 0, 0}, dsink.at({0, h, 0, 0}), sum,
                             "as the sum of dBias " + how);
   }
 }
@@ -181,7 +181,7 @@ void alibi_as_bias(Experiment& experiment) {
   const Sample* alibi = experiment.attempt(std::move(sloped));
   const Sample* bias = alibi ? experiment.attempt(std::move(biased)) : nullptr;
   if (!bias) return;
-  for (const char* tensor : {"O", "LSE", "dQ", "dK", "dV", "dSink"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     experiment.expect_same(*alibi, *bias, tensor, "with that bias for ALiBi");
   }
 }
@@ -223,11 +223,11 @@ void huge_softcap(Experiment& experiment) {
     const long double slack = std::expm1(2 * moved) * value / (1 - p.dropout.probability) * 1.01L;
     const std::string how = "without the softcap";
     for (Index c = 0; c < p.value_dim; ++c) {
-      experiment.expect_equal("O", {place.batch, row.head, place.position, c},
+      experiment.expect_equal(TensorName::o, {place.batch, row.head, place.position, c},
                               widened(capped->o(row, c), slack), first.o(row, c), how);
     }
-    if (!capped->has("LSE")) return;
-    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0},
+    if (!capped->has(TensorName::lse)) return;
+    experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
                             widened(capped->lse(row), moved), first.lse(row), how);
   });
 }

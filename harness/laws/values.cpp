@@ -42,10 +42,10 @@ void linear_values(Experiment& experiment) {
   const Sample* b = a ? experiment.attempt(std::move(two)) : nullptr;
   const Sample* sum = b ? experiment.attempt(std::move(both)) : nullptr;
   if (!sum) return;
-  for (const char* tensor : {"O", "LSE"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     if (!sum->has(tensor)) continue;
     const Result of_sum = (*sum)[tensor], of_a = (*a)[tensor], of_b = (*b)[tensor];
-    const bool is_o = std::string(tensor) == "O";
+    const bool is_o = tensor == TensorName::o;
     for (Index n = 0; n < element_count(of_sum.shape()); ++n) {
       const At at = coordinates(of_sum.shape(), n);
       const Known right = is_o ? of_a.at(at) + -2 * of_b.at(at) : of_a.at(at);
@@ -68,8 +68,8 @@ void ones(Experiment& experiment) {
     const bool empty = !sample->sees_any(row);
     const Known share = empty ? exactly(0) : share_of_keys(*sample, row);
     for (Index c = 0; c < p.value_dim; ++c) {
-      experiment.expect_equal("O", {place.batch, row.head, place.position, c}, sample->o(row, c),
-                              share, "for V = 1, less the sink's share");
+      experiment.expect_equal(TensorName::o, {place.batch, row.head, place.position, c},
+                              sample->o(row, c), share, "for V = 1, less the sink's share");
     }
   });
 }
@@ -97,7 +97,7 @@ void identity_values(Experiment& experiment) {
   }
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
-  const Result o = (*sample)["O"];
+  const Result o = (*sample)[TensorName::o];
   for_each_query(p, [&](const Position& row, const Place& place) {
     Known sum = exactly(0);
     for (Index c = 0; c < p.value_dim; ++c) {
@@ -112,7 +112,7 @@ void identity_values(Experiment& experiment) {
       sum = sum + o.at(at);
     }
     if (!sample->sees_any(row)) return;
-    experiment.expect_equal("O", {place.batch, row.head, place.position, 0}, sum,
+    experiment.expect_equal(TensorName::o, {place.batch, row.head, place.position, 0}, sum,
                             share_of_keys(*sample, row), "as the sum of its row of P");
   });
 }
@@ -159,7 +159,7 @@ void for_each_hull(const Sample& sample, const Visit& visit) {
 // min V <= O <= max V.
 void hull(Experiment& experiment) {
   const Sample& sample = experiment.first();
-  const Result o = sample["O"];
+  const Result o = sample[TensorName::o];
   const bool sink = sample.problem().sink;
   for_each_hull(sample,
                 [&](const Position& row, const Place& place, Index c, double low, double high) {
@@ -167,7 +167,7 @@ void hull(Experiment& experiment) {
                   const At at = {place.batch, row.head, place.position, c};
                   const Known known = o.at(at);
                   const double nearest = std::clamp(static_cast<double>(known.value), low, high);
-                  experiment.expect_equal("O", at, known, {nearest, low, high},
+                  experiment.expect_equal(TensorName::o, at, known, {nearest, low, high},
                                           "as the nearest that lies among the visible V");
                 });
 }
@@ -199,7 +199,7 @@ void finite(Experiment& experiment) {
   const Sample& sample = experiment.first();
   const Problem& p = sample.problem();
   const Sizes sizes(p, sample.inputs());
-  const auto visit = [&](const char* tensor, Index h, const Place& place, double size) {
+  const auto visit = [&](TensorName tensor, Index h, const Place& place, double size) {
     if (!sample.has(tensor)) return;
     const Result result = sample[tensor];
     for (Index c = 0; c < result.shape()[kChannel]; ++c) {
@@ -207,15 +207,15 @@ void finite(Experiment& experiment) {
     }
   };
   for_each_query(p, [&](const Position& row, const Place& place) {
-    visit("O", row.head, place, sizes.o);
-    if (sample.sees_any(row)) visit("LSE", row.head, place, sizes.lse);
-    visit("dQ", row.head, place, sizes.gradient);
+    visit(TensorName::o, row.head, place, sizes.o);
+    if (sample.sees_any(row)) visit(TensorName::lse, row.head, place, sizes.lse);
+    visit(TensorName::dq, row.head, place, sizes.gradient);
   });
   for (Index b = 0; b < p.batch; ++b) {
     for (Index j = 0; p.backward && j < p.lengths(b).key; ++j) {
       for (Index h = 0; h < p.key_heads; ++h) {
-        visit("dK", h, p.key_place(b, j), sizes.gradient);
-        visit("dV", h, p.key_place(b, j), sizes.gradient);
+        visit(TensorName::dk, h, p.key_place(b, j), sizes.gradient);
+        visit(TensorName::dv, h, p.key_place(b, j), sizes.gradient);
       }
     }
   }
@@ -289,18 +289,19 @@ void zero_query(Experiment& experiment) {
   const Sample* sample = experiment.attempt(std::move(variant));
   if (!sample) return;
   const Problem& p = sample->problem();
-  const Result o = (*sample)["O"];
+  const Result o = (*sample)[TensorName::o];
   for_each_sum(*sample, [&](const Position& row, const Place& place, Index count, const auto& sum) {
     const long double share = 1 / static_cast<long double>(count);
     for (Index c = 0; c < p.value_dim; ++c) {
       const At at = {place.batch, row.head, place.position, c};
-      experiment.expect_equal("O", at, o.at(at), share * sum(c),
+      experiment.expect_equal(TensorName::o, at, o.at(at), share * sum(c),
                               "as the mean of the visible V, for Q = 0");
     }
-    if (!sample->has("LSE")) return;
+    if (!sample->has(TensorName::lse)) return;
     const long double log = std::log(static_cast<long double>(count));
-    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0}, sample->lse(row),
-                            1 * exactly(log), "as the logarithm of the number of keys, for Q = 0");
+    experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
+                            sample->lse(row), 1 * exactly(log),
+                            "as the logarithm of the number of keys, for Q = 0");
   });
 }
 
@@ -391,7 +392,7 @@ void loud_key(Experiment& experiment) {
   if (!sample) return;
   const Problem& p = sample->problem();
   const Loudness loudness(p);
-  const Result o = (*sample)["O"];
+  const Result o = (*sample)[TensorName::o];
   const long double largest = largest_of(sample->inputs().v);
   for_each_query(p, [&](const Position& row, const Place& place) {
     const Reach keys = keys_seen(p, row.batch, row.query);
@@ -415,13 +416,15 @@ void loud_key(Experiment& experiment) {
         sum = sum + exactly(value_of_key(*sample, key, c));
       }
       const At at = {place.batch, row.head, place.position, c};
-      experiment.expect_equal("O", at, o.at(at), widened(1 / count * sum, 2 * largest * rest),
+      experiment.expect_equal(TensorName::o, at, o.at(at),
+                              widened(1 / count * sum, 2 * largest * rest),
                               "as the V of the one key that is loud");
     }
-    if (!sample->has("LSE")) return;
+    if (!sample->has(TensorName::lse)) return;
     const Known loud = 1 * exactly(loudness.score(p.scale, row)) + 1 * exactly(std::log(count));
-    experiment.expect_equal("LSE", {place.batch, row.head, place.position, 0}, sample->lse(row),
-                            widened(loud, rest), "as the score of the one key that is loud");
+    experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
+                            sample->lse(row), widened(loud, rest),
+                            "as the score of the one key that is loud");
   });
 }
 

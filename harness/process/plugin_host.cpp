@@ -19,6 +19,7 @@
 #include "harness/process/wire.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 namespace {
@@ -276,29 +277,30 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   const json& t = request.at("tensors");
   attest_inputs in{};
   in.struct_size = sizeof(in);
-  in.q = tensor_of(t, "q", locate);
-  in.k = tensor_of(t, "k", locate);
-  in.v = tensor_of(t, "v", locate);
-  in.bias = tensor_of(t, "bias", locate);
-  in.alibi_slopes = tensor_of(t, "slopes", locate);
-  in.sink = tensor_of(t, "sink", locate);
+  const auto tensor = [&](TensorName name) { return tensor_of(t, wire_name(name), locate); };
+  in.q = tensor(TensorName::q);
+  in.k = tensor(TensorName::k);
+  in.v = tensor(TensorName::v);
+  in.bias = tensor(TensorName::bias);
+  in.alibi_slopes = tensor(TensorName::slopes);
+  in.sink = tensor(TensorName::sink);
   attest_outputs out{};
   out.struct_size = sizeof(out);
   const bool draws = native.problem.dropout == ATTEST_DROPOUT_GENERATED && !backward;
-  (draws ? out.keep : in.keep) = tensor_of(t, "keep", locate);
+  (draws ? out.keep : in.keep) = tensor(TensorName::keep);
   if (backward) {
-    in.o = tensor_of(t, "o", locate);
-    in.lse = tensor_of(t, "lse", locate);
-    in.d_o = tensor_of(t, "d_o", locate);
-    in.d_lse = tensor_of(t, "d_lse", locate);
-    out.dq = tensor_of(t, "dq", locate);
-    out.dk = tensor_of(t, "dk", locate);
-    out.dv = tensor_of(t, "dv", locate);
-    out.dbias = tensor_of(t, "dbias", locate);
-    out.dsink = tensor_of(t, "dsink", locate);
+    in.o = tensor(TensorName::o);
+    in.lse = tensor(TensorName::lse);
+    in.d_o = tensor(TensorName::d_o);
+    in.d_lse = tensor(TensorName::d_lse);
+    out.dq = tensor(TensorName::dq);
+    out.dk = tensor(TensorName::dk);
+    out.dv = tensor(TensorName::dv);
+    out.dbias = tensor(TensorName::dbias);
+    out.dsink = tensor(TensorName::dsink);
   } else {
-    out.o = tensor_of(t, "o", locate);
-    out.lse = tensor_of(t, "lse", locate);
+    out.o = tensor(TensorName::o);
+    out.lse = tensor(TensorName::lse);
   }
   const auto threads = request.at("threads").get<std::int32_t>();
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);

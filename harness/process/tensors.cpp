@@ -69,48 +69,56 @@ void add_problem(Exchange& exchange, const Problem& p) {
   add_tables(exchange, p.mask, tables);
 }
 
-void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool backward) {
-  exchange.add_input("q", p.dtype, in.q, p.layouts.q);
-  exchange.add_input("k", p.dtype, in.k, p.layouts.k);
-  exchange.add_input("v", p.dtype, in.v, p.layouts.v);
-  if (p.bias_shape) exchange.add_input("bias", p.dtype, in.bias, p.layouts.bias);
-  if (p.slopes_shape) exchange.add_input("slopes", DType::f32, in.slopes);
-  if (p.sink) exchange.add_input("sink", DType::f32, in.sink);
-  if (p.dropout.mode == Dropout::Mode::given) exchange.add_input("keep", in.keep);
-  if (!backward) return;
-  exchange.add_input("d_o", p.dtype, in.d_o, p.layouts.d_o);
-  if (p.d_lse) exchange.add_input("d_lse", p.lse_dtype(), in.d_lse);
+std::vector<Crossing> inputs_of(const Problem& p, bool backward) {
+  const Layouts& l = p.layouts;
+  std::vector<Crossing> inputs = {{TensorName::q, p.dtype, p.q_shape(), l.q},
+                                  {TensorName::k, p.dtype, p.k_shape(), l.k},
+                                  {TensorName::v, p.dtype, p.v_shape(), l.v}};
+  if (p.bias_shape) inputs.push_back({TensorName::bias, p.dtype, *p.bias_shape, l.bias});
+  if (p.slopes_shape) inputs.push_back({TensorName::slopes, DType::f32, *p.slopes_shape});
+  if (p.sink) inputs.push_back({TensorName::sink, DType::f32, p.sink_shape()});
+  if (!backward) return inputs;
+  inputs.push_back({TensorName::d_o, p.dtype, p.o_shape(), l.d_o});
+  if (p.d_lse) inputs.push_back({TensorName::d_lse, p.lse_dtype(), p.lse_shape()});
+  return inputs;
 }
 
-std::vector<OutputTensor> outputs_of(const Problem& p, bool backward, bool with_lse) {
+std::vector<Crossing> outputs_of(const Problem& p, bool backward, bool with_lse) {
+  const Layouts& l = p.layouts;
   if (!backward) {
-    std::vector<OutputTensor> outputs = {{"O", "o", p.dtype, p.o_shape(), p.layouts.o}};
-    if (with_lse) {
-      outputs.push_back(
-          {"LSE", "lse", p.lse_dtype(), p.lse_shape(), Layout()});  // dense (LAYOUT-1)
+    std::vector<Crossing> outputs = {{TensorName::o, p.dtype, p.o_shape(), l.o}};
+    if (with_lse) {  // dense (LAYOUT-1)
+      outputs.push_back({TensorName::lse, p.lse_dtype(), p.lse_shape(), Layout()});
     }
     return outputs;
   }
-  std::vector<OutputTensor> outputs = {{"dQ", "dq", p.dtype, p.q_shape(), p.layouts.dq},
-                                       {"dK", "dk", p.dtype, p.k_shape(), p.layouts.dk},
-                                       {"dV", "dv", p.dtype, p.v_shape(), p.layouts.dv}};
-  if (p.bias_shape) outputs.push_back({"dBias", "dbias", p.dtype, *p.bias_shape});
-  if (p.sink) outputs.push_back({"dSink", "dsink", DType::f32, p.sink_shape()});
+  std::vector<Crossing> outputs = {{TensorName::dq, p.dtype, p.q_shape(), l.dq},
+                                   {TensorName::dk, p.dtype, p.k_shape(), l.dk},
+                                   {TensorName::dv, p.dtype, p.v_shape(), l.dv}};
+  if (p.bias_shape) outputs.push_back({TensorName::dbias, p.dtype, *p.bias_shape});
+  if (p.sink) outputs.push_back({TensorName::dsink, DType::f32, p.sink_shape()});
   return outputs;
 }
 
+void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool backward) {
+  for (const Crossing& t : inputs_of(p, backward)) {
+    exchange.add_input(wire_name(t.name), t.dtype, in[t.name], t.layout);
+  }
+  if (p.dropout.mode == Dropout::Mode::given) {
+    exchange.add_input(wire_name(TensorName::keep), in.keep);
+  }
+}
+
 std::size_t arena_bytes(const Problem& p) {
-  const Layouts& l = p.layouts;
-  const Shape none = {0, 0, 0, 0};
-  const Shape bias = p.bias_shape.value_or(none), slopes = p.slopes_shape.value_or(none);
-  // Elements of at most 8 bytes: O and dO as inputs and outputs, LSE and dLSE likewise.
-  const Index elements =
-      2 * l.o.span(p.o_shape()) + l.d_o.span(p.o_shape()) + l.q.span(p.q_shape()) +
-      l.k.span(p.k_shape()) + l.v.span(p.v_shape()) + l.dq.span(p.q_shape()) +
-      l.dk.span(p.k_shape()) + l.dv.span(p.v_shape()) + 3 * Exchange::roomy_span(p.lse_shape()) +
-      l.bias.span(bias) + Exchange::roomy_span(bias) + Exchange::roomy_span(slopes) +
-      2 * Exchange::roomy_span(p.sink_shape()) + 4 * Exchange::roomy_span({p.batch + 1, 1, 1, 1});
-  std::size_t bytes = 8 * static_cast<std::size_t>(elements);
+  // Lengths; then what the passes read and return, O and LSE as both.
+  Index elements = 4 * Exchange::roomy_span({p.batch + 1, 1, 1, 1});
+  const auto returned = outputs_of(p, false, true);
+  for (const auto& tensors : {inputs_of(p, true), returned, returned, outputs_of(p, true, true)}) {
+    for (const Crossing& t : tensors) {
+      elements += t.layout ? t.layout->span(t.shape) : Exchange::roomy_span(t.shape);
+    }
+  }
+  std::size_t bytes = 8 * static_cast<std::size_t>(elements);  // of an element, at most
   if (p.dropout.mode != Dropout::Mode::none) {
     bytes += static_cast<std::size_t>(Exchange::roomy_keep_bytes(p.keep_shape()));
   }

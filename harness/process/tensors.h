@@ -2,31 +2,35 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "harness/process/arena.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
 // The tensors that belong to the problem itself: lengths, page table, the tables of masks.
 void add_problem(Exchange& exchange, const Problem& problem);
 
-// The numbers that a testee reads; for the backward pass, those of the loss too. What its own
-// forward pass returned is not among them.
-void add_inputs(Exchange& exchange, const Problem& problem, const Inputs& inputs, bool backward);
-
-// What a call returns, to be judged. The keep-mask of generated dropout is apart: it is no result.
-struct OutputTensor {
-  std::string record_name;  // "O", "dBias"
-  std::string wire_name;
+// A tensor of numbers that crosses.
+struct Crossing {
+  TensorName name;
   DType dtype;
   Shape shape;
   std::optional<Layout> layout = {};  // none: as the exchange lays out tables
 };
-std::vector<OutputTensor> outputs_of(const Problem& problem, bool backward, bool with_lse);
+
+// What a testee reads; for the backward pass, the loss too. What its own forward pass returned is
+// not among them, nor a keep-mask, which is no numbers.
+std::vector<Crossing> inputs_of(const Problem& problem, bool backward);
+
+// What a call returns, to be judged.
+std::vector<Crossing> outputs_of(const Problem& problem, bool backward, bool with_lse);
+
+// The former, and the keep-mask that is given.
+void add_inputs(Exchange& exchange, const Problem& problem, const Inputs& inputs, bool backward);
 
 // An upper bound of what the tensors of any call take, in either memory.
 std::size_t arena_bytes(const Problem& problem);

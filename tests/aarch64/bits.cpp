@@ -46,22 +46,18 @@ void print_bits(const Case& c) {
     const Shape shape = c.problem.keep_shape();
     in.keep = {shape, std::vector<std::uint8_t>(static_cast<std::size_t>(element_count(shape)), 1)};
   }
-  const std::vector<std::pair<std::string, const Values&>> inputs = {
-      {"q", in.q},           {"k", in.k},       {"v", in.v},     {"bias", in.bias},
-      {"slopes", in.slopes}, {"sink", in.sink}, {"d_o", in.d_o}, {"d_lse", in.d_lse}};
-  for (const auto& [name, values] : inputs) printer.print("input:" + name, values.data);
+  for (const TensorName tensor : kInputValues) {
+    printer.print("input:" + wire_name(tensor), in[tensor].data);
+  }
   printer.print("input:keep", std::vector<double>(in.keep.kept.begin(), in.keep.kept.end()));
   const Arithmetic arithmetic = loosest(c.problem.dtype);
   const ForwardExpected forward = expect_forward(c.problem, in, arithmetic);
-  printer.print("o", forward.o);
-  printer.print("lse", forward.lse);
+  for (const TensorName tensor : {TensorName::o, TensorName::lse}) {
+    printer.print(wire_name(tensor), forward[tensor]);
+  }
   if (!c.problem.backward) return;
   const BackwardExpected backward = expect_backward(c.problem, in, arithmetic);
-  printer.print("dq", backward.dq);
-  printer.print("dk", backward.dk);
-  printer.print("dv", backward.dv);
-  printer.print("dbias", backward.dbias);
-  printer.print("dsink", backward.dsink);
+  for (const TensorName tensor : kGradients) printer.print(wire_name(tensor), backward[tensor]);
 }
 
 }  // namespace

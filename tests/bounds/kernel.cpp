@@ -113,10 +113,10 @@ class Kernel {
         if (p_.backward) backward(group);
       }
       for (std::size_t e = 0; e < bias_terms_.size(); ++e) {
-        d_bias_[e] = sum(style_.outer_order, bias_terms_[e]);
+        dbias_[e] = sum(style_.outer_order, bias_terms_[e]);
       }
       for (std::size_t h = 0; h < sink_terms_.size(); ++h) {
-        d_sink_[h] = sum(style_.outer_order, sink_terms_[h]);
+        dsink_[h] = sum(style_.outer_order, sink_terms_[h]);
       }
     }
     const auto outputs = [this](const Vector& from, DType dtype) {
@@ -129,8 +129,8 @@ class Kernel {
             .dq = outputs(dq_, p_.dtype),
             .dk = outputs(dk_, p_.dtype),
             .dv = outputs(dv_, p_.dtype),
-            .d_bias = outputs(d_bias_, p_.dtype),
-            .d_sink = outputs(d_sink_, DType::f32)};
+            .dbias = outputs(dbias_, p_.dtype),
+            .dsink = outputs(dsink_, DType::f32)};
   }
 
  private:
@@ -148,11 +148,11 @@ class Kernel {
     dv_.assign(at(element_count(p_.v_shape())), T(0));
     if (p_.bias_shape) {
       bias_terms_.resize(at(element_count(*p_.bias_shape)));
-      d_bias_.resize(bias_terms_.size());
+      dbias_.resize(bias_terms_.size());
     }
     if (p_.sink) {
       sink_terms_.resize(at(p_.query_heads));
-      d_sink_.resize(sink_terms_.size());
+      dsink_.resize(sink_terms_.size());
     }
   }
 
@@ -741,9 +741,9 @@ class Kernel {
       if (p_.bias_shape &&
           !(style_.fault == Style::Fault::half_of_dbias && position.query % 2 == 0)) {
         bias_terms_[broadcast_element(*p_.bias_shape, position)].push_back(
-            style_.rounds_d_bias_terms ? static_cast<T>(output(ds * dropped, p_.dtype))
-            : style_.narrows_d_bias    ? narrow(ds) * dropped
-                                       : ds * dropped);
+            style_.rounds_dbias_terms ? static_cast<T>(output(ds * dropped, p_.dtype))
+            : style_.narrows_dbias    ? narrow(ds) * dropped
+                                      : ds * dropped);
       }
       if (cap_ > 0 && style_.fault != Style::Fault::no_cap_slope) {
         const T t = group.tanh.row(r)[j];
@@ -766,8 +766,8 @@ class Kernel {
   double softmax_roundoff_, exp_error_, tanh_error_;
   T kept_share_ = 1;
   Vector ones_;
-  Vector o_, lse_, dq_, dk_, dv_, d_bias_, d_sink_;  // before they are rounded to their formats
-  std::vector<Vector> bias_terms_, sink_terms_;      // by element and head
+  Vector o_, lse_, dq_, dk_, dv_, dbias_, dsink_;  // before they are rounded to their formats
+  std::vector<Vector> bias_terms_, sink_terms_;    // by element and head
 };
 
 }  // namespace
@@ -820,7 +820,7 @@ Arithmetic declared(const Style& style, DType dtype) {
       .any_block_order = style.any_order,
       .gradient_block = style.gradient_block,
       .rounds_head_gradients = style.rounds_head_gradients,
-      .rounds_dbias_terms = style.rounds_d_bias_terms,
+      .rounds_dbias_terms = style.rounds_dbias_terms,
       .flushes_inputs = style.flushes_inputs,
       .flushes_outputs = style.flushes_outputs,
       .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,

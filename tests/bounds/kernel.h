@@ -81,10 +81,10 @@ struct Style {
   bool p_from_sum = false;  // exp(s - m) / l rather than exp(s - L)
   enum class ScaleDs { before, after, operand } scale_ds = ScaleDs::after;  // narrowing, or K and Q
   bool ds_from_narrow_p = false;
-  bool folds_d_lse = false;          // dP - (D - dLSE)
-  bool narrows_d_bias = false;       // the dS that it is the sum of; not if they are scaled before
-  bool rounds_d_bias_terms = false;  // the same to the format of the bias, whatever dS is
-  Index gradient_block = 0;          // query rows, after which dK and dV are stored; 0: all
+  bool folds_d_lse = false;         // dP - (D - dLSE)
+  bool narrows_dbias = false;       // the dS that it is the sum of; not if they are scaled before
+  bool rounds_dbias_terms = false;  // the same to the format of the bias, whatever dS is
+  Index gradient_block = 0;         // query rows, after which dK and dV are stored; 0: all
   bool rounds_head_gradients = false;     // dK and dV of each query head, before they are added up
   Order outer_order = Order::sequential;  // of dBias and dSink
 
@@ -115,7 +115,7 @@ Arithmetic declared(const Style& style, DType dtype);
 
 // Dense, as Expected.
 struct Outputs {
-  std::vector<double> o, lse, dq, dk, dv, d_bias, d_sink;
+  std::vector<double> o, lse, dq, dk, dv, dbias, dsink;
 };
 
 // Which elements of keep_shape() take part (a bias of -inf hides its key).

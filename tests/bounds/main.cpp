@@ -31,7 +31,7 @@ std::string count_text(std::int64_t count) {
 }
 
 Row with_tensors(Row head) {
-  head.insert(head.end(), kTensors.begin(), kTensors.end());
+  for (const TensorName t : kReturnedTensors) head.emplace_back(name(t));
   return head;
 }
 
@@ -50,7 +50,7 @@ std::string median_text(const Tally& tally) {
 }
 
 Row row_of(Row row, const ByTensor& tensors, std::string (*text)(const Tally&)) {
-  for (const Tally& tally : tensors) row.push_back(text(tally));
+  for (const TensorName t : kReturnedTensors) row.push_back(text(tensors[t]));
   return row;
 }
 
@@ -67,7 +67,9 @@ std::size_t row_number(DType dtype) { return static_cast<std::size_t>(dtype) - 1
 
 std::int64_t elements(const ByTensor& tensors) {
   std::int64_t sum = 0;
-  for (const Tally& tally : tensors) sum += tally.elements + tally.inconclusive;
+  for (const TensorName t : kReturnedTensors) {
+    sum += tensors[t].elements + tensors[t].inconclusive;
+  }
   return sum;
 }
 
@@ -75,19 +77,19 @@ std::int64_t elements(const ByTensor& tensors) {
 std::string comparison(const Statistics& s) {
   struct Earlier {
     DType dtype;
-    std::array<double, kTensors.size()> median;  // 0: not stated
+    PerTensor<double> median;  // 0: not stated
   };
   constexpr std::array<Earlier, 3> kEarlier = {{
-      {DType::f32, {5.5e-4, 0, 1.7e-4, 8e-5, 2.5e-4, 0, 0}},
-      {DType::f16, {0.020, 0, 0.016, 0.005, 0.042, 0, 0}},
-      {DType::bf16, {0.024, 0, 0.013, 0.007, 0.051, 0, 0}},
+      {DType::f32, {{5.5e-4, 0}, {1.7e-4, 8e-5, 2.5e-4}}},
+      {DType::f16, {{0.020, 0}, {0.016, 0.005, 0.042}}},
+      {DType::bf16, {{0.024, 0}, {0.013, 0.007, 0.051}}},
   }};
   std::vector<Row> rows;
   for (const Earlier& earlier : kEarlier) {
     const ByTensor& here = s.by_format[row_number(earlier.dtype)];
     const std::string format(name(earlier.dtype));
     Row then = {format, "earlier"}, quotient = {format, "here / earlier"};
-    for (std::size_t t = 0; t < kTensors.size(); ++t) {
+    for (const TensorName t : kReturnedTensors) {
       const auto median = here[t].errors.median();
       const bool both = median && earlier.median[t] > 0;
       then.push_back(earlier.median[t] > 0 ? fmt::format("{:.2g}", earlier.median[t]) : "");
@@ -108,7 +110,8 @@ std::string markdown(const Options& options, const Statistics& s) {
     if (elements(s.by_format[n]) == 0) continue;
     const std::string format(name(dtype));
     Row counts = {format, "elements"};
-    for (const Tally& tally : s.by_format[n]) {
+    for (const TensorName t : kReturnedTensors) {
+      const Tally& tally = s.by_format[n][t];
       counts.push_back(count_text(tally.elements + tally.inconclusive));
     }
     const Row declared = {format, "as declared"}, caps = {format, "caps"};
@@ -172,12 +175,12 @@ std::string worst(const Options& options, const Statistics& s) {
   for (const bool loosely : {false, true}) {
     for (const DType dtype : kDTypes) {
       const std::size_t n = row_number(dtype);
-      for (std::size_t t = 0; t < kTensors.size(); ++t) {
+      for (const TensorName t : kReturnedTensors) {
         const Tally& tally = (loosely ? s.by_format_loosest : s.by_format)[n][t];
         if (tally.largest == 0) continue;
         const Subject subject = subject_of(options, tally.backward, tally.number);
         text += fmt::format("{:<5} {:<4} {:<6} {:.4f}{}  --seed {}{} --only {}  {}, {}: {}\n",
-                            kTensors[t], name(dtype), loosely ? "caps" : "", tally.largest,
+                            name(t), name(dtype), loosely ? "caps" : "", tally.largest,
                             tally.failures > 0 ? fmt::format(" FAILS {}", tally.failures) : "",
                             options.seed, options.plain ? " --plain" : "", subject.name(),
                             tally.kernel, kind_name(subject.kind), to_string(subject.problem));

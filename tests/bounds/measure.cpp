@@ -97,17 +97,19 @@ struct Tensor {
   DType dtype;
 };
 
-std::array<Tensor, kTensors.size()> tensors_of(const Problem& problem, const Outputs& out,
-                                               const Judgement& judgement) {
-  std::array<Tensor, kTensors.size()> tensors = {};
-  tensors[0] = {&out.o, &judgement.forward.o, problem.dtype};
-  tensors[1] = {&out.lse, &judgement.forward.lse, problem.lse_dtype()};
+PerTensor<Tensor> tensors_of(const Problem& problem, const Outputs& out,
+                             const Judgement& judgement) {
+  PerTensor<Tensor> tensors = {};
+  tensors.forward.o = {&out.o, &judgement.forward.o, problem.dtype};
+  tensors.forward.lse = {&out.lse, &judgement.forward.lse, problem.lse_dtype()};
   if (!problem.backward) return tensors;
-  tensors[2] = {&out.dq, &judgement.backward.dq, problem.dtype};
-  tensors[3] = {&out.dk, &judgement.backward.dk, problem.dtype};
-  tensors[4] = {&out.dv, &judgement.backward.dv, problem.dtype};
-  if (problem.bias_shape) tensors[5] = {&out.d_bias, &judgement.backward.dbias, problem.dtype};
-  if (problem.sink) tensors[6] = {&out.d_sink, &judgement.backward.dsink, DType::f32};
+  const BackwardExpected& expected = judgement.backward;
+  PerGradient<Tensor>& gradients = tensors.backward;
+  gradients.dq = {&out.dq, &expected.dq, problem.dtype};
+  gradients.dk = {&out.dk, &expected.dk, problem.dtype};
+  gradients.dv = {&out.dv, &expected.dv, problem.dtype};
+  if (problem.bias_shape) gradients.dbias = {&out.dbias, &expected.dbias, problem.dtype};
+  if (problem.sink) gradients.dsink = {&out.dsink, &expected.dsink, DType::f32};
   return tensors;
 }
 
@@ -167,11 +169,11 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
     if (loosely && (contender.style.operand_digits > 0 || !beyond_default(own).empty())) continue;
     const Arithmetic arithmetic = loosely ? loosest(problem.dtype) : own;
     const auto tensors = tensors_of(problem, out, expectations.under(arithmetic));
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
+    for (const TensorName t : kReturnedTensors) {
       const Tensor& tensor = tensors[t];
       if (!tensor.returned) continue;
       // O and LSE of plain problems are those of the forward pass, whose sizes are others.
-      if (options.plain && problem.backward && t < kForwardTensors) continue;
+      if (options.plain && problem.backward && !is_gradient(t)) continue;
       std::vector<Tally*> to;
       if (loosely) {
         to = {&statistics.by_format_loosest[format][t]};
@@ -187,7 +189,7 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
       // Below 1, so that every failure is counted.
       double known = 1;
       for (const Tally* each : to) known = std::min(known, each->largest);
-      if (options.details) fmt::print("{} of {}\n", kTensors[t], describe(contender.style));
+      if (options.details) fmt::print("{} of {}\n", name(t), describe(contender.style));
       Tally tally = judge(*tensor.expected, tensor.dtype, arithmetic.output_rounding,
                           *tensor.returned, known, options.details, to);
       tally.backward = problem.backward;
@@ -195,7 +197,7 @@ void judge_kernel(const Options& options, const Subject& subject, const Contende
       if (tally.largest >= known) tally.kernel = describe(contender.style);
       for (Tally* each : to) each->add(tally);
       if (!loosely) {
-        (t < kForwardTensors ? statistics.forward_elements : statistics.backward_elements) +=
+        (is_gradient(t) ? statistics.backward_elements : statistics.forward_elements) +=
             tally.elements + tally.inconclusive;
       }
     }
@@ -258,7 +260,7 @@ void measure_pass(const Options& options, bool backward, Statistics& whole) {
 template <class List>
 void add_all(List& to, const List& from) {
   for (std::size_t n = 0; n < to.size(); ++n) {
-    for (std::size_t t = 0; t < kTensors.size(); ++t) to[n][t].add(from[n][t]);
+    for (const TensorName t : kReturnedTensors) to[n][t].add(from[n][t]);
   }
 }
 
@@ -297,8 +299,8 @@ void Statistics::add(const Statistics& other) {
 bool Statistics::failed() const {
   for (const auto* all : {&by_format, &by_format_loosest}) {
     for (const ByTensor& tensors : *all) {
-      for (const Tally& tally : tensors) {
-        if (tally.failures > 0) return true;
+      for (const TensorName t : kReturnedTensors) {
+        if (tensors[t].failures > 0) return true;
       }
     }
   }

@@ -16,9 +16,6 @@
 
 namespace attest::bounds {
 
-inline constexpr std::array kTensors = {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"};
-inline constexpr std::size_t kForwardTensors = 2;
-
 struct Tally {
   std::int64_t elements = 0;      // with a finite bound
   std::int64_t inconclusive = 0;  // with an infinite one
@@ -33,7 +30,7 @@ struct Tally {
   void add(const Tally& other);
 };
 
-using ByTensor = std::array<Tally, kTensors.size()>;
+using ByTensor = PerTensor<Tally>;
 
 struct Statistics {
   std::int64_t forward_elements = 0, backward_elements = 0, problems = 0;

@@ -38,7 +38,7 @@ struct Nearest {
   }
 };
 
-using Table = std::array<std::array<Nearest, kTensors.size()>, kDTypes.size()>;
+using Table = std::array<PerTensor<Nearest>, kDTypes.size()>;
 
 void judge(const Subject& subject, const Inputs& inputs, const Outputs& out, const Style& style,
            Table& table, std::mutex& mutex) {
@@ -48,10 +48,11 @@ void judge(const Subject& subject, const Inputs& inputs, const Outputs& out, con
   if (!small_enough_for_noise(forward.lse)) return;
   const ForwardSpread forward_spread = spread_forward(p, inputs, a);
   auto& row = table[static_cast<std::size_t>(p.dtype) - 1];
-  const auto count = [&](std::size_t t, const std::vector<double>& returned, DType dtype,
+  const auto count = [&](TensorName t, const std::vector<double>& returned, DType dtype,
                          const Expected& expected, const Spread& spread, double groups) {
-    const NoiseEvidence noise = noise_of(returned, dtype, expected, spread,
-                                         t == 1 ? Rounding::nearest : a.output_rounding, groups);
+    const NoiseEvidence noise =
+        noise_of(returned, dtype, expected, spread,
+                 t == TensorName::lse ? Rounding::nearest : a.output_rounding, groups);
     const std::string complaint = complaint_of(noise);
     const std::lock_guard lock(mutex);
     row[t].add(noise);
@@ -60,21 +61,21 @@ void judge(const Subject& subject, const Inputs& inputs, const Outputs& out, con
     fmt::print(stderr,
                "{} of {}, {}, {}: {}\n  element {}: {:.9g}, exact {:.9g}, B {:.3g}, drift {:.3g}, "
                "deviation {:.3g}\n",
-               kTensors[t], describe(style), kind_name(subject.kind), to_string(p), complaint,
-               worst, returned[worst], expected.value[worst], expected.bound[worst],
-               spread.drift[worst], spread.deviation[worst]);
+               name(t), describe(style), kind_name(subject.kind), to_string(p), complaint, worst,
+               returned[worst], expected.value[worst], expected.bound[worst], spread.drift[worst],
+               spread.deviation[worst]);
   };
   const double rows = double(forward.lse.value.size());
-  count(0, out.o, p.dtype, forward.o, forward_spread.o, rows);
-  count(1, out.lse, p.lse_dtype(), forward.lse, forward_spread.lse, rows);
+  count(TensorName::o, out.o, p.dtype, forward.o, forward_spread.o, rows);
+  count(TensorName::lse, out.lse, p.lse_dtype(), forward.lse, forward_spread.lse, rows);
   if (!p.backward) return;
   const BackwardExpected backward = expect_backward(p, inputs, a);
   const BackwardSpread spread = spread_backward(p, inputs, a);
-  count(2, out.dq, p.dtype, backward.dq, spread.dq, rows);
-  count(3, out.dk, p.dtype, backward.dk, spread.dk, 1);
-  count(4, out.dv, p.dtype, backward.dv, spread.dv, 1);
-  if (p.bias_shape) count(5, out.d_bias, p.dtype, backward.dbias, spread.dbias, 1);
-  if (p.sink) count(6, out.d_sink, DType::f32, backward.dsink, spread.dsink, 1);
+  count(TensorName::dq, out.dq, p.dtype, backward.dq, spread.dq, rows);
+  count(TensorName::dk, out.dk, p.dtype, backward.dk, spread.dk, 1);
+  count(TensorName::dv, out.dv, p.dtype, backward.dv, spread.dv, 1);
+  if (p.bias_shape) count(TensorName::dbias, out.dbias, p.dtype, backward.dbias, spread.dbias, 1);
+  if (p.sink) count(TensorName::dsink, out.dsink, DType::f32, backward.dsink, spread.dsink, 1);
 }
 
 // Four kernels on the n-th problem: three of the named ones by turns, and a mixture.
@@ -115,7 +116,7 @@ bool fault_is_told() {
   }
   std::int64_t alarms = 0;
   for (const auto& row : table) {
-    for (const Nearest& each : row) alarms += each.alarms;
+    for (const TensorName t : kReturnedTensors) alarms += row[t].alarms;
   }
   return alarms > 0;
 }
@@ -126,7 +127,7 @@ int run(double elements, std::uint64_t seed) {
   const auto done = [&] {
     std::int64_t sum = 0;
     for (const auto& row : table) {
-      for (const Nearest& each : row) sum += each.elements;
+      for (const TensorName t : kReturnedTensors) sum += row[t].elements;
     }
     return double(sum);
   };
@@ -149,12 +150,12 @@ int run(double elements, std::uint64_t seed) {
   fmt::print("|---|---|---|---|---|---|---|---|\n");
   std::int64_t alarms = 0;
   for (const DType dtype : kDTypes) {
-    for (std::size_t t = 0; t < kTensors.size(); ++t) {
+    for (const TensorName t : kReturnedTensors) {
       const Nearest& n = table[static_cast<std::size_t>(dtype) - 1][t];
       if (n.tensors == 0) continue;
       alarms += n.alarms;
-      fmt::print("| {} | {} | {} | {} | {:.2g} | {:.2g} | {:.2g} | {} |\n", name(dtype),
-                 kTensors[t], n.tensors, n.elements, n.element, n.rms, n.mean, n.alarms);
+      fmt::print("| {} | {} | {} | {} | {:.2g} | {:.2g} | {:.2g} | {} |\n", name(dtype), name(t),
+                 n.tensors, n.elements, n.element, n.rms, n.mean, n.alarms);
     }
   }
   const bool told = fault_is_told();

@@ -18,7 +18,7 @@ std::vector<Style> correct_styles() {
        .d_by_key = true,
        .p_from_sum = true,
        .ds_from_narrow_p = true,
-       .narrows_d_bias = true},
+       .narrows_dbias = true},
       {.name = "naive, sqrt(scale) on Q and K",
        .order = Order::reversed,
        .normalises_p = true,
@@ -199,7 +199,7 @@ std::vector<Style> correct_styles() {
       {.name = "terms of dBias rounded",
        .order = Order::pairwise,
        .narrows = false,
-       .rounds_d_bias_terms = true},
+       .rounds_dbias_terms = true},
       {.name = "all of it",
        .order = Order::fused,
        .block = 4,
@@ -213,7 +213,7 @@ std::vector<Style> correct_styles() {
        .narrow_exp_ulps = 1000,
        .exp_zero_inexact = true,
        .truncates_p = true,
-       .rounds_d_bias_terms = true,
+       .rounds_dbias_terms = true,
        .gradient_block = 2},
   };
 }
@@ -282,7 +282,7 @@ Style mixed_style(Random& random) {
       std::array{Style::ScaleDs::before, Style::ScaleDs::after, Style::ScaleDs::operand});
   style.ds_from_narrow_p = coin();
   style.folds_d_lse = coin();
-  style.narrows_d_bias = style.scale_ds != Style::ScaleDs::before && coin();
+  style.narrows_dbias = style.scale_ds != Style::ScaleDs::before && coin();
   style.outer_order = random.pick(kOuterOrders);
   if (random.chance(0.7)) return style;
   // What is declared or not done.
@@ -297,7 +297,7 @@ Style mixed_style(Random& random) {
   style.exp_zero_inexact = style.block > 0 && seldom();
   if (seldom()) style.gradient_block = random.pick(std::array<Index, 4>{1, 2, 5, 32});
   style.rounds_head_gradients = style.gradient_block == 0 && seldom();
-  style.rounds_d_bias_terms = seldom();
+  style.rounds_dbias_terms = seldom();
   return style;
 }
 
@@ -337,7 +337,7 @@ std::string describe(const Style& style) {
   add(style.truncates_p, "P truncated");
   add(style.gradient_block > 0, "gradients stored");
   add(style.rounds_head_gradients, "gradients of heads rounded");
-  add(style.rounds_d_bias_terms, "terms of dBias rounded");
+  add(style.rounds_dbias_terms, "terms of dBias rounded");
   add(!style.narrows, "P and dS not narrowed");
   add(style.normalises_p, "P normalised");
   text += fmt::format("{}{}", pick(kScales, style.scale), pick(kSinks, style.sink));
@@ -357,7 +357,7 @@ std::string describe(const Style& style) {
   text += pick(kScaleDs, style.scale_ds);
   add(style.ds_from_narrow_p, "dS from narrow P");
   add(style.folds_d_lse, "dLSE folded");
-  add(style.narrows_d_bias, "dBias from narrow dS");
+  add(style.narrows_dbias, "dBias from narrow dS");
   return text + fmt::format(", outer {}", pick(kOrders, style.outer_order));
 }
 

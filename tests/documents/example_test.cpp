@@ -100,7 +100,7 @@ TEST(ExampleTest, IsWhatTheReferenceComputes) {
   const exact::Gradients<Real> gradients = exact::backward(problem, in);
   std::map<std::string, Tensor> values = {{"O", out.o},         {"LSE", out.lse},
                                           {"dQ", gradients.dq}, {"dK", gradients.dk},
-                                          {"dV", gradients.dv}, {"dS", gradients.d_bias}};
+                                          {"dV", gradients.dv}, {"dS", gradients.dbias}};
 
   // With V the identity, O is P; with one key alone, LSE is its score.
   Problem of_pairs = problem;

@@ -71,19 +71,20 @@ Problem paged(bool packed) {
   return p;
 }
 
-using ExpectedByName = std::map<std::string, std::pair<Expected, Shape>>;
+using ExpectedByName = std::map<TensorName, std::pair<Expected, Shape>>;
 
 ExpectedByName expected(const Problem& p, const Inputs& in) {
   const Arithmetic arithmetic = loosest(p.dtype);
   const ForwardExpected forward = expect_forward(p, in, arithmetic);
-  ExpectedByName all = {{"O", {forward.o, p.o_shape()}}, {"LSE", {forward.lse, p.lse_shape()}}};
+  ExpectedByName all = {{TensorName::o, {forward.o, p.o_shape()}},
+                        {TensorName::lse, {forward.lse, p.lse_shape()}}};
   if (!p.backward) return all;
   const BackwardExpected backward = expect_backward(p, in, arithmetic);
-  all["dQ"] = {backward.dq, p.q_shape()};
-  all["dK"] = {backward.dk, p.k_shape()};
-  all["dV"] = {backward.dv, p.v_shape()};
-  all["dBias"] = {backward.dbias, *p.bias_shape};
-  all["dSink"] = {backward.dsink, p.sink_shape()};
+  all[TensorName::dq] = {backward.dq, p.q_shape()};
+  all[TensorName::dk] = {backward.dk, p.k_shape()};
+  all[TensorName::dv] = {backward.dv, p.v_shape()};
+  all[TensorName::dbias] = {backward.dbias, *p.bias_shape};
+  all[TensorName::dsink] = {backward.dsink, p.sink_shape()};
   return all;
 }
 
@@ -104,23 +105,23 @@ TEST_P(AloneTest, ElementIsWhatItIsInItsBatch) {
     const Alone one = alone(p, inputs, b);
     ASSERT_FALSE(defect_of(one.problem)) << defect_of(one.problem)->what;
     EXPECT_EQ(one.problem.batch, 1);
-    for (const auto& [name, own] : expected(one.problem, one.inputs)) {
-      const auto& [values, shape] = whole.at(name);
+    for (const auto& [tensor, own] : expected(one.problem, one.inputs)) {
+      const auto& [values, shape] = whole.at(tensor);
       Returned returned = {
-          .name = name, .dtype = DType::f64, .shape = shape, .bits = {}, .poison = 0};
+          .name = tensor, .dtype = DType::f64, .shape = shape, .bits = {}, .poison = 0};
       for (const double value : values.value) {
         returned.bits.push_back(std::bit_cast<std::uint64_t>(value));
       }
       const auto share = share_of(p, returned, b);
-      if (name == "dSink") {
+      if (tensor == TensorName::dsink) {
         EXPECT_FALSE(share);
         continue;
       }
-      ASSERT_TRUE(share) << name;
-      EXPECT_EQ(share->shape, own.second) << name;
+      ASSERT_TRUE(share) << name(tensor);
+      EXPECT_EQ(share->shape, own.second) << name(tensor);
       for (std::size_t i = 0; i < own.first.value.size(); ++i) {
         EXPECT_EQ(share->bits[i], std::bit_cast<std::uint64_t>(own.first.value[i]))
-            << name << " " << i << " of batch element " << b;
+            << name(tensor) << " " << i << " of batch element " << b;
       }
     }
   }
@@ -134,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(All, AloneTest,
 TEST(ShareTest, BiasThatTheBatchSharesHasNoShare) {
   Problem p = everything();
   p.bias_shape = Shape{1, 4, 7, 9};
-  const Returned whole = {.name = "dBias",
+  const Returned whole = {.name = TensorName::dbias,
                           .dtype = DType::f32,
                           .shape = *p.bias_shape,
                           .bits = std::vector<std::uint64_t>(4 * 7 * 9),

@@ -45,7 +45,7 @@ const Rule& rule_of(std::string_view name) {
 }
 
 struct Given {
-  std::string_view tensor = "O";
+  TensorName tensor = TensorName::o;
   DType dtype = bf16;
   Numbers actual = {}, exact = {};
   Numbers eager = {};  // if it is empty: exact
@@ -71,14 +71,14 @@ Numbers times(std::size_t count, double value) { return Numbers(count, value); }
 
 struct Fixed {
   const char* rule;
-  const char* tensor;
+  TensorName tensor;
   DType dtype;
   double absolute, relative;
   Index head_dim = 64;
 };
 
 void PrintTo(const Fixed& f, std::ostream* out) {
-  *out << f.rule << " " << f.tensor << " " << name(f.dtype);
+  *out << f.rule << " " << name(f.tensor) << " " << name(f.dtype);
 }
 
 class FixedToleranceTest : public testing::TestWithParam<Fixed> {};
@@ -106,32 +106,44 @@ TEST_P(FixedToleranceTest, PassesJustInsideAndFailsJustOutside) {
 
 INSTANTIATE_TEST_SUITE_P(
     AllFixed, FixedToleranceTest,
-    testing::Values(
-        Fixed{"Triton tutorial", "O", f16, 1e-2, 0}, Fixed{"Triton tutorial", "dK", f16, 1e-2, 0},
-        Fixed{"JAX splash", "O", f32, 3e-3, 3e-3}, Fixed{"JAX splash", "LSE", bf16, 1e-3, 1e-3},
-        Fixed{"JAX splash", "dQ", bf16, 2e-2, 3e-2}, Fixed{"JAX splash", "dSink", f32, 5e-3, 3e-2},
-        Fixed{"flashinfer", "O", f16, 1e-3, 1e-3}, Fixed{"flashinfer", "O", bf16, 1e-2, 1e-2},
-        Fixed{"flashinfer", "LSE", bf16, 1e-3, 1e-3}, Fixed{"xformers", "O", f32, 3e-4, 2e-5},
-        Fixed{"xformers", "O", f16, 4e-3, 4e-4}, Fixed{"xformers", "O", bf16, 2e-2, 5e-3},
-        Fixed{"xformers", "LSE", f16, 2e-4, 0}, Fixed{"xformers", "dV", f32, 9e-4, 1e-4},
-        Fixed{"xformers", "dV", f16, 0.2, 2e-2}, Fixed{"xformers", "dQ", bf16, 0.9, 0.1},
-        Fixed{"xformers", "dBias", f32, 9e-4, 1e-4}, Fixed{"cuDNN frontend", "O", f16, 2e-2, 2e-2},
-        Fixed{"cuDNN frontend", "LSE", bf16, 2e-2, 2e-2},
-        Fixed{"cuDNN frontend", "dQ", bf16, 2e-2, 2e-2},
-        Fixed{"cuDNN frontend", "dK", bf16, 7e-2, 7e-2},
-        Fixed{"cuDNN frontend", "dV", f16, 2e-2, 2e-2},
-        Fixed{"cuDNN frontend", "dBias", bf16, 2e-2, 2e-2},
-        Fixed{"cuDNN frontend", "dSink", f16, 4e-2, 4e-2},
-        Fixed{"Composable Kernel", "O", f16, 1e-3, 1e-3},
-        Fixed{"Composable Kernel", "LSE", bf16, 1e-2, 1e-2},
-        Fixed{"Composable Kernel", "dK", bf16, 1e-2, 1e-2},
-        Fixed{"Composable Kernel", "dK", bf16, 3.2e-2, 3.2e-2, 256},
-        Fixed{"Composable Kernel", "dK", f16, 1e-2, 1e-2, 256},
-        Fixed{"ONNX backend", "O", f32, 1e-7, 1e-3}, Fixed{"ONNX Runtime", "O", f32, 5e-3, 5e-3},
-        Fixed{"ONNX Runtime", "O", bf16, 1e-2, 5e-2}, Fixed{"MLX", "O", f32, 2e-5, 2e-5},
-        Fixed{"MLX", "O", f16, 3e-4, 3e-4}, Fixed{"MLX", "O", bf16, 5e-3, 5e-3},
-        Fixed{"MLX", "dQ", f32, 1e-2, 1e-2}, Fixed{"KernelBench", "O", f32, 1e-4, 1e-4},
-        Fixed{"KernelBench", "O", bf16, 1e-2, 1e-2}));
+    testing::Values(Fixed{"Triton tutorial", TensorName::o, f16, 1e-2, 0},
+                    Fixed{"Triton tutorial", TensorName::dk, f16, 1e-2, 0},
+                    Fixed{"JAX splash", TensorName::o, f32, 3e-3, 3e-3},
+                    Fixed{"JAX splash", TensorName::lse, bf16, 1e-3, 1e-3},
+                    Fixed{"JAX splash", TensorName::dq, bf16, 2e-2, 3e-2},
+                    Fixed{"JAX splash", TensorName::dsink, f32, 5e-3, 3e-2},
+                    Fixed{"flashinfer", TensorName::o, f16, 1e-3, 1e-3},
+                    Fixed{"flashinfer", TensorName::o, bf16, 1e-2, 1e-2},
+                    Fixed{"flashinfer", TensorName::lse, bf16, 1e-3, 1e-3},
+                    Fixed{"xformers", TensorName::o, f32, 3e-4, 2e-5},
+                    Fixed{"xformers", TensorName::o, f16, 4e-3, 4e-4},
+                    Fixed{"xformers", TensorName::o, bf16, 2e-2, 5e-3},
+                    Fixed{"xformers", TensorName::lse, f16, 2e-4, 0},
+                    Fixed{"xformers", TensorName::dv, f32, 9e-4, 1e-4},
+                    Fixed{"xformers", TensorName::dv, f16, 0.2, 2e-2},
+                    Fixed{"xformers", TensorName::dq, bf16, 0.9, 0.1},
+                    Fixed{"xformers", TensorName::dbias, f32, 9e-4, 1e-4},
+                    Fixed{"cuDNN frontend", TensorName::o, f16, 2e-2, 2e-2},
+                    Fixed{"cuDNN frontend", TensorName::lse, bf16, 2e-2, 2e-2},
+                    Fixed{"cuDNN frontend", TensorName::dq, bf16, 2e-2, 2e-2},
+                    Fixed{"cuDNN frontend", TensorName::dk, bf16, 7e-2, 7e-2},
+                    Fixed{"cuDNN frontend", TensorName::dv, f16, 2e-2, 2e-2},
+                    Fixed{"cuDNN frontend", TensorName::dbias, bf16, 2e-2, 2e-2},
+                    Fixed{"cuDNN frontend", TensorName::dsink, f16, 4e-2, 4e-2},
+                    Fixed{"Composable Kernel", TensorName::o, f16, 1e-3, 1e-3},
+                    Fixed{"Composable Kernel", TensorName::lse, bf16, 1e-2, 1e-2},
+                    Fixed{"Composable Kernel", TensorName::dk, bf16, 1e-2, 1e-2},
+                    Fixed{"Composable Kernel", TensorName::dk, bf16, 3.2e-2, 3.2e-2, 256},
+                    Fixed{"Composable Kernel", TensorName::dk, f16, 1e-2, 1e-2, 256},
+                    Fixed{"ONNX backend", TensorName::o, f32, 1e-7, 1e-3},
+                    Fixed{"ONNX Runtime", TensorName::o, f32, 5e-3, 5e-3},
+                    Fixed{"ONNX Runtime", TensorName::o, bf16, 1e-2, 5e-2},
+                    Fixed{"MLX", TensorName::o, f32, 2e-5, 2e-5},
+                    Fixed{"MLX", TensorName::o, f16, 3e-4, 3e-4},
+                    Fixed{"MLX", TensorName::o, bf16, 5e-3, 5e-3},
+                    Fixed{"MLX", TensorName::dq, f32, 1e-2, 1e-2},
+                    Fixed{"KernelBench", TensorName::o, f32, 1e-4, 1e-4},
+                    Fixed{"KernelBench", TensorName::o, bf16, 1e-2, 1e-2}));
 
 TEST(RuleTest, CutlassLimitsTheLargestErrorAndTheMean) {
   const Numbers exact = times(20, 1);
@@ -211,7 +223,7 @@ TEST(RuleTest, CorrelationIsBlindToScaleAndOffset) {
 // ---- Relative to an eager run -------------------------------------------------------------------
 
 // The eager run is off by one unit, the kernel by some.
-Given off_by(double units, std::string_view tensor = "O", DType dtype = f16) {
+Given off_by(double units, TensorName tensor = TensorName::o, DType dtype = f16) {
   constexpr double kUnit = 0x1p-10;  // of f16 from 1 on
   return {.tensor = tensor,
           .dtype = dtype,
@@ -224,10 +236,10 @@ TEST(RuleTest, FlashAttention2AllowsTwiceTheErrorOfAnEagerRun) {
   EXPECT_EQ(ruling("flash-attention 2", off_by(2)), Ruling::passes);
   EXPECT_EQ(ruling("flash-attention 2", off_by(-2)), Ruling::passes);
   EXPECT_EQ(ruling("flash-attention 2", off_by(3)), Ruling::fails);
-  EXPECT_EQ(ruling("flash-attention 2", off_by(3, "dQ")), Ruling::passes);
-  EXPECT_EQ(ruling("flash-attention 2", off_by(4, "dQ")), Ruling::fails);
+  EXPECT_EQ(ruling("flash-attention 2", off_by(3, TensorName::dq)), Ruling::passes);
+  EXPECT_EQ(ruling("flash-attention 2", off_by(4, TensorName::dq)), Ruling::fails);
   EXPECT_EQ(ruling("flash-attention 2", off_by(kNan)), Ruling::fails);
-  EXPECT_EQ(ruling("flash-attention 2", off_by(1000, "LSE")), Ruling::not_compared);
+  EXPECT_EQ(ruling("flash-attention 2", off_by(1000, TensorName::lse)), Ruling::not_compared);
   Given exact_twin = off_by(1);
   exact_twin.eager = exact_twin.exact;
   EXPECT_EQ(ruling("flash-attention 2", exact_twin), Ruling::fails);
@@ -251,20 +263,20 @@ TEST(RuleTest, FlashAttention3AllowsNoiseBesideAndMoreWithASoftcap) {
 }
 
 TEST(RuleTest, PytorchHasAFudgeFactorForEachTensor) {
-  const auto limits = [](std::string_view tensor, double factor, bool bias) {
+  const auto limits = [](TensorName tensor, double factor, bool bias) {
     Given given = off_by(factor, tensor);
     given.bias = bias;
-    EXPECT_EQ(ruling("PyTorch SDPA", given), Ruling::passes) << tensor;
+    EXPECT_EQ(ruling("PyTorch SDPA", given), Ruling::passes) << name(tensor);
     given.actual[0] += 1e-5;
-    EXPECT_EQ(ruling("PyTorch SDPA", given), Ruling::fails) << tensor;
+    EXPECT_EQ(ruling("PyTorch SDPA", given), Ruling::fails) << name(tensor);
   };
-  limits("O", 4, false);
-  limits("dQ", 180, false);
-  limits("dK", 16, false);
-  limits("dV", 4, false);
-  limits("dQ", 160, true);
-  limits("dK", 25, true);
-  limits("dBias", 45, true);
+  limits(TensorName::o, 4, false);
+  limits(TensorName::dq, 180, false);
+  limits(TensorName::dk, 16, false);
+  limits(TensorName::dv, 4, false);
+  limits(TensorName::dq, 160, true);
+  limits(TensorName::dk, 25, true);
+  limits(TensorName::dbias, 45, true);
   const auto without_eager_error = [](double error) {
     return Given{.dtype = f32, .actual = {1 + error}, .exact = {1}, .eager = {1}};
   };
@@ -279,9 +291,9 @@ TEST(RuleTest, PytorchHasAFudgeFactorForEachTensor) {
 TEST(RuleTest, FlexAttentionComparesMeanErrors) {
   EXPECT_EQ(ruling("FlexAttention", off_by(2.1)), Ruling::passes);
   EXPECT_EQ(ruling("FlexAttention", off_by(2.11)), Ruling::fails);
-  EXPECT_EQ(ruling("FlexAttention", off_by(11, "dK", f32)), Ruling::passes);
-  EXPECT_EQ(ruling("FlexAttention", off_by(11.1, "dK", f32)), Ruling::fails);
-  EXPECT_EQ(ruling("FlexAttention", off_by(2.2, "dBias")), Ruling::fails);
+  EXPECT_EQ(ruling("FlexAttention", off_by(11, TensorName::dk, f32)), Ruling::passes);
+  EXPECT_EQ(ruling("FlexAttention", off_by(11.1, TensorName::dk, f32)), Ruling::fails);
+  EXPECT_EQ(ruling("FlexAttention", off_by(2.2, TensorName::dbias)), Ruling::fails);
   EXPECT_EQ(ruling("FlexAttention", off_by(kNan)), Ruling::fails);
 }
 
@@ -293,9 +305,9 @@ TEST(RuleTest, AiterTakesTheLargerOfAFloorAndAMultiple) {
   EXPECT_EQ(ruling("aiter", coarse), Ruling::passes);
   coarse.actual[0] += 1e-5;
   EXPECT_EQ(ruling("aiter", coarse), Ruling::fails);
-  coarse.tensor = "dV";
+  coarse.tensor = TensorName::dv;
   EXPECT_EQ(ruling("aiter", coarse), Ruling::passes) << "10 times";
-  coarse.tensor = "dBias";
+  coarse.tensor = TensorName::dbias;
   EXPECT_EQ(ruling("aiter", coarse), Ruling::passes);
   EXPECT_EQ(ruling("aiter", off_by(kNan)), Ruling::fails);
 }
@@ -338,8 +350,9 @@ TEST(RuleTest, CannsHelperLimitsEachErrorAndTheirDrift) {
     EXPECT_EQ(judged(dtype, {1.01 * drift, 1 + 1.01 * drift}, {0, 1}), Ruling::fails);
   }
   EXPECT_EQ(judged(f16, {kNan, -kInfinity, 1}, {0, kInfinity, 1}), Ruling::passes) << "all 0";
-  EXPECT_EQ(ruling("CANN precision helper", {.tensor = "dQ", .actual = {9}, .exact = {0}}),
-            Ruling::not_compared);
+  EXPECT_EQ(
+      ruling("CANN precision helper", {.tensor = TensorName::dq, .actual = {9}, .exact = {0}}),
+      Ruling::not_compared);
 }
 
 TEST(RuleTest, WhatAProjectDoesNotTryIsAFeature) {
@@ -353,10 +366,10 @@ TEST(RuleTest, WhatAProjectDoesNotTryIsAFeature) {
 }
 
 TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
-  EXPECT_EQ(ruling("aiter", off_by(511, "dSink")), Ruling::passes) << "0.499";
-  EXPECT_EQ(ruling("aiter", off_by(513, "dSink")), Ruling::fails);
+  EXPECT_EQ(ruling("aiter", off_by(511, TensorName::dsink)), Ruling::passes) << "0.499";
+  EXPECT_EQ(ruling("aiter", off_by(513, TensorName::dsink)), Ruling::fails);
   for (const bool softcap : {false, true}) {
-    Given within = off_by(4, "dSink"), beyond = off_by(4.1, "dSink");
+    Given within = off_by(4, TensorName::dsink), beyond = off_by(4.1, TensorName::dsink);
     within.softcap = beyond.softcap = softcap;
     EXPECT_EQ(ruling("flash-attention 3/4", within), Ruling::passes) << "2 times 1, and 2";
     EXPECT_EQ(ruling("flash-attention 3/4", beyond), Ruling::fails);
@@ -368,11 +381,11 @@ TEST(RuleTest, GradientsOfSinksHaveLimitsOfTheirOwn) {
 TEST(RuleTest, EveryRulePassesTheExactValuesAndTheSameInfinity) {
   for (const Rule& rule : rules()) {
     for (const DType dtype : rule.dtypes) {
-      for (const char* tensor : {"O", "LSE", "dQ", "dK", "dV", "dBias", "dSink"}) {
+      for (const TensorName tensor : kReturnedTensors) {
         Given given = {.tensor = tensor, .dtype = dtype, .exact = {1, -0.5, 0}};
-        if (std::string_view(tensor) == "LSE") given.exact.push_back(-kInfinity);
+        if (tensor == TensorName::lse) given.exact.push_back(-kInfinity);
         given.actual = given.exact;
-        EXPECT_NE(ruling(rule.name, given), Ruling::fails) << rule.name << " " << tensor;
+        EXPECT_NE(ruling(rule.name, given), Ruling::fails) << rule.name << " " << name(tensor);
       }
     }
   }
@@ -380,7 +393,7 @@ TEST(RuleTest, EveryRulePassesTheExactValuesAndTheSameInfinity) {
 
 TEST(RuleTest, EveryRuleThatComparesLseFailsAWrongInfinity) {
   for (const Rule& rule : rules()) {
-    const Given given = {.tensor = "LSE",
+    const Given given = {.tensor = TensorName::lse,
                          .dtype = rule.dtypes[0],
                          .actual = {1, kInfinity},
                          .exact = {1, -kInfinity}};
@@ -427,26 +440,19 @@ TEST(EagerTest, IsCloseToTheReferenceAndOffByRoundings) {
           std::vector<std::uint8_t>(static_cast<std::size_t>(element_count(p.keep_shape())), 1)};
       inputs.keep.kept[5] = 0;
     }
-    auto eager = run_eagerly(p, inputs);
-    const ForwardExpected forward = expect_forward(p, inputs, loosest(p.dtype));
-    std::map<std::string, const Expected*> expected = {{"O", &forward.o}, {"LSE", &forward.lse}};
-    BackwardExpected backward;
-    if (p.backward) {
-      backward = expect_backward(p, inputs, loosest(p.dtype));
-      expected.insert({{"dQ", &backward.dq}, {"dK", &backward.dk}, {"dV", &backward.dv}});
-      if (p.bias_shape) expected["dBias"] = &backward.dbias;
-      if (p.sink) expected["dSink"] = &backward.dsink;
-    }
-    EXPECT_EQ(eager.size(), expected.size()) << c.id;
-    for (const auto& [tensor, values] : expected) {
-      const Numbers& actual = eager.at(tensor);
-      ASSERT_EQ(actual.size(), values->value.size()) << c.id << " " << tensor;
+    const EagerOutputs eager = run_eagerly(p, inputs);
+    PassesExpected expected = {expect_forward(p, inputs, loosest(p.dtype)), {}};
+    if (p.backward) expected.backward = expect_backward(p, inputs, loosest(p.dtype));
+    for (const TensorName tensor : kReturnedTensors) {
+      const Numbers& actual = eager[tensor];
+      const Numbers& values = expected[tensor].value;
+      ASSERT_EQ(actual.size(), values.size()) << c.id << " " << name(tensor);
       for (std::size_t i = 0; i < actual.size(); ++i) {
-        const double exact = values->value[i];
+        const double exact = values[i];
         if (actual[i] == exact || std::isnan(exact)) continue;
         const double roundoffs =
             std::abs(actual[i] - exact) / unit_roundoff(p.dtype) / (1 + std::abs(exact));
-        EXPECT_LT(roundoffs, 40) << c.id << " " << tensor << " " << i;
+        EXPECT_LT(roundoffs, 40) << c.id << " " << name(tensor) << " " << i;
         most[p.dtype] = std::max(most[p.dtype], roundoffs);
       }
     }

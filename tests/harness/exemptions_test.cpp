@@ -24,7 +24,7 @@ Problem sized(Index queries, Index keys, const Mask& mask = Mask::full()) {
 }
 
 // A mark for each element: judged, not judged, or not even to be written.
-std::string marks(const Exemptions& e, const std::string& tensor, const Shape& shape) {
+std::string marks(const Exemptions& e, TensorName tensor, const Shape& shape) {
   std::string text;
   for (std::size_t i = 0; i < static_cast<std::size_t>(element_count(shape)); ++i) {
     text += e.may_be_unwritten(tensor, shape, i) ? 'u' : e.unjudged(tensor, shape, i) ? 'x' : '.';
@@ -37,30 +37,30 @@ TEST(ExemptionsTest, TesteeThatDeclaresNothingIsJudgedOnEveryRow) {
   p.query_lens = {3};
   const Exemptions e(p, {}, declaring(""));
   EXPECT_FALSE(e.any());
-  EXPECT_EQ(marks(e, "O", p.o_shape()), "........");
+  EXPECT_EQ(marks(e, TensorName::o, p.o_shape()), "........");
 }
 
 TEST(ExemptionsTest, PaddingOfQueriesMayBeDeclaredUnwritten) {
   Problem p = sized(4, 2);
   p.query_lens = {3};
   const Exemptions e(p, {}, declaring(kUnwritten));
-  EXPECT_EQ(marks(e, "O", p.o_shape()), "......uu");
-  EXPECT_EQ(marks(e, "LSE", p.lse_shape()), "...u");
-  EXPECT_EQ(marks(e, "dQ", p.q_shape()), "...u");
-  EXPECT_EQ(marks(e, "dK", {1, 1, 4, 1}), "....");
+  EXPECT_EQ(marks(e, TensorName::o, p.o_shape()), "......uu");
+  EXPECT_EQ(marks(e, TensorName::lse, p.lse_shape()), "...u");
+  EXPECT_EQ(marks(e, TensorName::dq, p.q_shape()), "...u");
+  EXPECT_EQ(marks(e, TensorName::dk, {1, 1, 4, 1}), "....");
   EXPECT_FALSE(e.dialect());
 }
 
 TEST(ExemptionsTest, DialectCoversTheRowsThatSeeNoKeyInTheTensorsThatItNames) {
   const Problem p = sized(4, 2, Mask::causal(Anchor::bottom_right));  // the first two see nothing
   const Exemptions o(p, {}, declaring(R"(, "empty_rows": {"o": "the mean of V"})"));
-  EXPECT_EQ(marks(o, "O", p.o_shape()), "xxxx....");
-  EXPECT_EQ(marks(o, "LSE", p.lse_shape()), "....");
-  EXPECT_EQ(marks(o, "dQ", p.q_shape()), "....");
+  EXPECT_EQ(marks(o, TensorName::o, p.o_shape()), "xxxx....");
+  EXPECT_EQ(marks(o, TensorName::lse, p.lse_shape()), "....");
+  EXPECT_EQ(marks(o, TensorName::dq, p.q_shape()), "....");
   EXPECT_TRUE(o.dialect());
   const Exemptions lse(p, {}, declaring(R"(, "empty_rows": {"lse": "+inf"})"));
-  EXPECT_EQ(marks(lse, "O", p.o_shape()), "........");
-  EXPECT_EQ(marks(lse, "LSE", p.lse_shape()), "xx..");
+  EXPECT_EQ(marks(lse, TensorName::o, p.o_shape()), "........");
+  EXPECT_EQ(marks(lse, TensorName::lse, p.lse_shape()), "xx..");
 }
 
 TEST(ExemptionsTest, CaseWithoutEmptyRowsKnowsNoDialect) {
@@ -76,8 +76,8 @@ TEST(ExemptionsTest, BiasOfMinusInfinityAndPaddingEmptyRowsToo) {
   Inputs in;
   in.bias = {*p.bias_shape, {-kInfinity, -kInfinity, 0, -kInfinity, 0, 0}};
   const std::string dialect = R"(, "empty_rows": {"lse": "NaN"})";
-  EXPECT_EQ(marks({p, in, declaring(dialect)}, "LSE", p.lse_shape()), "x.x");
-  EXPECT_EQ(marks({p, in, declaring(dialect + kUnwritten)}, "LSE", p.lse_shape()), "x.u");
+  EXPECT_EQ(marks({p, in, declaring(dialect)}, TensorName::lse, p.lse_shape()), "x.x");
+  EXPECT_EQ(marks({p, in, declaring(dialect + kUnwritten)}, TensorName::lse, p.lse_shape()), "x.u");
 }
 
 TEST(ExemptionsTest, RowsOfAPackedProblemAreThoseThatAreStored) {
@@ -87,7 +87,7 @@ TEST(ExemptionsTest, RowsOfAPackedProblemAreThoseThatAreStored) {
   p.query_lens = {3, 1};
   p.key_lens = {2, 0};
   const Exemptions e(p, {}, declaring(R"(, "empty_rows": {"lse": "NaN"})" + kUnwritten));
-  EXPECT_EQ(marks(e, "LSE", p.lse_shape()), "x..x");
+  EXPECT_EQ(marks(e, TensorName::lse, p.lse_shape()), "x..x");
 }
 
 }  // namespace

@@ -119,26 +119,15 @@ class FalsePassTest : public testing::Test {
 
 const std::vector<Case> kFourCases = {plain_case(1), plain_case(2), plain_case(3), plain_case(4)};
 
-// The tensors of a call, and whether it is the backward one.
-struct Target {
-  const char* name;
-  bool backward;
-  const attest_tensor& (*of)(const attest_outputs&);
-};
+// The tensors of a call.
+constexpr PerTensor<attest_tensor attest_outputs::*> kTargets = {
+    {&attest_outputs::o, &attest_outputs::lse},
+    {&attest_outputs::dq, &attest_outputs::dk, &attest_outputs::dv, &attest_outputs::dbias,
+     &attest_outputs::dsink}};
 
-const std::vector<Target> kTargets = {
-    {"O", false, [](const auto& out) -> const attest_tensor& { return out.o; }},
-    {"LSE", false, [](const auto& out) -> const attest_tensor& { return out.lse; }},
-    {"dQ", true, [](const auto& out) -> const attest_tensor& { return out.dq; }},
-    {"dK", true, [](const auto& out) -> const attest_tensor& { return out.dk; }},
-    {"dV", true, [](const auto& out) -> const attest_tensor& { return out.dv; }},
-    {"dBias", true, [](const auto& out) -> const attest_tensor& { return out.dbias; }},
-    {"dSink", true, [](const auto& out) -> const attest_tensor& { return out.dsink; }},
-};
-
-Case case_with(const Target& target) {
+Case case_with(TensorName target) {
   Case c = training_case();
-  c.problem.sink = std::string(target.name) == "dSink";
+  c.problem.sink = target == TensorName::dsink;
   return c;
 }
 
@@ -154,32 +143,32 @@ TEST_F(FalsePassTest, RightKernelPasses) {
 // A share of elements that may be garbage; the reference compared with itself; a tensor that is
 // returned and never looked at.
 TEST_F(FalsePassTest, EveryElementOfEveryTensorIsCompared) {
-  for (const Target& target : kTargets) {
+  for (const TensorName target : kReturnedTensors) {
     Index count = 1;
     for (Index i = 0; i < count; ++i) {
-      (target.backward ? spoil_backward_ : spoil_forward_) = [&](const attest_outputs& out) {
-        const attest_tensor& tensor = target.of(out);
+      (is_gradient(target) ? spoil_backward_ : spoil_forward_) = [&](const attest_outputs& out) {
+        const attest_tensor& tensor = out.*kTargets[target];
         count = elements_of(tensor);
         float& x = static_cast<float*>(tensor.data)[i];
         x = std::isinf(x) ? 0 : x + 0.01f;
       };
-      EXPECT_EQ(verdict(case_with(target)).outcome, Outcome::fail) << target.name << " " << i;
+      EXPECT_EQ(verdict(case_with(target)).outcome, Outcome::fail) << name(target) << " " << i;
     }
-    EXPECT_GT(count, 1) << target.name;
+    EXPECT_GT(count, 1) << name(target);
     spoil_forward_ = spoil_backward_ = {};
   }
 }
 
 // fabs(error) > tolerance is false of NaN; and some count mismatches in just that way.
 TEST_F(FalsePassTest, NanIsNoSmallError) {
-  for (const Target& target : kTargets) {
-    (target.backward ? spoil_backward_ : spoil_forward_) = [&](const attest_outputs& out) {
-      const attest_tensor& tensor = target.of(out);
+  for (const TensorName target : kReturnedTensors) {
+    (is_gradient(target) ? spoil_backward_ : spoil_forward_) = [&](const attest_outputs& out) {
+      const attest_tensor& tensor = out.*kTargets[target];
       static_cast<float*>(tensor.data)[elements_of(tensor) - 1] = kNan;
     };
     const Verdict v = verdict(case_with(target));
-    EXPECT_EQ(v.outcome, Outcome::fail) << target.name;
-    EXPECT_EQ(v.reason, "nonfinite") << target.name;
+    EXPECT_EQ(v.outcome, Outcome::fail) << name(target);
+    EXPECT_EQ(v.reason, "nonfinite") << name(target);
     spoil_forward_ = spoil_backward_ = {};
   }
 }

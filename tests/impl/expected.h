@@ -46,8 +46,8 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
     out.dq = start(backward.dq);
     out.dk = start(backward.dk);
     out.dv = start(backward.dv);
-    out.dbias = start(backward.d_bias);
-    out.dsink = start(backward.d_sink);
+    out.dbias = start(backward.dbias);
+    out.dsink = start(backward.dsink);
   }
   const auto at = [](const Shape& shape, Index b, Index h, Index s, Index d) {
     return static_cast<std::size_t>(dense_index(shape, b, h, s, d));

@@ -94,8 +94,8 @@ attest_status run(const attest_kernel* kernel, const attest_problem& given, cons
     write(out.dq, p.dtype, results.dq);
     write(out.dk, p.dtype, results.dk);
     write(out.dv, p.dtype, results.dv);
-    write(out.dbias, p.dtype, results.d_bias);
-    write(out.dsink, DType::f32, results.d_sink);
+    write(out.dbias, p.dtype, results.dbias);
+    write(out.dsink, DType::f32, results.dsink);
     return ATTEST_OK;
   } catch (const std::exception& error) {
     std::snprintf(context.message, context.message_bytes, "%s", error.what());

@@ -37,8 +37,8 @@ bool same(const Results<T>& a, const Results<T>& b) {
   return a.forward.o.data == b.forward.o.data && a.forward.lse.data == b.forward.lse.data &&
          a.backward.dq.data == b.backward.dq.data && a.backward.dk.data == b.backward.dk.data &&
          a.backward.dv.data == b.backward.dv.data &&
-         a.backward.d_bias.data == b.backward.d_bias.data &&
-         a.backward.d_sink.data == b.backward.d_sink.data;
+         a.backward.dbias.data == b.backward.dbias.data &&
+         a.backward.dsink.data == b.backward.dsink.data;
 }
 
 // Equal but for the rounding of sums in 100 digits, or to `digits`.
@@ -237,7 +237,7 @@ RC_GTEST_PROP(ExactDefinitionTest, PackedPagedAndPaddedBatchElementsAreThoseElem
   Results<T> together = whole;
   for (Tensor<T>* tensor :
        {&together.forward.o, &together.backward.dq, &together.backward.dk, &together.backward.dv,
-        &together.backward.d_bias, &together.backward.d_sink}) {
+        &together.backward.dbias, &together.backward.dsink}) {
     std::fill(tensor->data.begin(), tensor->data.end(), T(0));
   }
   std::fill(together.forward.lse.data.begin(), together.forward.lse.data.end(), T(kMinusInfinity));
@@ -261,17 +261,17 @@ RC_GTEST_PROP(ExactDefinitionTest, PackedPagedAndPaddedBatchElementsAreThoseElem
     put(part.backward.dv, together.backward.dv, key_place);
     for (Index n = 0; problem.bias_shape && n < element_count(*one.bias_shape); ++n) {
       const auto [none, h, i, j] = coordinates(*one.bias_shape, n);
-      broadcast_element(together.backward.d_bias, {b, h, i, j}) +=
-          part.backward.d_bias.data[std::size_t(n)];
+      broadcast_element(together.backward.dbias, {b, h, i, j}) +=
+          part.backward.dbias.data[std::size_t(n)];
     }
-    for (std::size_t h = 0; h < part.backward.d_sink.data.size(); ++h) {
-      together.backward.d_sink.data[h] += part.backward.d_sink.data[h];
+    for (std::size_t h = 0; h < part.backward.dsink.data.size(); ++h) {
+      together.backward.dsink.data[h] += part.backward.dsink.data[h];
     }
   }
-  RC_ASSERT(near(whole.backward.d_bias, together.backward.d_bias));
-  RC_ASSERT(near(whole.backward.d_sink, together.backward.d_sink));
-  together.backward.d_bias = whole.backward.d_bias;  // sums in another order
-  together.backward.d_sink = whole.backward.d_sink;
+  RC_ASSERT(near(whole.backward.dbias, together.backward.dbias));
+  RC_ASSERT(near(whole.backward.dsink, together.backward.dsink));
+  together.backward.dbias = whole.backward.dbias;  // sums in another order
+  together.backward.dsink = whole.backward.dsink;
   RC_ASSERT(same(whole, together));
 }
 
@@ -301,7 +301,7 @@ RC_GTEST_PROP(ExactDefinitionTest, AlibiIsABias, (RandomProblem<5, kTraining> ra
   RC_ASSERT(near(one.backward.dq, other.backward.dq));
   RC_ASSERT(near(one.backward.dk, other.backward.dk));
   RC_ASSERT(near(one.backward.dv, other.backward.dv));
-  RC_ASSERT(near(one.backward.d_sink, other.backward.d_sink));
+  RC_ASSERT(near(one.backward.dsink, other.backward.dsink));
 }
 
 // SINK-1, SINK-2, EMPTY-4: the sink is one key more, which all existing queries see, with K and V
@@ -350,17 +350,17 @@ RC_GTEST_PROP(ExactDefinitionTest, ASinkIsAKeyWithoutValue,
   const auto shorter = [&](const Tensor<T>& tensor, const Shape& shape) {
     return filled<T>(shape, [&](auto... at) { return tensor.at(at...); });
   };
-  Tensor<T> d_sink(with.sink_shape());
+  Tensor<T> dsink(with.sink_shape());
   for (Index n = 0; n < element_count(scores); ++n) {
     const auto [b, h, i, j] = coordinates(scores, n);
-    if (j == last) d_sink.at(0, h, 0, 0) += other.backward.d_bias.data[std::size_t(n)];
+    if (j == last) dsink.at(0, h, 0, 0) += other.backward.dbias.data[std::size_t(n)];
   }
   RC_ASSERT(near(one.forward.o, other.forward.o));
   RC_ASSERT(near(one.forward.lse, other.forward.lse));
   RC_ASSERT(near(one.backward.dq, other.backward.dq));
   RC_ASSERT(near(one.backward.dk, shorter(other.backward.dk, with.k_shape())));
   RC_ASSERT(near(one.backward.dv, shorter(other.backward.dv, with.v_shape())));
-  RC_ASSERT(near(one.backward.d_sink, d_sink));
+  RC_ASSERT(near(one.backward.dsink, dsink));
 }
 
 // MASK-14: whatever number stands where the mask hides.
@@ -460,8 +460,8 @@ RC_GTEST_PROP(ExactDefinitionTest, DroppingAKeyForAllQueriesScalesItsValues,
   RC_ASSERT(near(got.backward.dq, expected.backward.dq));
   RC_ASSERT(near(got.backward.dk, expected.backward.dk));
   RC_ASSERT(near(got.backward.dv, expected.backward.dv));
-  RC_ASSERT(near(got.backward.d_bias, expected.backward.d_bias));
-  RC_ASSERT(near(got.backward.d_sink, expected.backward.d_sink));
+  RC_ASSERT(near(got.backward.dbias, expected.backward.dbias));
+  RC_ASSERT(near(got.backward.dsink, expected.backward.dsink));
 }
 
 // SCORE-2: c tanh(x / c) is x (1 - (x/c)^2 / 3 ...).
@@ -478,7 +478,7 @@ RC_GTEST_PROP(ExactDefinitionTest, AHugeSoftcapIsNone, (RandomProblem<4> random)
   RC_ASSERT(near(got.backward.dq, expected.backward.dq, kDigits));
   RC_ASSERT(near(got.backward.dk, expected.backward.dk, kDigits));
   RC_ASSERT(near(got.backward.dv, expected.backward.dv, kDigits));
-  RC_ASSERT(near(got.backward.d_bias, expected.backward.d_bias, kDigits));
+  RC_ASSERT(near(got.backward.dbias, expected.backward.dbias, kDigits));
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ T worst_disagreement(const Problem& problem, const attest::Inputs& inputs) {
   return std::max({disagreement(problem, in, in.q, gradients.dq),
                    disagreement(problem, in, in.k, gradients.dk),
                    disagreement(problem, in, in.v, gradients.dv),
-                   disagreement(problem, in, in.bias, gradients.d_bias),
-                   disagreement(problem, in, in.sink, gradients.d_sink)});
+                   disagreement(problem, in, in.bias, gradients.dbias),
+                   disagreement(problem, in, in.sink, gradients.dsink)});
 }
 
 struct Named {
@@ -231,8 +231,8 @@ T disagreement_along_a_direction(const Problem& problem, const attest::Inputs& i
   move(above.q, below.q, gradients.dq);
   move(above.k, below.k, gradients.dk);
   move(above.v, below.v, gradients.dv);
-  move(above.bias, below.bias, gradients.d_bias);
-  move(above.sink, below.sink, gradients.d_sink);
+  move(above.bias, below.bias, gradients.dbias);
+  move(above.sink, below.sink, gradients.dsink);
   const T difference = (loss(problem, above) - loss(problem, below)) / (2 * kStep);
   return abs(T(difference - slope)) / largest;
 }

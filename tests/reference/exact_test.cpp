@@ -80,8 +80,8 @@ Arithmetic arithmetic(const std::string& name) {
           },
           .backward = [](const Problem& problem, const Inputs<Real>& in) -> Gradients<Real> {
             const Gradients<T> out = exact::backward(problem, as<T>(in));
-            return {as<Real>(out.dq), as<Real>(out.dk), as<Real>(out.dv), as<Real>(out.d_bias),
-                    as<Real>(out.d_sink)};
+            return {as<Real>(out.dq), as<Real>(out.dk), as<Real>(out.dv), as<Real>(out.dbias),
+                    as<Real>(out.dsink)};
           }};
 }
 
@@ -219,7 +219,7 @@ TEST_P(ExactTest, ASinkTakesItsShareAndGivesNothing) {
                          [](auto, auto h, auto, auto) { return log(h == 0 ? Real(1) : Real(4)); });
   in.d_lse = filled<Real>(problem.lse_shape(), some);
   const Outputs<Real> out = forward(problem, in);
-  Tensor<Real> d_sink(problem.sink_shape());
+  Tensor<Real> dsink(problem.sink_shape());
   for (Index n = 0; n < element_count(problem.lse_shape()); ++n) {
     const auto [b, h, i, only] = coordinates(problem.lse_shape(), n);
     const Real sink = h == 0 ? 1 : 4, sum = sink + Real(i + 1);
@@ -231,9 +231,9 @@ TEST_P(ExactTest, ASinkTakesItsShareAndGivesNothing) {
       expect_near(out.o.at(b, h, i, c), o);
       common += in.d_o.at(b, h, i, c) * o;
     }
-    d_sink.at(0, h, 0, 0) += sink / sum * (in.d_lse.at(b, h, i, 0) - common);
+    dsink.at(0, h, 0, 0) += sink / sum * (in.d_lse.at(b, h, i, 0) - common);
   }
-  expect_near(backward(problem, in).d_sink, d_sink);
+  expect_near(backward(problem, in).dsink, dsink);
 }
 
 TEST_P(ExactTest, ASinkAloneIsTheLseOfRowsThatSeeNoKeyButNotOfThoseBeyondTheQueryLength) {
@@ -260,7 +260,7 @@ TEST_P(ExactTest, ASinkAloneIsTheLseOfRowsThatSeeNoKeyButNotOfThoseBeyondTheQuer
   EXPECT_GT(out.lse.at(0, 0, 2, 0), Real(0));
   EXPECT_EQ(out.lse.at(0, 0, 5, 0), -std::numeric_limits<Real>::infinity());
   const Gradients<Real> gradients = backward(problem, in);
-  EXPECT_EQ(gradients.d_sink.at(0, 0, 0, 0), Real(17));
+  EXPECT_EQ(gradients.dsink.at(0, 0, 0, 0), Real(17));
   EXPECT_THAT(gradients.dq.data, testing::Each(Real(0)));
   EXPECT_THAT(gradients.dk.data, testing::Each(Real(0)));
 }
@@ -292,7 +292,7 @@ TEST_P(ExactTest, TheScoreIsScaledThenCappedThenBiased) {
   expect_near(gradients.dq.at(0, 0, 0, 0), (1 - tanh_half * tanh_half) / 4);
   expect_near(gradients.dk.at(0, 0, 0, 0), -(1 - tanh_half * tanh_half));
   EXPECT_EQ(gradients.dv.at(0, 0, 0, 0), Real(0));
-  EXPECT_EQ(gradients.d_bias.at(0, 0, 0, 0), Real(1));
+  EXPECT_EQ(gradients.dbias.at(0, 0, 0, 0), Real(1));
 }
 
 TEST_P(ExactTest, ASaturatedSoftcapIsItself) {
@@ -605,8 +605,8 @@ RC_GTEST_PROP(ExactPropertyTest, WhatIsNotVisibleIsNotTouched, (const RandomProb
   RC_ASSERT(gradients.dq.data == gradients_poisoned.dq.data);
   RC_ASSERT(gradients.dk.data == gradients_poisoned.dk.data);
   RC_ASSERT(gradients.dv.data == gradients_poisoned.dv.data);
-  RC_ASSERT(gradients.d_bias.data == gradients_poisoned.d_bias.data);
-  RC_ASSERT(gradients.d_sink.data == gradients_poisoned.d_sink.data);
+  RC_ASSERT(gradients.dbias.data == gradients_poisoned.dbias.data);
+  RC_ASSERT(gradients.dsink.data == gradients_poisoned.dsink.data);
 }
 
 }  // namespace

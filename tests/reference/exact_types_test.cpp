@@ -40,8 +40,8 @@ ErrorBound error_bound(const Problem& problem, const Inputs<Real>& in, const Rea
   ErrorBound bound = {{Tensor<Real>(problem.o_shape()), Tensor<Real>(problem.lse_shape())},
                       {Tensor<Real>(problem.q_shape()), Tensor<Real>(problem.k_shape()),
                        Tensor<Real>(problem.v_shape())}};
-  if (problem.bias_shape) bound.backward.d_bias = Tensor<Real>(*problem.bias_shape);
-  if (problem.sink) bound.backward.d_sink = Tensor<Real>(problem.sink_shape());
+  if (problem.bias_shape) bound.backward.dbias = Tensor<Real>(*problem.bias_shape);
+  if (problem.sink) bound.backward.dsink = Tensor<Real>(problem.sink_shape());
   const Real scale = problem.scale, size = abs(scale), cap = problem.softcap;
   const Real dims = Real(problem.head_dim), value_dims = Real(problem.value_dim);
   // How many products one element of dK or dV sums at most, and how many dS or shares of the sink
@@ -143,10 +143,10 @@ ErrorBound error_bound(const Problem& problem, const Inputs<Real>& in, const Rea
       return p * (kappa + mean_kappa + (n + 4) * u) + tiny;
     };
     if (has_sink) {
-      const Real y = d_lse - common, d_sink = p_sink * abs(y);
-      bound.backward.d_sink.at(0, query.head, 0, 0) += error_of_share(p_sink, kappa_sink) * abs(y) +
-                                                       p_sink * (e_common + u * abs(y)) +
-                                                       (rows + 1) * u * d_sink + tiny;
+      const Real y = d_lse - common, dsink = p_sink * abs(y);
+      bound.backward.dsink.at(0, query.head, 0, 0) += error_of_share(p_sink, kappa_sink) * abs(y) +
+                                                      p_sink * (e_common + u * abs(y)) +
+                                                      (rows + 1) * u * dsink + tiny;
     }
     for (const Term& t : terms) {
       Real dp = 0, a = 0;
@@ -162,7 +162,7 @@ ErrorBound error_bound(const Problem& problem, const Inputs<Real>& in, const Rea
           (value_dims + 4) * (u * a + tiny) + e_common + u * (abs(dp - common) + abs(x));
       const Real ds = t.p * abs(x), e_ds = e_p * abs(x) + t.p * e_x + u * ds + tiny;
       if (problem.bias_shape) {
-        broadcast_element(bound.backward.d_bias, t.at) += e_ds + scores * u * ds;
+        broadcast_element(bound.backward.dbias, t.at) += e_ds + scores * u * ds;
       }
       // With respect to q.k.
       const Real dx = size * t.slope * ds;
@@ -184,7 +184,7 @@ ErrorBound error_bound(const Problem& problem, const Inputs<Real>& in, const Rea
   });
   for (Tensor<Real>* tensor :
        {&bound.forward.o, &bound.forward.lse, &bound.backward.dq, &bound.backward.dk,
-        &bound.backward.dv, &bound.backward.d_bias, &bound.backward.d_sink}) {
+        &bound.backward.dv, &bound.backward.dbias, &bound.backward.dsink}) {
     for (Real& e : tensor->data) e *= Real(1.01);
   }
   return bound;
@@ -221,8 +221,8 @@ double largest_ratio(const Problem& problem, const attest::Inputs& inputs) {
   compare(gradients.dq, truth_gradients.dq, bound.backward.dq);
   compare(gradients.dk, truth_gradients.dk, bound.backward.dk);
   compare(gradients.dv, truth_gradients.dv, bound.backward.dv);
-  compare(gradients.d_bias, truth_gradients.d_bias, bound.backward.d_bias);
-  compare(gradients.d_sink, truth_gradients.d_sink, bound.backward.d_sink);
+  compare(gradients.dbias, truth_gradients.dbias, bound.backward.dbias);
+  compare(gradients.dsink, truth_gradients.dsink, bound.backward.dsink);
   return largest;
 }
 

@@ -42,7 +42,7 @@ std::vector<Style> styles() {
        .d_by_key = true,
        .p_from_sum = true,
        .ds_from_narrow_p = true,
-       .narrows_d_bias = true},
+       .narrows_dbias = true},
       {.name = "fa2 1",
        .order = Order::fused,
        .block = 1,
@@ -75,7 +75,7 @@ std::vector<Style> styles() {
        .slope_from_score = true,
        .scale_ds = ScaleDs::before,
        .ds_from_narrow_p = true,
-       .narrows_d_bias = true},
+       .narrows_dbias = true},
       {.name = "fa1 16",
        .block = 16,
        .renormalises = true,
@@ -343,8 +343,8 @@ Ratios ratios(const Problem& problem, const Inputs& inputs, const bounds::Output
           {"dq", ratio(backward.dq, problem.dtype, returned.dq)},
           {"dk", ratio(backward.dk, problem.dtype, returned.dk)},
           {"dv", ratio(backward.dv, problem.dtype, returned.dv)},
-          {"dbias", ratio(backward.dbias, problem.dtype, returned.d_bias)},
-          {"dsink", ratio(backward.dsink, DType::f32, returned.d_sink)}};
+          {"dbias", ratio(backward.dbias, problem.dtype, returned.dbias)},
+          {"dsink", ratio(backward.dsink, DType::f32, returned.dsink)}};
 }
 
 // More of them, and others, on demand.
@@ -515,7 +515,7 @@ TEST_P(FaultTest, EveryFaultExceedsTheBound) {
         {{"dLSE forgotten", [](Call& call) { scale_all(call.inputs.d_lse.data, 0); }},
          {"dq", "dbias", "dsink"}},
         {{"rows of dBias forgotten", within(Within::half_of_dbias)}, {"dbias"}},
-        {{"dSink turned", nothing, [](bounds::Outputs& out) { scale_all(out.d_sink, -1); }},
+        {{"dSink turned", nothing, [](bounds::Outputs& out) { scale_all(out.dsink, -1); }},
          {"dsink"}}}) {
     expect_caught(problem, planted);
   }

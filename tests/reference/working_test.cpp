@@ -66,8 +66,8 @@ std::string first_beyond(const Problem& problem, const Inputs& inputs) {
   return beyond + first_beyond("dq", backward.dq, gradients.dq.data) +
          first_beyond("dk", backward.dk, gradients.dk.data) +
          first_beyond("dv", backward.dv, gradients.dv.data) +
-         first_beyond("dbias", backward.dbias, gradients.d_bias.data) +
-         first_beyond("dsink", backward.dsink, gradients.d_sink.data);
+         first_beyond("dbias", backward.dbias, gradients.dbias.data) +
+         first_beyond("dsink", backward.dsink, gradients.dsink.data);
 }
 
 Values random_values(const Shape& shape, double size, std::mt19937_64& random) {
