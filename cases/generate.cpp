@@ -580,12 +580,7 @@ Values fill(const Source& source, Tensor tensor, Make make) {
 }
 
 double bias_at(const Values& bias, const Position& at) {
-  const Coordinates whole = {at.batch, at.head, at.query, at.key};
-  Coordinates place = {};
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    place[axis] = bias.shape[axis] == 1 ? 0 : whole[axis];
-  }
-  return bias.at(place[0], place[1], place[2], place[3]);
+  return bias.data[broadcast_element(bias.shape, at)];
 }
 
 // Whether a row sees the key: `visible`, and no bias of -inf (MASK-14).

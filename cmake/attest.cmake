@@ -48,11 +48,11 @@ function(attest_fast_files)
     COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# With ATTEST_UNITY the files of a target are compiled as one: most of the time goes into templates
-# that all of them instantiate.
-function(attest_unity target)
+# With ATTEST_UNITY the files of a target are compiled together, so many at a time (0: all): most of
+# the time goes into templates that all of them instantiate.
+function(attest_unity target files)
   if(ATTEST_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   endif()
 endfunction()
 
@@ -62,7 +62,7 @@ function(attest_layer name)
   cmake_parse_arguments(ARG "APART;FAST" "" "HEADERS;SOURCES;DEPS" ${ARGN})
   add_library(attest_${name} STATIC ${ARG_SOURCES} ${ARG_HEADERS})
   if(NOT ARG_APART)
-    attest_unity(attest_${name})
+    attest_unity(attest_${name} 0)
   endif()
   target_link_libraries(attest_${name} PUBLIC attest_options ${ARG_DEPS}
     PRIVATE $<$<BOOL:${ARG_FAST}>:attest_fast>)
@@ -179,7 +179,7 @@ function(attest_unit_tests target others optimised)
     attest_options rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   attest_compile_test(${target} "${optimised}")
-  attest_unity(${target})
+  attest_unity(${target} 8)  # all 33 of harness/ would take twice as long, and again after each edit
   add_dependencies(unit_tests ${target})
   add_test(NAME ${others}
     COMMAND ${target} --gtest_filter=-$<JOIN:$<TARGET_PROPERTY:${target},ATTEST_FILTERS>,:>)

@@ -1,5 +1,6 @@
 // FlashAttention-2 for causal masks: workers take query blocks in pairs, one with few keys and one
 // with many, and backward an equal number of the blocks that the mask leaves.
+#include "impl/engine/engine.h"
 #include "impl/flash.h"
 
 extern "C" const attest_plugin* attest_plugin_get(void) {

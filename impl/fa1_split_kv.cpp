@@ -11,13 +11,20 @@
 //   LSE = log sum_n e^LSE_n      O = sum_n e^(LSE_n - LSE) O_n
 //
 // Reads top down: the declarations, the splits, the memory, the steps of a part, the merge, and the
-// backward pass. Softcap, bias, mask, dropout and sinks have their places as in flash.h.
+// backward pass. Softcap, bias, mask, dropout and sinks have their places as in flash/forward.h.
 #include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
 
 #include "impl/flash.h"
+#include "impl/flash/pieces.h"
+#include "impl/flash/tiles.h"
+#include "impl/parallel.h"
+#include "impl/schedule.h"
+#include "impl/score.h"
+#include "impl/sequence.h"
+#include "impl/sink.h"
 
 namespace attest::impl {
 namespace {

@@ -1,6 +1,7 @@
 // FlashAttention-2: workers take neighbouring query blocks forward, and whole key heads backward,
 // so that no bit depends on how many they are. On processors with AMX tiles, bf16 on these too.
 #include "impl/amx/availability.h"
+#include "impl/engine/engine.h"
 #include "impl/flash.h"
 
 extern "C" const attest_plugin* attest_plugin_get(void) {

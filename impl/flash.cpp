@@ -1,6 +1,15 @@
 #include "impl/flash.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "impl/bias_gradient.h"
+#include "impl/flash/backward.h"
+#include "impl/flash/backward_evenly.h"
+#include "impl/flash/bias_gradient.h"
+#include "impl/flash/forward.h"
+#include "impl/parallel.h"
+#include "impl/sink.h"
 
 namespace attest::impl {
 
@@ -54,6 +63,54 @@ MemoryDeclaration flash_memory() {
               {"per_thread_key", 2 * kPanel},
               {"per_thread_key_channel", 2 * kWide}}};
 }
+
+std::uint64_t flash_workspace(const Call& call, bool backward, Dealing dealing) {
+  return with_element_type(call.problem.dtype, [&](auto element) {
+    using R = Real<decltype(element)>;
+    return backward ? backward_tiles<R>(call, dealing, Arena()).bytes
+                    : forward_tiles<R>(call, Arena()).bytes;
+  });
+}
+
+namespace {
+
+template <class T>
+void backward_as(const Call& call, Dealing dealing) {
+  using R = Real<T>;
+  const attest_problem& p = call.problem;
+  const std::uint64_t bytes = flash_workspace(call, true, dealing);
+  Workers workers(call.workers);
+  const auto for_each_unit = [&](std::int64_t units, const auto& work) {
+    workers.share_out(units, [&](int number, std::int64_t begin, std::int64_t end) {
+      BackwardWorker<R> worker(
+          call, number, backward_tiles<R>(call, dealing, Arena(workspace_of(call, number, bytes))));
+      for (std::int64_t unit = begin; unit < end; ++unit) work(worker, unit);
+    });
+  };
+  if (dealing == Dealing::contiguous) {
+    for_each_unit(p.batch * p.key_heads, [&](BackwardWorker<R>& w, std::int64_t unit) {
+      backward_head<T>(w, unit / p.key_heads, unit % p.key_heads);
+    });
+  } else {
+    for (std::int64_t b = 0; b < p.batch && p.key_heads > 0; ++b) {
+      const std::vector<BlockRow> rows = key_rows(call, b);
+      for (std::int64_t head = 0; head < p.key_heads; ++head) {
+        backward_head_evenly<T>(call, workers, b, head, rows);
+      }
+    }
+  }
+  if (call.outputs.dbias.data) {
+    const BiasParts parts(call, kQueryBlock, kKeyBlock);
+    for_each_unit(parts.count(), [&](BackwardWorker<R>& w, std::int64_t unit) {
+      bias_gradient<T>(w, parts[unit]);
+    });
+  }
+  if (call.outputs.dsink.data) {
+    for (std::int64_t h = 0; h < p.query_heads; ++h) sink_gradient<T>(call, h);
+  }
+}
+
+}  // namespace
 
 void flash_forward(const Call& call, Dealing dealing) {
   with_element_type(call.problem.dtype, [&](auto e) { forward_as<decltype(e)>(call, dealing); });

@@ -7,6 +7,7 @@
 // the same. So between them lies only what making the mask costs: Sq x Sk bytes, and the time to
 // fill them.
 
+#include "impl/engine/engine.h"
 #include "impl/flash.h"
 #include "impl/whole_mask.h"
 

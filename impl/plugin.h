@@ -1,5 +1,5 @@
-// Makes a plug-in of a kernel written in C++: the table of attest_plugin.h, the checks of what a
-// host hands over, the refusals, and the border that no exception crosses.
+// Makes a plug-in of a kernel written in C++: the table of attest_plugin.h, and the border that no
+// exception crosses. What a host hands over is checked before a kernel sees it (accept.h).
 #pragma once
 
 #include <cstdint>

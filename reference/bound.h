@@ -1,6 +1,7 @@
 // The allowed error of one element, as a function of what the testee declares of its arithmetic.
 // Each function here is one formula of NUMERICS.md and carries its name; the sums over keys, rows
-// and channels around them are in working/, coarse.cpp and statistical.cpp.
+// and channels around them are in working/, coarse.cpp and statistical.cpp. exact_bound states
+// them a second time, and includes nothing of this.
 //
 // Real is the type that the reference computes in: double, or long double for f64 testees. The
 // reference is itself a kernel of the model, with one pass over the keys and the roundoff of Real.

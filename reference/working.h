@@ -1,6 +1,6 @@
 // The working reference: the exact values and, beside each, the error that the declared arithmetic
-// allows (spec/NUMERICS.md). Fast enough that judging is never the slow part; held to `exact` by
-// the tests.
+// allows (spec/NUMERICS.md). Fast enough that judging is never the slow part; held to `exact` and
+// `exact_bound` by the tests.
 #pragma once
 
 #include "reference/expected.h"

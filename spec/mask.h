@@ -45,18 +45,18 @@ inline constexpr Index kUnbounded = std::numeric_limits<Index>::max();
 // How many intersections and unions may lie within each other (MASK-9).
 inline constexpr int kDeepestMask = 64;
 
+// Which element of a table over [batch, head, query, key] holds for a pair.
+inline std::size_t broadcast_element(const Shape& shape, const Position& p) {
+  return static_cast<std::size_t>(broadcast_index(shape, p.batch, p.head, p.query, p.key));
+}
+
 // A table of booleans over [batch, head, query, key]; an axis of size 1 holds for all of its
 // positions. True means: may attend (as in ONNX and PyTorch; Ascend means the opposite).
 struct DenseMask {
   Shape shape;
   std::vector<std::uint8_t> allowed;  // 0 or 1, dense order
 
-  bool at(const Position& p) const {
-    const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
-    return allowed[static_cast<std::size_t>(
-               dense_index(shape, pick(shape[0], p.batch), pick(shape[1], p.head),
-                           pick(shape[2], p.query), pick(shape[3], p.key)))] != 0;
-  }
+  bool at(const Position& p) const { return allowed[broadcast_element(shape, p)] != 0; }
 };
 
 // Which segment (document) each query and each key belongs to: [batches, length], `batches` being B
@@ -67,7 +67,7 @@ struct SegmentNumbers {
   std::vector<std::int32_t> number = {};  // batch outermost
 
   std::int32_t at(Index batch, Index position) const {
-    return number[static_cast<std::size_t>((batches == 1 ? 0 : batch) * length + position)];
+    return number[static_cast<std::size_t>(broadcast(batches, batch) * length + position)];
   }
 };
 struct Segments {

@@ -35,6 +35,15 @@ constexpr Index dense_index(const Shape& shape, Index b, Index h, Index s, Index
   return ((b * shape[kHead] + h) * shape[kPosition] + s) * shape[kChannel] + d;
 }
 
+// A tensor broadcasts along an axis of size 1: its only element there holds for all positions.
+constexpr Index broadcast(Index size, Index position) { return size == 1 ? 0 : position; }
+
+// The place, in the dense order, of the element that holds at a position.
+constexpr Index broadcast_index(const Shape& shape, Index b, Index h, Index s, Index d) {
+  return dense_index(shape, broadcast(shape[kBatch], b), broadcast(shape[kHead], h),
+                     broadcast(shape[kPosition], s), broadcast(shape[kChannel], d));
+}
+
 // The four coordinates of a dense index: its inverse.
 constexpr std::array<Index, 4> coordinates(const Shape& shape, Index dense) {
   const Index d = dense % shape[kChannel], row = dense / shape[kChannel];

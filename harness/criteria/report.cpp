@@ -7,8 +7,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "reports/markup.h"
 #include "reports/files.h"
+#include "reports/markup.h"
 #include "reports/style.h"
 #include "reports/text.h"
 #include "spec/json_text.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,8 +13,6 @@ namespace attest::criteria {
 namespace {
 
 using Numbers = std::vector<double>;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // ---- Errors -------------------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ namespace {
 
 using nlohmann::json;
 
-// Of a hundred problems, how many are made of the suite's, and to how many a law is added.
-constexpr int kAltered = 25, kWithLaw = 8;
+// Of a hundred problems, how many are made of the suite's, to how many a law is added, and how
+// many are large.
+constexpr int kAltered = 25, kWithLaw = 8, kLarge = 2;
 
 // How far Q, K, V and O reach in memory, in elements.
 Index spans(const Problem& p) {
@@ -93,18 +94,19 @@ Drawn without_laws(const Drawn& drawn) {
 
 Drawn Draws::draw(std::uint64_t number) const {
   constexpr int kPatience = 20;  // after which problems are drawn afresh, most of which are cases
+  const std::string of_problem = fmt::format("fuzz/seed={}/number={}", seed_, number);
+  const bool wants_large = Dice(of_problem).chance(kLarge);
   for (int attempt = 0;; ++attempt) {
-    const std::string of_problem = fmt::format("fuzz/seed={}/number={}", seed_, number);
     Dice dice(fmt::format("{}/attempt={}", of_problem, attempt));
-    json made = entry(dice, attempt >= kPatience);
+    const bool patient = attempt < kPatience, large = wants_large && patient;
+    json made = large ? large_entry(scope_, dice) : entry(dice, !patient);
     made["name"] = fmt::format("seed{}_number{}", seed_, number);
     made["bits"] = of_problem;
     made["because"] = "A random problem.";
     try {
       Case test_case = read_entry(made, kFuzzStem);
-      if (work_of(test_case.problem) > kMostWork || spans(test_case.problem) > kMostElements) {
-        continue;
-      }
+      if (work_of(test_case.problem) > (large ? kMostWorkOfLarge : kMostWork)) continue;
+      if (spans(test_case.problem) > kMostElements) continue;
       if (!undeclared(test_case.problem, scope_.testee).empty()) continue;
       if (dice.chance(kWithLaw)) {
         add_law(made, test_case, dice);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "cases/generate.h"
 #include "harness/fuzz/shrink.h"
@@ -44,13 +45,12 @@ class Maker {
 
   json fresh() {
     sizes();
-    if (!chance(15)) features();
-    finish_sizes();
-    const DType dtype = one_of(dtypes_);
-    entry_["data"] = json::array({data()});
-    if (chance(12)) hide();
-    if (chance(6)) check(testee_.arithmetic.at(dtype));
-    return finished(dtype);
+    return with_all_else();
+  }
+
+  json large() {
+    sizes_beyond();
+    return with_all_else();
   }
 
   json altered(const json& entry, const json& other) {
@@ -91,6 +91,16 @@ class Maker {
   template <class T>
   T one_of(const std::vector<T>& choices) const {
     return dice_.one_of(choices);
+  }
+
+  json with_all_else() {
+    if (!chance(15)) features();
+    finish_sizes();
+    const DType dtype = one_of(dtypes_);
+    entry_["data"] = json::array({data()});
+    if (chance(12)) hide();
+    if (chance(6)) check(testee_.arithmetic.at(dtype));
+    return finished(dtype);
   }
 
   json finished(DType dtype) {
@@ -212,6 +222,42 @@ class Maker {
     head_dim_ = value_dim_ = chance(70) ? within(1, 8) : channels();
     fit();
     some_heads();
+  }
+
+  // Up to four sizes beyond those at which kernels change hands, as the work allows.
+  void sizes_beyond() {
+    struct Size {
+      Index Maker::*size;
+      std::vector<Index> beyond;
+    };
+    const Index key_len = tail(chance(50) ? 1024 : 5120);
+    std::vector<Size> left = {{&Maker::key_len_, {key_len, key_len, tail(512)}},
+                              {&Maker::query_len_, {tail(128), tail(640)}},
+                              {&Maker::head_dim_, {64, 72, 96, 128, 136, 192, 256}},
+                              {&Maker::query_heads_, {3, 5, 16, 64, 65, 66, 70}},
+                              {&Maker::batch_, {4, 5, 6, 9}}};
+    most_ = kMostWorkOfLarge / 2;
+    for (Index* few : {&query_len_, &key_len_, &head_dim_}) *few = within(1, 8);
+    while (left.size() > 1) {
+      const auto at = left.begin() + within(0, static_cast<Index>(left.size()) - 1);
+      Index& size = this->*at->size;
+      const Index before = std::exchange(size, one_of(at->beyond));
+      value_dim_ = head_dim_;
+      key_heads_ = query_heads_;
+      if (work() > most_) size = before;
+      left.erase(at);
+    }
+    value_dim_ = head_dim_;
+    const bool grouped = has("gqa") && chance(60);
+    key_heads_ = grouped ? one_of(divisors_of(query_heads_)) : query_heads_;
+  }
+
+  static std::vector<Index> divisors_of(Index number) {
+    std::vector<Index> divisors;
+    for (Index d = 1; d <= number; ++d) {
+      if (number % d == 0) divisors.push_back(d);
+    }
+    return divisors;
   }
 
   Index work() const {
@@ -682,6 +728,8 @@ class Maker {
 }  // namespace
 
 json random_entry(const Scope& scope, Dice& dice) { return Maker(scope, dice).fresh(); }
+
+json large_entry(const Scope& scope, Dice& dice) { return Maker(scope, dice).large(); }
 
 json altered_entry(const Scope& scope, const json& entry, const json& other, Dice& dice) {
   return Maker(scope, dice).altered(entry, other);

@@ -78,7 +78,7 @@ class Knife {
   }
 
  private:
-  Index batch_of(const Shape& shape) const { return shape[0] == 1 ? 0 : b_; }
+  Index batch_of(const Shape& shape) const { return broadcast(shape[kBatch], b_); }
 
   Part rows(const Shape& shape, const SequenceLengths& lens, Index length) const {
     const Index batch = p_.packed ? 0 : b_;

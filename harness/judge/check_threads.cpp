@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
 #include "cases/generate.h"
 #include "harness/judge/drawn.h"
 #include "harness/judge/memory.h"
@@ -10,15 +15,19 @@ namespace attest {
 namespace {
 
 struct ThreadsCounted {
-  bool told = true;  // or calls were too short to tell
+  bool told = true;    // or calls were too short to tell
+  double seconds = 0;  // that such a call computed, if that was measured
   std::optional<Finding> finding = {};
 };
 
 ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inputs& inputs) {
   constexpr int kSeen = 3;        // calls with more than they may use; fewer are an accident
   constexpr double kSlack = 0.5;  // threads that a runtime has beside
+  const std::vector<int> allowed = {1, 1, 1, 2, 3, 4, 7};
   int exceeding = 0;
-  for (const int threads : {1, 1, 1, 2, 3, 4, 7}) {
+  int left = static_cast<int>(allowed.size()) * (problem.backward ? 2 : 1);
+  for (const int threads : allowed) {
+    if (exceeding + left < kSeen) break;  // whatever is still to come
     // Of its own, so that threads of an earlier call that wait for work are not counted.
     subject.calling.executor.renew();
     Calling calling = subject.calling;
@@ -26,9 +35,13 @@ ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inp
     calling.measure = true;
     const Trial trial = try_out(calling, problem, inputs, Placement::end_flush);
     if (trial.stopped) return {.finding = trial.stopped};
-    if (threads == 1 && !trial.forward.running_threads) return {.told = false};
+    if (threads == 1 && !trial.forward.running_threads) {
+      const std::vector<double>& each = trial.forward.thread_seconds;
+      return {.told = false, .seconds = std::accumulate(each.begin(), each.end(), 0.0)};
+    }
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       const double running = facts->running_threads.value_or(0);
+      if (facts == &trial.forward || problem.backward) --left;
       if (running <= threads + kSlack || ++exceeding < kSeen) continue;
       return {.finding = failure("threads",
                                  fmt::format("{:.1f} threads ran in a call that may use {}, in the "
@@ -39,6 +52,14 @@ ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inp
   return {};
 }
 
+// By how much to lengthen a problem whose calls computed for that long, at a cost that grows with
+// the square of its lengths: not much further than it must be, which takes longer, too.
+double growth_after(double seconds) {
+  constexpr double kWanted = 0.12;  // what tells, and a little
+  constexpr double kLeast = 1.5, kMost = 8;
+  return seconds > 0 ? std::clamp(std::sqrt(kWanted / seconds), kLeast, kMost) : 2;
+}
+
 // Whether calls compute on more threads than they may: at the case's lengths, or as many times
 // those as it takes for calls to be long enough to tell.
 std::optional<Finding> judge_count(Subject& subject) {
@@ -46,14 +67,18 @@ std::optional<Finding> judge_count(Subject& subject) {
   const auto unknown = [](std::string message) {
     return Finding{.outcome = Outcome::inconclusive, .message = std::move(message)};
   };
-  for (Index times = 1; times <= kMostTimes; times *= 2) {
+  for (Index times = 1;;) {
     Case longer = subject.prepared.test_case();
     const auto lengthened_problem = lengthened(subject.problem(), times);
     if (!lengthened_problem) return unknown("a problem with tables cannot be lengthened");
     longer.problem = *lengthened_problem;
     if (auto finding = check_support(subject, longer.problem)) return finding;
-    const auto [told, finding] = count_threads(subject, longer.problem, generate(longer));
+    const auto [told, seconds, finding] = count_threads(subject, longer.problem, generate(longer));
     if (told) return finding;
+    if (times == kMostTimes) break;
+    times =
+        std::min(kMostTimes,
+                 static_cast<Index>(std::ceil(static_cast<double>(times) * growth_after(seconds))));
   }
   return unknown(
       fmt::format("calls at {} times its lengths end too soon to count threads", kMostTimes));

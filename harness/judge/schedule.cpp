@@ -269,10 +269,7 @@ ScheduleEvidence schedule_evidence(const std::vector<Block>& blocks, bool backwa
 
 bool bias_hides(const Problem& p, const Inputs& in, const Position& position) {
   if (!p.bias_shape) return false;
-  const auto pick = [](Index size, Index at) { return size == 1 ? 0 : at; };
-  const Shape& shape = *p.bias_shape;
-  return std::isinf(in.bias.at(pick(shape[0], position.batch), pick(shape[1], position.head),
-                               pick(shape[2], position.query), pick(shape[3], position.key)));
+  return std::isinf(in.bias.data[broadcast_element(*p.bias_shape, position)]);
 }
 
 }  // namespace attest

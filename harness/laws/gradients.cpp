@@ -134,7 +134,6 @@ void logit_sums(Experiment& experiment) {
   sums_shape[3] = 1;
   const auto count = static_cast<std::size_t>(element_count(sums_shape));
   std::vector<Known> rows(count, exactly(0));
-  const auto axis = [&](std::size_t n, Index position) { return shape[n] == 1 ? 0 : position; };
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (!first.sees_any(row)) return;
     const Known loss = exactly(p.d_lse ? in.d_lse.at(place.batch, row.head, place.position, 0) : 0);
@@ -148,7 +147,7 @@ void logit_sums(Experiment& experiment) {
       sum = loss + share * (d - loss);
     }
     Known& total = rows[static_cast<std::size_t>(
-        dense_index(sums_shape, axis(0, row.batch), axis(1, row.head), axis(2, row.query), 0))];
+        broadcast_index(sums_shape, row.batch, row.head, row.query, 0))];
     total = total + sum;
   });
   for (std::size_t n = 0; n < count; ++n) {

@@ -41,8 +41,8 @@ void row_bias(Experiment& experiment) {
   const Shape& shape = *p.bias_shape;
   for_each_query(p, [&](const Position& row, const Place& place) {
     if (!first.sees_any(row)) return;
-    const double constant = added(shape[0] == 1 ? 0 : row.batch, shape[1] == 1 ? 0 : row.head,
-                                  shape[2] == 1 ? 0 : row.query);
+    const double constant = added(broadcast(shape[0], row.batch), broadcast(shape[1], row.head),
+                                  broadcast(shape[2], row.query));
     experiment.expect_equal(TensorName::lse, {place.batch, row.head, place.position, 0},
                             before->lse(row) + exactly(constant), after->lse(row), how);
   });
@@ -176,7 +176,7 @@ void alibi_as_bias(Experiment& experiment) {
   biased.inputs.bias = tabulated(p.keep_shape(), [&](Index b, Index h, Index i, Index j) {
     const Lengths lengths = p.lengths(b);
     const Index distance = std::abs(i + lengths.key - lengths.query - j);
-    return -slopes.at(slopes.shape[0] == 1 ? 0 : b, h, 0, 0) * static_cast<double>(distance);
+    return -slopes.at(broadcast(slopes.shape[0], b), h, 0, 0) * static_cast<double>(distance);
   });
   const Sample* alibi = experiment.attempt(std::move(sloped));
   const Sample* bias = alibi ? experiment.attempt(std::move(biased)) : nullptr;

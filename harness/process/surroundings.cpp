@@ -58,7 +58,7 @@ std::vector<std::string> at_home(std::vector<std::string> variables, const fs::p
       {"TORCHINDUCTOR_CACHE_DIR", home / ".cache/inductor"},
       {"CUDA_CACHE_PATH", home / ".nv/ComputeCache"}};
   for (const auto& [name, path] : own) {
-    std::erase_if(variables, [&](const std::string& v) { return is_named(v, {name}); });
+    std::erase_if(variables, [&name = name](const auto& v) { return is_named(v, {name}); });
     variables.push_back(name + "=" + path.string());
   }
   const auto says = [&](const char* name) {

@@ -22,7 +22,6 @@
 #include <set>
 #include <system_error>
 
-#include "harness/process/call_time.h"
 #include "harness/process/descriptor.h"
 #include "harness/process/processes.h"
 #include "harness/process/wire.h"
@@ -245,7 +244,6 @@ Reply WorkerExecutor::broke_off() {
 }
 
 Reply WorkerExecutor::execute(nlohmann::json request) {
-  using Kind = Reply::Kind;
   if (!process_) start();
   Process& process = *process_;
   process.captured.clear();
@@ -256,7 +254,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   CallTime time(seconds);
   pollfd unasked = {process.reply.get(), POLLIN, 0};
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
-    return ended(Kind::protocol_error, "sent a reply that nobody asked for");
+    return ended(Reply::Kind::protocol_error, "sent a reply that nobody asked for");
   }
   std::string outbox = frame(json_text(request));
   // How often memory is looked at.
@@ -280,83 +278,93 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
     }
     if (ready > 0 && watched[0].revents) {
-      std::array<char, 65536> buffer{};
-      const ssize_t n = read(process.reply.get(), buffer.data(), buffer.size());
-      if (n <= 0) {
-        return broke_off();
-      }
-      process.inbox.append(buffer.data(), static_cast<std::size_t>(n));
-      if (process.inbox.size() >= 4) {
-        std::size_t size = 0;
-        for (std::size_t i = 4; i-- > 0;) {
-          size = size << 8 | static_cast<unsigned char>(process.inbox[i]);
-        }
-        if (size > kMaxFrameBytes) return ended(Kind::protocol_error, "sent a malformed frame");
-        if (process.inbox.size() > 4 + size)
-          return ended(Kind::protocol_error, "sent more than one reply");
-        if (process.inbox.size() == 4 + size) {
-          const std::string text = process.inbox.substr(4);
-          process.inbox.clear();
-          if (too_deep_at(text, kMaxFrameLevels))
-            return ended(Kind::protocol_error, "sent a reply that nests too deep");
-          nlohmann::json body = parse_json_if_any(text);
-          if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
-            return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
-          }
-          const nlohmann::json echoed = body.value("nonce", nlohmann::json());
-          if (echoed != nonce) {
-            const bool earlier = echoed.is_string() && process.nonces.contains(echoed);
-            return ended(Kind::protocol_error,
-                         echoed == process.last_nonce ? "sent a second reply to the request before"
-                         : earlier
-                             ? "sent a second reply to an earlier request, perhaps of another "
-                               "case"
-                             : "sent a reply to another request");
-          }
-          if (!process.answered_once) {
-            const std::vector<pid_t> family = family_of(process.pid);
-            process.first_family = {family.begin(), family.end()};
-          }
-          process.answered_once = true;
-          process.last_nonce = nonce;
-          process.nonces.insert(nonce);
-          if (body["status"] == "fault") {
-            Reply reply = ended(Kind::answered, "");
-            reply.body = std::move(body);
-            return reply;
-          }
-          return {.body = std::move(body), .captured = std::move(process.captured)};
-        }
-      }
+      if (auto reply = receive(nonce)) return std::move(*reply);
     }
     const auto now = Clock::now();
     if (options_.interrupted && options_.interrupted()) {
-      return ended(Kind::interrupted, "the run was interrupted");
+      return ended(Reply::Kind::interrupted, "the run was interrupted");
     }
     // Whoever it started may still hold the stream open.
     if (ready == 0 && process.has_ended()) return broke_off();
     if (now > next_look) {
       next_look = now + std::chrono::milliseconds(watch_ms);
-      const std::vector<pid_t> family = family_of(process.pid);
-      if (family.size() > options_.limits.processes) {
-        return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
-                                                options_.limits.processes));
-      }
-      note(family);
-      if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
-        return ended(Kind::out_of_memory,
-                     fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
-      }
-      // Last, and as of the beginning of this look, which itself may take long: whoever took too
-      // much and waits to be noticed is no less guilty by then.
-      time.look(family, now);
-      if (const auto passed = time.passed()) {
-        Reply reply = ended(Kind::timed_out, *passed);
-        reply.time = time.spent();
-        return reply;
-      }
+      if (auto reply = look(time, now)) return std::move(*reply);
     }
   }
+}
+
+std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
+  std::string& inbox = process_->inbox;
+  std::array<char, 65536> buffer{};
+  const ssize_t n = read(process_->reply.get(), buffer.data(), buffer.size());
+  if (n <= 0) return broke_off();
+  inbox.append(buffer.data(), static_cast<std::size_t>(n));
+  if (inbox.size() < 4) return std::nullopt;
+  std::size_t size = 0;
+  for (std::size_t i = 4; i-- > 0;) size = size << 8 | static_cast<unsigned char>(inbox[i]);
+  if (size > kMaxFrameBytes) return ended(Reply::Kind::protocol_error, "sent a malformed frame");
+  if (inbox.size() > 4 + size) {
+    return ended(Reply::Kind::protocol_error, "sent more than one reply");
+  }
+  if (inbox.size() < 4 + size) return std::nullopt;
+  const std::string text = inbox.substr(4);
+  inbox.clear();
+  return understand(text, nonce);
+}
+
+Reply WorkerExecutor::understand(const std::string& text, const std::string& nonce) {
+  using Kind = Reply::Kind;
+  Process& process = *process_;
+  if (too_deep_at(text, kMaxFrameLevels)) {
+    return ended(Kind::protocol_error, "sent a reply that nests too deep");
+  }
+  nlohmann::json body = parse_json_if_any(text);
+  if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
+    return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
+  }
+  const nlohmann::json echoed = body.value("nonce", nlohmann::json());
+  if (echoed != nonce) {
+    const bool earlier = echoed.is_string() && process.nonces.contains(echoed);
+    return ended(Kind::protocol_error,
+                 echoed == process.last_nonce ? "sent a second reply to the request before"
+                 : earlier ? "sent a second reply to an earlier request, perhaps of another case"
+                           : "sent a reply to another request");
+  }
+  if (!process.answered_once) {
+    const std::vector<pid_t> family = family_of(process.pid);
+    process.first_family = {family.begin(), family.end()};
+  }
+  process.answered_once = true;
+  process.last_nonce = nonce;
+  process.nonces.insert(nonce);
+  if (body["status"] == "fault") {
+    Reply reply = ended(Kind::answered, "");
+    reply.body = std::move(body);
+    return reply;
+  }
+  return {.body = std::move(body), .captured = std::move(process.captured)};
+}
+
+std::optional<Reply> WorkerExecutor::look(CallTime& time, Clock::time_point now) {
+  using Kind = Reply::Kind;
+  const std::vector<pid_t> family = family_of(process_->pid);
+  if (family.size() > options_.limits.processes) {
+    return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
+                                            options_.limits.processes));
+  }
+  note(family);
+  if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
+    return ended(Kind::out_of_memory,
+                 fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
+  }
+  // Last, and as of the beginning of this look, which itself may take long: whoever took too much
+  // and waits to be noticed is no less guilty by then.
+  time.look(family, now);
+  const auto passed = time.passed();
+  if (!passed) return std::nullopt;
+  Reply reply = ended(Kind::timed_out, *passed);
+  reply.time = time.spent();
+  return reply;
 }
 
 Reply WorkerExecutor::measure(nlohmann::json request) {

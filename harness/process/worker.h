@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "harness/process/arena.h"
+#include "harness/process/call_time.h"
 #include "harness/process/executor.h"
 #include "harness/process/processes.h"
 #include "harness/process/sandbox.h"
@@ -74,6 +75,11 @@ class WorkerExecutor : public Executor {
   void stop();
   Reply ended(Reply::Kind kind, const std::string& message);
   Reply broke_off();
+  // Takes what has arrived of a reply: what it comes to once it is whole, or can be none.
+  std::optional<Reply> receive(const std::string& nonce);
+  Reply understand(const std::string& text, const std::string& nonce);
+  // Whether the processes took more than they may, by now.
+  std::optional<Reply> look(CallTime& time, CallTime::Clock::time_point now);
   bool leaves_processes() const;
   void note(const std::vector<pid_t>& family);
 

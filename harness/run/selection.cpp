@@ -59,7 +59,7 @@ std::vector<std::size_t> shard_places(std::size_t items, const std::string& shar
   return places;
 }
 
-std::vector<Case> select(std::vector<Case> all, const Selection& selection) {
+std::vector<Case> select(const std::vector<Case>& all, const Selection& selection) {
   std::vector<Case> chosen;
   std::vector<bool> hit(selection.filters.size());
   for (const Case& c : all) {

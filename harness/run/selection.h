@@ -35,6 +35,6 @@ std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
 
 // The cases of the tier that some filter matches, all if there is no filter; of these the shard.
 // Throws InputError for a filter that matches no case of any tier.
-std::vector<Case> select(std::vector<Case> all, const Selection& selection);
+std::vector<Case> select(const std::vector<Case>& all, const Selection& selection);
 
 }  // namespace attest

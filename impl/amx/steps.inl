@@ -180,7 +180,7 @@ inline void scale_row(const Scores& s, std::int64_t row, float factor) {
   Vector check = {};
   for (std::int64_t j = 0; j < s.product.columns; j += kLanes) {
     const Vector scaled = load(c + j) * factor;
-    check += scaled - scaled;  // 0, or NaN
+    check += 0 * scaled;  // 0, or NaN
     store(scaled, c + j);
   }
   if (sum_of(check) != 0) remake_row(s.product, row, s.columns, factor, c);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -300,12 +301,6 @@ class Kernel {
     return group;
   }
 
-  static Index broadcast(const Shape& shape, const Position& p) {
-    const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
-    return dense_index(shape, pick(shape[0], p.batch), pick(shape[1], p.head),
-                       pick(shape[2], p.query), pick(shape[3], p.key));
-  }
-
   // ---- Forward ----
 
   // Fills s and tanh.
@@ -327,7 +322,9 @@ class Kernel {
     }
     q = operands(std::move(q), kQk);
     k = operands(std::move(k), kQk);
-    const bool sums_bias = style_.sums_bias && cap_ == 0 && factor == 1 && !fused_;
+    const bool sums_bias =
+        style_.sums_bias && cap_ == 0 && (factor == 1 || style_.divides_bias) && !fused_;
+    const T share = factor == 1 ? T(1) : 1 / factor;  // of the bias in the sum
     const Matrix<T> kt = sums_bias ? Matrix<T>() : k.transposed();
     Vector q_terms, k_terms, products(at(group.keys));
     for (Index r = 0; r < group.rows; ++r) {
@@ -345,11 +342,11 @@ class Kernel {
         position.key = j;
         T bias = 0, alibi = 0;
         if (p_.bias_shape) {
-          bias = static_cast<T>(in_.bias.data[at(broadcast(*p_.bias_shape, position))]) * unit;
+          bias = static_cast<T>(in_.bias.data[broadcast_element(*p_.bias_shape, position)]) * unit;
         }
         if (p_.slopes_shape) {
           const T slope =
-              static_cast<T>(in_.slopes.data[at(broadcast(*p_.slopes_shape, position))]);
+              static_cast<T>(in_.slopes.data[broadcast_element(*p_.slopes_shape, position)]);
           const Index ahead = position.query + group.keys - group.queries - j;
           alibi = slope * unit * static_cast<T>(ahead < 0 ? -ahead : ahead);
         }
@@ -359,16 +356,20 @@ class Kernel {
             to.insert(to.end(), {bias_factor, alibi_factor});
           };
           append(q_terms, q.row(r), 1, -1);
-          append(k_terms, k.row(j), bias, alibi);
-          group.s.row(r)[j] = dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2);
+          append(k_terms, k.row(j), bias * share, alibi * share);
+          group.s.row(r)[j] =
+              dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2) * factor;
           continue;
         }
         T x = products[at(j)];
         if (factor != 1) x *= factor;
         if (cap_ > 0) {
+          if (style_.fault == Style::Fault::capped_bias) {
+            x += std::exchange(bias, T(0)) / unit / (style_.folds_cap ? cap_ : T(1));
+          }
           const T t = tanh(style_.folds_cap ? x : x / cap_);
-          group.tanh.row(r)[j] = t;
           x = t * (cap_ * unit);
+          group.tanh.row(r)[j] = style_.slope_from_score ? x / (cap_ * unit) : t;
         }
         if (p_.bias_shape) x += bias;
         if (p_.slopes_shape) x -= alibi;
@@ -411,10 +412,12 @@ class Kernel {
       }
     }
     if (style_.sink != Style::Sink::first && sink > -kInfinity) {
-      const T m = std::max(state.m, sink);
+      const bool keeps = style_.keeps_maximum && sink - state.m <= 20;
+      const T m = keeps ? state.m : std::max(state.m, sink);
       const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
       const T l = state.l * alpha + weight(sink, m);
-      for (T& o : state.o) o = style_.renormalises ? o * (state.l * alpha / l) : o * alpha;
+      const bool normal = style_.renormalises || style_.normalises_p;
+      for (T& o : state.o) o = normal ? o * (state.l * alpha / l) : o * alpha;
       state.m = m;
       state.l = l;
     }
@@ -453,7 +456,9 @@ class Kernel {
     const T m = highest > state.m + lag || state.m == -kInfinity
                     ? std::max(state.m, maximum(highest))
                     : state.m;
-    const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
+    const T alpha = state.m == -kInfinity                      ? T(0)
+                    : style_.fault == Style::Fault::no_rescale ? T(1)
+                                                               : rescale(state.m, m);
     w.assign(at(n), T(0));
     for (Index t = 0; t < n; ++t) {
       if (row.s[first + t] > -kInfinity) w[at(t)] = weight(row.s[first + t], m);
@@ -494,7 +499,8 @@ class Kernel {
     const T sink = sink_of(h);
     const Index splits = std::max<Index>(1, std::min(style_.splits, keys));
     std::vector<Partial> parts;
-    const bool merges_sink = splits > 1 && style_.sink == Style::Sink::merged;
+    const bool merges_sink =
+        (splits > 1 || style_.merges_lone_sink) && style_.sink == Style::Sink::merged;
     for (Index part = 0; part < splits; ++part) {
       const bool has_sink = (part == 0 && !merges_sink) || style_.fault == Style::Fault::sink_twice;
       parts.push_back(pass(row, part * keys / splits, (part + 1) * keys / splits,
@@ -521,7 +527,9 @@ class Kernel {
     const T whole = top + log_of(total);
     if (style_.merges_by_lse) {
       for (std::size_t part = 0; part < parts.size(); ++part) {
-        weights[part] = power(lse[part] - whole);
+        weights[part] =
+            power(style_.merges_natural_lse ? natural(lse[part]) * unit_ - natural(whole) * unit_
+                                            : lse[part] - whole);
       }
     }
     for (std::size_t c = 0; c < o.size(); ++c) {
@@ -531,6 +539,9 @@ class Kernel {
     }
     return {o, natural(whole)};
   }
+
+  // Whether 1 / (1 - p) is left to the sums of the backward pass too.
+  bool drops_sums() const { return style_.drops_sums && p_.dropout.mode != Dropout::Mode::none; }
 
   const std::uint8_t* kept_row(const Group<T>& group, Index r) const {
     if (p_.dropout.mode == Dropout::Mode::none) return nullptr;
@@ -629,6 +640,7 @@ class Kernel {
       dots(style_.order, ds_dq.row(r), k.data.data(), p_.head_dim, keys, p_.head_dim, sums.data());
       for (Index c = 0; c < p_.head_dim; ++c) {
         T value = sums[at(c)];
+        if (drops_sums()) value *= kept_share_;
         if (scales_sum) value *= scale_;
         dq_[at(dense_index(p_.q_shape(), place.batch, head(group, r), place.position, c))] = value;
       }
@@ -641,7 +653,8 @@ class Kernel {
     const bool dropped = p_.dropout.mode != Dropout::Mode::none;
     for (Index j = 0; j < keys; ++j) {
       const Place place = p_.key_place(group.b, j);
-      sum_over_rows(group, dst.row(j), q, scales_sum ? scale_ : T(1), sums);
+      sum_over_rows(group, dst.row(j), q,
+                    (scales_sum ? scale_ : T(1)) * (drops_sums() ? kept_share_ : T(1)), sums);
       for (Index c = 0; c < p_.head_dim; ++c) {
         dk_[at(dense_index(p_.k_shape(), place.batch, group.key_head, place.position, c))] =
             sums[at(c)];
@@ -695,18 +708,25 @@ class Kernel {
     dots(style_.order, d_o.row(r), vt.data.data(), keys, p_.value_dim, keys, dp.data());
     for (Index j = 0; j < keys; ++j) {
       if (s[j] == -kInfinity || (kept && !kept[j])) dp[at(j)] = 0;
-      if (kept) dp[at(j)] *= kept_share_;
+      if (kept && !drops_sums()) dp[at(j)] *= kept_share_;
     }
     // No kernel sums D = sum dO O on a matrix unit.
     const Order by_channel = truncates(style_.order) ? Order::sequential : style_.order;
-    const T d = style_.d_by_key ? dot(style_.order, weight.data(), dp.data(), keys)
-                                : dot(by_channel, group.d_o.row(r), group.o.row(r), p_.value_dim);
+    T d = style_.d_by_key ? dot(style_.order, weight.data(), dp.data(), keys)
+                          : dot(by_channel, group.d_o.row(r), group.o.row(r), p_.value_dim);
+    if (style_.d_by_key && drops_sums()) d *= kept_share_;
     T d_lse = 0;
     if (p_.d_lse) {
       const Place place = p_.query_place(group.b, position.query);
       d_lse = static_cast<T>(in_.d_lse.at(place.batch, position.head, place.position, 0));
     }
     if (p_.sink) sink_terms_[at(position.head)].push_back(sink_share * (d_lse - d));
+    if (drops_sums()) {  // from here on all is 1 - p times as large
+      const T rate = 1 - static_cast<T>(p_.dropout.probability);
+      d *= rate;
+      d_lse *= rate;
+    }
+    const T dropped = drops_sums() ? kept_share_ : T(1);
     for (Index j = 0; j < keys; ++j) {
       if (s[j] == -kInfinity) continue;
       position.key = j;
@@ -718,11 +738,12 @@ class Kernel {
       T x = style_.folds_d_lse ? dp[at(j)] - (d - d_lse) : dp[at(j)] - d;
       if (!style_.folds_d_lse && p_.d_lse) x += d_lse;
       T ds = (style_.ds_from_narrow_p ? rounded_p : weight[at(j)]) * x;
-      if (p_.bias_shape) {
-        bias_terms_[at(broadcast(*p_.bias_shape, position))].push_back(
-            style_.rounds_dbias_terms ? static_cast<T>(output(ds, p_.dtype))
-            : style_.narrows_dbias    ? narrow(ds)
-                                      : ds);
+      if (p_.bias_shape &&
+          !(style_.fault == Style::Fault::half_of_dbias && position.query % 2 == 0)) {
+        bias_terms_[broadcast_element(*p_.bias_shape, position)].push_back(
+            style_.rounds_dbias_terms ? static_cast<T>(output(ds * dropped, p_.dtype))
+            : style_.narrows_dbias    ? narrow(ds) * dropped
+                                      : ds * dropped);
       }
       if (cap_ > 0 && style_.fault != Style::Fault::no_cap_slope) {
         const T t = group.tanh.row(r)[j];

@@ -44,7 +44,8 @@ struct Style {
   bool sums_narrow_p = false;  // the row sum is that of P as it is narrowed
   Index splits = 1;            // parts of the keys, merged by their LSE
   bool merges_by_lse = false;  // parts weigh exp(LSE_part - LSE), rather than a share of their sum
-  bool base_2 = false;         // scores in units of log 2
+  bool merges_natural_lse = false;  // each of these two in natural units first
+  bool base_2 = false;              // scores in units of log 2
   double exp_ulps = 0.5;
   Error exp_error = Error::rounded;
   double narrow_exp_ulps = 0;     // of 16-bit formats, where it is another
@@ -58,12 +59,17 @@ struct Style {
   // That exponent is 0 for the largest score and never above: m c is rounded, and at large scores
   // so far that s c - m c alone is anything but 0.
   bool clamps_exponent = false;
-  bool sums_bias = false;  // bias and ALiBi as terms of the sum q k, if that is scaled before
+  bool sums_bias = false;     // bias and ALiBi as terms of the sum q k, if that is scaled before
+  bool divides_bias = false;  // or not: they are divided by the scale
   enum class Sink { first, last, merged } sink = Sink::first;
-  bool folds_cap = false;    // scale / softcap as one factor
-  bool coarse_tanh = false;  // within the cap
+  bool merges_lone_sink = false;  // with the keys, even where these are not split
+  bool keeps_maximum = false;     // a sink that comes last is the maximum only if far above it
+  bool folds_cap = false;         // scale / softcap as one factor
+  bool slope_from_score = false;  // the derivative of the softcap, from the score that it leaves
+  bool coarse_tanh = false;       // within the cap
   Error tanh_error = Error::rounded;
   bool drops_first = true;  // 1 / (1 - p) multiplies P before it is narrowed; else the sum
+  bool drops_sums = false;  // not dP either, but D, dQ, dK and the terms of dBias
 
   // Formats.
   bool flushes_inputs = false;
@@ -83,7 +89,17 @@ struct Style {
   Order outer_order = Order::sequential;  // of dBias and dSink
 
   // Breaks what is declared.
-  enum class Fault { none, exp_error, sum_in_bf16, unscaled_dropout, sink_twice, no_cap_slope };
+  enum class Fault {
+    none,
+    exp_error,
+    sum_in_bf16,
+    unscaled_dropout,
+    sink_twice,
+    no_cap_slope,
+    no_rescale,    // of O and the sum, when the maximum grows
+    capped_bias,   // adds it before the softcap
+    half_of_dbias  // without every other row
+  };
   Fault fault = Fault::none;
 };
 

@@ -302,8 +302,9 @@ Style mixed_style(Random& random) {
 }
 
 std::string describe(const Style& style) {
-  constexpr std::array kOrders = {"sequential",  "fused",       "reversed",     "pairwise", "lanes",
-                                  "truncated 4", "truncated 8", "truncated 16", "wide"};
+  constexpr std::array kOrders = {"sequential", "fused",       "reversed",    "pairwise",
+                                  "lanes",      "truncated 4", "truncated 8", "truncated 16",
+                                  "wide",       "fused lanes"};
   constexpr std::array kErrors = {"", " scattered", " high", " low"};
   constexpr std::array kScales = {"", ", scale in Q", ", scale in Q and K",
                                   ", scale in the exponent"};
@@ -324,6 +325,7 @@ std::string describe(const Style& style) {
   if (style.lag > 0) text += fmt::format(", lag {}", style.lag);
   if (style.splits > 1) text += fmt::format(", {} splits", style.splits);
   add(style.splits > 1 && style.merges_by_lse, "merges by LSE");
+  add(style.merges_natural_lse, "in natural units");
   add(style.base_2, "base 2");
   text += fmt::format(", exp {} ulp{}", style.exp_ulps, pick(kErrors, style.exp_error));
   add(style.narrow_exp_ulps > 0, "1000 or fewer in 16 bits");
@@ -340,9 +342,13 @@ std::string describe(const Style& style) {
   add(style.normalises_p, "P normalised");
   text += fmt::format("{}{}", pick(kScales, style.scale), pick(kSinks, style.sink));
   add(style.sums_bias, "bias in the sum");
+  add(style.divides_bias, "bias divided by the scale");
   add(style.folds_cap, "cap folded");
+  add(style.slope_from_score, "slope of the cap from the score");
   if (style.coarse_tanh) text += fmt::format(", coarse tanh{}", pick(kErrors, style.tanh_error));
   add(!style.drops_first, "dropout scaled last");
+  add(style.drops_sums, "in the gradients too");
+  add(style.keeps_maximum, "which rarely is the maximum");
   add(style.flushes_inputs, "flushes inputs");
   add(style.flushes_outputs, "flushes outputs");
   add(style.truncates_output, "truncates output");

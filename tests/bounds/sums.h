@@ -25,6 +25,7 @@ enum class Order {
   truncated_8,   // fit the accumulator
   truncated_16,  //
   wide,          // accumulated in a wider type, and rounded once
+  fused_lanes,   // lanes with fma
 };
 
 constexpr bool truncates(Order order) {
@@ -135,6 +136,15 @@ T dot(Order order, const T* x, const T* y, Index n) {
     case Order::truncated_8:
     case Order::truncated_16:
       return truncating_dot(x, y, n, step_of(order));
+    case Order::fused_lanes: {
+      std::array<T, 16> lane = {};
+      for (Index t = 0; t < n; ++t) {
+        T& each = lane[static_cast<std::size_t>(t % 16)];
+        each = fused(each, x[t], y[t]);
+      }
+      for (const T each : lane) sum += each;
+      return sum;
+    }
     case Order::wide: {
       Wider<T> wide = 0;
       for (Index t = 0; t < n; ++t) wide += Wider<T>(x[t]) * y[t];

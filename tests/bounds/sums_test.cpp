@@ -14,7 +14,8 @@ namespace {
 
 constexpr Order kOrders[] = {Order::sequential,  Order::fused,        Order::reversed,
                              Order::pairwise,    Order::lanes,        Order::truncated_4,
-                             Order::truncated_8, Order::truncated_16, Order::wide};
+                             Order::truncated_8, Order::truncated_16, Order::wide,
+                             Order::fused_lanes};
 
 // From subnormal to overflowing, with zeros, infinities and NaN among them.
 template <class T>

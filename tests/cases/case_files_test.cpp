@@ -189,7 +189,7 @@ TEST(CaseFilesTest, TiersAreAsCheapAsTheyPromise) {
   fmt::print("multiply-adds: smoke {:.2g}, standard {:.4g}, full {:.2g}\n", work[Tier::smoke],
              work[Tier::standard], work[Tier::full]);
   EXPECT_LE(work[Tier::smoke], 1e8);
-  EXPECT_LE(work[Tier::standard], 1.25e10);
+  EXPECT_LE(work[Tier::standard], 2e10);
 }
 
 TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
@@ -202,6 +202,7 @@ TEST(CaseFilesTest, SmokeTouchesEveryTopic) {
   topics.erase("contract");    // its checks are made on every case
   topics.erase("regression");  // repeats other topics at reported shapes
   topics.erase("pairs");       // repeats them two by two
+  topics.erase("sizes");       // repeats them where sizes meet
   EXPECT_TRUE(std::includes(smoke.begin(), smoke.end(), topics.begin(), topics.end()));
 }
 

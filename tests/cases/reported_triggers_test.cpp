@@ -23,6 +23,7 @@
 #include "cases/case.h"
 #include "cases/generate.h"
 #include "spec/description.h"
+#include "spec/json_reader.h"
 
 namespace attest {
 namespace {

@@ -1,6 +1,6 @@
 // Tails of tiles: where the keys end within a tile of a kernel, what pads it must count for
 // nothing, whatever the scores. Of these, any three are tried together in each format by a case of
-// the standard tier, as computed from the cases themselves:
+// the standard tier, and any four but for the queries, as computed from the cases themselves:
 //
 //   k mod 32, mod 64 and mod 128: 0, 1, a half, all but one
 //   scores in their ordinary range; LSE below -88.7, where exp(0 - LSE) overflows f32; scores above
@@ -20,10 +20,12 @@
 
 #include "cases/case.h"
 
-namespace attest {
+namespace attest::tails {
 namespace {
 
 constexpr Index kTailTiles[] = {32, 64, 128};
+
+enum TailFactor { kScores, kMasks, kRows, kPass };  // then what each tile leaves of k
 
 // The levels of each factor. Those of a problem are at most one of each: "" where it has none.
 using Levels = std::vector<std::string>;
@@ -78,45 +80,62 @@ Levels levels_of(const Case& c) {
   return levels;
 }
 
-TEST(TailsTest, AnyThreeThingsThatATailMeetsAreTriedTogetherInEachFormat) {
-  std::set<Levels> tried;
-  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
-    if (c.tier == Tier::full) continue;
-    const Levels levels = levels_of(c);
-    const std::string dtype(name(c.problem.dtype));
-    for (std::size_t i = 0; i < levels.size(); ++i) {
-      for (std::size_t j = i + 1; j < levels.size(); ++j) {
-        for (std::size_t k = j + 1; k < levels.size(); ++k) {
-          tried.insert({levels[i], levels[j], levels[k], dtype});
-        }
+// Calls visit(levels, dtype) for each choice of one level of each of these factors.
+template <class Visit>
+void for_each_choice(const std::vector<std::size_t>& chosen, const Visit& visit) {
+  std::vector<Levels> choices = {{}};
+  for (const std::size_t factor : chosen) {
+    std::vector<Levels> longer;
+    for (const Levels& choice : choices) {
+      for (const std::string& level : factors()[factor]) {
+        longer.push_back(choice);
+        longer.back().push_back(level);
       }
     }
+    choices = std::move(longer);
   }
+  for (Levels& choice : choices) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      choice.push_back(std::string(name(dtype)));
+      visit(choice);
+      choice.pop_back();
+    }
+  }
+}
+
+TEST(TailsTest, WhatATailMeetsIsTriedTogetherInEachFormat) {
+  const std::vector<Case> cases = load_cases(ATTEST_CASES_DIR);
+  int wanted = 0, missing = 0;
+  const auto want = [&](const std::vector<std::size_t>& chosen) {
+    std::set<Levels> tried;
+    for (const Case& c : cases) {
+      const Levels levels = c.tier == Tier::full ? Levels{} : levels_of(c);
+      if (levels.empty()) continue;
+      Levels those;
+      for (const std::size_t factor : chosen) those.push_back(levels[factor]);
+      those.push_back(std::string(name(c.problem.dtype)));
+      tried.insert(those);
+    }
+    for_each_choice(chosen, [&](const Levels& levels) {
+      ++wanted;
+      missing += !tried.contains(levels);
+      EXPECT_TRUE(tried.contains(levels)) << fmt::format("no case has {}", fmt::join(levels, ", "));
+    });
+  };
   // What is left of k by one size of tile says much of the others: only one of them at a time.
   const std::size_t rests = factors().size() - std::size(kTailTiles);
-  int wanted = 0, missing = 0;
-  const auto want = [&](const Levels& three) {
-    ++wanted;
-    missing += !tried.contains(three);
-    EXPECT_TRUE(tried.contains(three)) << fmt::format("no case has {}", fmt::join(three, ", "));
-  };
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+  for (std::size_t rest = rests; rest < factors().size(); ++rest) {
     for (std::size_t i = 0; i < rests; ++i) {
-      for (std::size_t j = i + 1; j < rests; ++j) {
-        for (std::size_t k = j + 1; k < factors().size(); ++k) {
-          for (const std::string& a : factors()[i]) {
-            for (const std::string& b : factors()[j]) {
-              for (const std::string& d : factors()[k]) {
-                want({a, b, d, std::string(name(dtype))});
-              }
-            }
-          }
-        }
-      }
+      for (std::size_t j = i + 1; j < rests; ++j) want({i, j, rest});
     }
+    want({kScores, kMasks, kPass, rest});
   }
-  fmt::print("tails: {} threes, {} missing\n", wanted, missing);
+  want({kScores, kMasks, kRows});
+  want({kScores, kMasks, kPass});
+  want({kScores, kRows, kPass});
+  want({kMasks, kRows, kPass});
+  fmt::print("tails: {} together, {} missing\n", wanted, missing);
 }
 
 }  // namespace
-}  // namespace attest
+}  // namespace attest::tails

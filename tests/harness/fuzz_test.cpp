@@ -76,7 +76,7 @@ TEST(DrawsTest, EveryProblemIsACaseOfWhatIsDeclaredAndItsEntryStandsAlone) {
       SCOPED_TRACE(json_text(drawn.entry));
       const Case alone = read_entry(drawn.entry, kFuzzStem);
       ASSERT_EQ(undeclared(alone.problem, testee), "");
-      ASSERT_LE(work_of(alone.problem), kMostWork);
+      ASSERT_LE(work_of(alone.problem), kMostWorkOfLarge);
       EXPECT_EQ(to_string(alone.problem), to_string(drawn.prepared.problem()));
       if (number % 8 == 0) {
         EXPECT_EQ(generate(alone).v.data.size(), drawn.prepared.inputs().v.data.size());
@@ -184,6 +184,7 @@ TEST(DrawsTest, EveryFeatureClassOfDataEdgeAndLawComesUp) {
     seen["a short window"] += to_string(p.mask).find("window -3..") != std::string::npos;
     seen["an empty sequence"] += std::count(p.key_lens.begin(), p.key_lens.end(), 0) > 0;
     seen["masks within masks"] += p.mask.parts.size() > 1;
+    seen["costly"] += work_of(p) > kMostWork;
     seen["hidden by a bias"] += !c.extras.bias_allows.allowed.empty();
     count_triggers(p, seen);
   }
@@ -196,6 +197,37 @@ TEST(DrawsTest, EveryFeatureClassOfDataEdgeAndLawComesUp) {
   seen.erase("lse");   // no problem asks for it
   seen.erase("long");  // nor does a search among small ones
   for (const auto& [what, times] : seen) EXPECT_GE(times, 5) << what;
+}
+
+TEST(DrawsTest, InLargeProblemsSizesMeetBeyondWhereKernelsChangeHands) {
+  const Description testee = all_there_is();
+  std::map<std::string, int> seen;
+  for (int number = 0; number < 4000; ++number) {
+    Dice dice(std::to_string(number));
+    json made = large_entry({testee, testee.dtypes}, dice);
+    for (const char* field : {"name", "bits", "because"}) made[field] = "large";
+    Problem p;
+    try {
+      p = read_entry(made, kFuzzStem).problem;
+    } catch (const InputError&) {
+      continue;
+    }
+    const bool several = p.query_heads > 1, grouped = p.query_heads > p.key_heads;
+    const bool wide = p.head_dim >= 96, tiles = p.query_len > 64 && p.key_len > 64;
+    const bool packed = !p.query_lens.empty() && p.packed;
+    seen["a backward pass of 64 heads"] += p.backward && p.query_heads >= 64;
+    seen["more than 1024 keys of several heads"] += several && p.key_len > 1024;
+    seen["more than 4096 keys of several heads"] += several && p.key_len > 4096;
+    seen["more than 1024 keys of groups"] += grouped && p.key_len > 1024;
+    seen["more than 1024 keys of wide heads"] += wide && p.key_len > 1024;
+    seen["more than 1024 keys in pages"] += p.paging.page_size > 0 && p.key_len > 1024;
+    seen["tiles of queries and keys of wide heads"] += wide && tiles;
+    seen["a backward pass of tiles of wide heads"] += p.backward && wide && tiles;
+    seen["tiles of several heads in a fifth element"] += several && tiles && p.batch > 4;
+    seen["long packed sequences of D 64 and more"] +=
+        packed && p.head_dim >= 64 && p.query_len > 128;
+  }
+  for (const auto& [what, times] : seen) EXPECT_GE(times, 8) << what;
 }
 
 // ---- Shrinking ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "reference/working.h"
 #include "tests/reference/filled.h"
 
 namespace attest {

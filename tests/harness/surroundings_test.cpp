@@ -101,6 +101,9 @@ TEST_F(SurroundingsTest, HomeOfAnotherTesteeIsNotThere) {
 
 // Of root's testees. The system counts the processes of a user.
 TEST_F(SurroundingsTest, ProcessesOfOneTesteeKeepNoOtherFromStarting) {
+#ifdef WATCHED_TESTEES
+  GTEST_SKIP() << "the thread sanitizer gives each a thread, which counts";
+#endif
   const std::vector<std::string> first = {ROGUE, "crowds", "30"}, second = {ROGUE, "crowds", "31"};
   const uid_t one = user_for(first), other = user_for(second);
   if (one == kNobody) GTEST_SKIP() << "only root has users to give";

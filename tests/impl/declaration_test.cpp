@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "impl/flash.h"
+#include "impl/flash/pieces.h"
+#include "impl/schedule.h"
 #include "tests/impl/description_of.h"
 #include "tests/impl/host.h"
 

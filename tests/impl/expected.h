@@ -54,9 +54,7 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
   };
   const Shape bias_shape = p.bias_shape.value_or(Shape{});
   const auto bias_at = [&](Index b, Index h, Index i, Index j) {
-    const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
-    return at(bias_shape, pick(bias_shape[0], b), pick(bias_shape[1], h), pick(bias_shape[2], i),
-              pick(bias_shape[3], j));
+    return static_cast<std::size_t>(broadcast_index(bias_shape, b, h, i, j));
   };
   const double u = unit_roundoff(p.dtype), wide = unit_roundoff(p.lse_dtype());
   const double tiny = p.dtype == DType::f16 ? 0x1p-24 : 0x1p-126;
@@ -88,7 +86,7 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
           double score = (p.softcap > 0 ? p.softcap * tanh : dot) + bias;
           double alibi = 0;
           if (p.slopes_shape) {
-            alibi = in.slopes.at((*p.slopes_shape)[0] == 1 ? 0 : b, h, 0, 0) *
+            alibi = in.slopes.at(broadcast((*p.slopes_shape)[0], b), h, 0, 0) *
                     static_cast<double>(std::abs(i + lengths.key - lengths.query - j));
           }
           score -= alibi;

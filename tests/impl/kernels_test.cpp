@@ -185,12 +185,9 @@ void fill_hidden(const Problem& p, double beyond, double masked, Inputs& in) {
         for (Index h = g * p.group_size(); h < (g + 1) * p.group_size(); ++h) {
           for (Index i = 0; i < lengths.query; ++i) {
             if (!visible(p, {.batch = b, .head = h, .query = i, .key = j})) continue;
-            if (p.bias_shape) {
-              const Shape& sizes = *p.bias_shape;
-              if (std::isinf(in.bias.at(sizes[0] == 1 ? 0 : b, sizes[1] == 1 ? 0 : h,
-                                        sizes[2] == 1 ? 0 : i, sizes[3] == 1 ? 0 : j))) {
-                continue;
-              }
+            if (p.bias_shape && std::isinf(in.bias.data[static_cast<std::size_t>(
+                                    broadcast_index(*p.bias_shape, b, h, i, j))])) {
+              continue;
             }
             slot = kSeen;
           }

@@ -344,12 +344,30 @@ bool Call::past_sorted_segments(const attest_mask& m, Index b, Index i, Index j)
 }
 
 // Keys that a fault leaves out, whatever the mask says.
+// By the first and the last number of the tiles of queries and keys that a pair is in.
+bool Call::apart_by_their_ends(const attest_mask& m, Index b, Index i, Index j) const {
+  constexpr Index kSide = 40;
+  const auto ends = [&](const attest_tensor& table, Index n, Index whole) {
+    const Index first = n / kSide * kSide, last = std::min(first + kSide, whole) - 1;
+    return std::minmax({entry<std::int32_t>(table, {b, 0, first, 0}),
+                        entry<std::int32_t>(table, {b, 0, last, 0})});
+  };
+  const auto queries = ends(m.table, i, query_len(b)), keys = ends(m.table2, j, key_len(b));
+  return queries.second < keys.first || keys.second < queries.first;
+}
+
 bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   if (has("last_key_dropped")) return j == p_.key_len - 1;
   if (has("key_before_65536_lost")) return j % 65536 == 65535;
   if (has("odd_groups_lose_a_key")) {
     return few_queries(b) && query_len(b) > 1 && group() % 2 == 1 && group() > 1 &&
            key_len(b) % kTile == 1 && j == key_len(b) - 1;
+  }
+  if (j >= 4096) {
+    if (has("keys_beyond_4096_of_later_heads")) return h > 0;
+    if (has("keys_beyond_4096_of_odd_groups")) return group() > 1 && group() % 2 == 1;
+    if (has("keys_beyond_4096_of_wide_heads")) return p_.head_dim > 72;
+    if (has("keys_beyond_4096_in_pages")) return paged();
   }
   if (has("cross_attention_causal")) {
     return unmasked() && p_.query_len != p_.key_len && j > i + corner(b);
@@ -368,6 +386,9 @@ bool Call::overlooks(Index b, Index h, Index i, Index j) const {
     if (has("segments_taken_for_sorted") && segments && (packed() || paged()) &&
         query_len(b) > kTile) {
       return past_sorted_segments(*segments, b, i, j);
+    }
+    if (has("tiles_skipped_by_the_ends_of_segments") && segments) {
+      return apart_by_their_ends(*segments, b, i, j);
     }
     if (!has("segment_ranges_of_first_element") || !segments) return false;
     // A tile is skipped where the numbers of its queries and of its keys lie apart.
@@ -822,7 +843,10 @@ float Call::bias(Index b, Index h, Index i, Index j) const {
   } else if (has("bias_offset_16_bits") && bias_index(b, h, i, j) >= 32768) {
     bias = flat(t, bias_index(b, h, i, j) % 32768);
   } else {
+    const bool narrow =
+        std::exchange(View::offsets_32_bits, View::offsets_32_bits || has("bias_offset_32_bits"));
     bias = View{t}.load(b, h, i, j);
+    View::offsets_32_bits = narrow;
   }
   if (bias == -kInfinity) return minus_inf_is_finite() ? -10000 : bias;
   if (has("bias_as_boolean")) return bias == 0 ? -kInfinity : 0;
@@ -894,6 +918,7 @@ float Call::delta(const Loaded& o, const Loaded& d_o, Index b, Index h, Index i)
   if (has("delta_without_keep_factor")) delta /= keep_factor();
   if (!p_.has_dlse || has("dlse_dropped")) return delta;
   Index head = h, position = place.position;
+  if (has("dlse_of_64_heads") && h >= 64) return delta;
   if (has("dlse_of_first_head") && i >= 128) head = 0;
   if (has("dlse_without_start") && packed() && i >= kTile) position = i;
   float d_lse = View{in_.d_lse}.load(place.batch, head, position, 0);

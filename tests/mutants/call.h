@@ -162,6 +162,7 @@ class Call {
 
  private:
   bool overlooks(Index b, Index h, Index i, Index j) const;
+  bool apart_by_their_ends(const attest_mask& m, Index b, Index i, Index j) const;
   bool past_sorted_segments(const attest_mask& segments, Index b, Index i, Index j) const;
   bool reveals(Index b, Index i, Index j) const;
   bool allows(Index node, Index b, Index h, Index i, Index j) const;

@@ -22,7 +22,7 @@ Index longest_key(const Call& call) {
 }
 
 // Sums in another order, where a promise is broken that they aren't.
-bool backwards(const Call& call) {
+bool backwards(const Call& call, Index b) {
   const attest_problem& p = call.problem();
   const bool window = call.band() && call.band()->left != ATTEST_UNBOUNDED;
   return (call.has("batch_variant") && p.batch > 1) ||
@@ -33,6 +33,8 @@ bool backwards(const Call& call) {
          (call.has("variant_by_longest_key_paged") && call.paged() && longest_key(call) > 250) ||
          (call.has("variant_by_tokens") && call.packed() && call.packed_start(p.batch) > 300) ||
          (call.has("variant_by_number") && p.batch > 20) ||
+         (call.has("variant_beside_longer_keys_packed") && call.packed() && call.key_len(b) > 64 &&
+          call.key_len(b) <= 128 && longest_key(call) > 128) ||
          (call.has("thread_variant") && call.threads() > 1);
 }
 
@@ -77,7 +79,7 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
   const float sink_weight = sum;
   Index kept = 0, seen = 0;
   for (Index n = 0; n < keys; ++n) {
-    const Index j = backwards(call) ? keys - 1 - n : n;
+    const Index j = backwards(call, b) ? keys - 1 - n : n;
     constexpr float kLog2E = 1.44269504f;
     const float shifted = call.has("fma_exp")
                               ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
@@ -130,12 +132,29 @@ bool loses_dk(const Call& call, Index b, Index i, Index j) {
   const Index token = call.packed() ? call.key_place(b, j).position : 0;
   return (call.has("dk_of_narrower_values_in_batches") && p.batch > 3 && narrower && j >= 128) ||
          (call.has("dk_of_first_2000_tokens") && p.head_dim >= 64 && token >= 2000) ||
-         (call.has("dk_of_65535_rows") && i >= 65535);
+         (call.has("dk_of_65535_rows") && i >= 65535) ||
+         (call.has("dk_of_packed_rows_beyond_512") && call.packed() && p.head_dim <= 64 &&
+          i >= 512 && j >= 512) ||
+         (call.has("dk_of_wide_heads_beyond_256") && p.head_dim > 80 && i >= 64 && j >= 256);
 }
-bool loses_dv(const Call& call, Index j) {
+bool loses_dv(const Call& call, Index b, Index h, Index j) {
   const attest_problem& p = call.problem();
-  return call.has("dv_of_wide_packed_heads") && call.packed() && p.batch > 3 && p.head_dim > 200 &&
-         j >= 128;
+  return (call.has("dv_of_wide_packed_heads") && call.packed() && p.batch > 3 && p.head_dim > 200 &&
+          j >= 128) ||
+         (call.has("dv_of_wide_heads_in_5_elements") && p.head_dim > 160 && b >= 4 && j >= 128) ||
+         (call.has("group_overwrites_beyond_64_heads") && h >= 64 && h % call.group() != 0);
+}
+
+// Whether some 128 keys that the row sees nothing of come before one that it sees.
+bool passes_a_hidden_part(const Row& row) {
+  bool passed = false;
+  for (std::size_t first = 0; first + 128 <= row.seen.size(); first += 128) {
+    const auto begin = row.seen.begin() + static_cast<std::ptrdiff_t>(first);
+    const bool seen = std::find(begin, begin + 128, true) != begin + 128;
+    if (passed && seen) return true;
+    passed |= !seen;
+  }
+  return false;
 }
 
 int calls() {
@@ -190,7 +209,7 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
                             : keys;
     const Index visited = call.has("leaks_hidden") && padded ? p.key_len : slack;
     for (Index n = 0; n < visited; ++n) {
-      const Index j = backwards(call) ? keys - 1 - n : n;
+      const Index j = backwards(call, b) ? keys - 1 - n : n;
       const bool exists = j < keys;
       if (!(exists && row.seen[at(j)]) && !leaks && exists) continue;
       const Place key = call.value_place(b, j);
@@ -205,6 +224,14 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
     }
     for (Index c = 0; c < p.value_dim; ++c) {
       sums[at(c)] = no_channels ? 0 : stirred(call, row, v, b, h, c, sums[at(c)]);
+    }
+    if (call.has("hidden_part_counts_in_odd_groups") && call.paged() && call.group() > 4 &&
+        call.few_queries(b) && passes_a_hidden_part(row)) {
+      for (float& sum : sums) sum *= 0.9f;
+    }
+    if (call.has("rows_of_later_heads_16_bits") && call.packed() && h > 0 &&
+        call.query_place(b, i).position > 65535) {
+      std::fill(sums.begin(), sums.end(), 0.0f);
     }
     if (call.has("high_scores_at_a_tail") && is_high(row) && keys % 64 == 63) sums[0] = kNan;
     if (call.has("no_keys_nan") && keys == 0) std::fill(sums.begin(), sums.end(), kNan);
@@ -278,6 +305,10 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
         call.add_bias_gradient(sum_bias, b, h, i, j, ds, row.cap_slope[at(j)]);
       }
       ds *= row.cap_slope[at(j)];
+      if (call.has("low_scores_of_a_biased_half_tile") && is_low(row) && p.has_bias &&
+          call.key_len(b) % 128 == 64) {
+        ds = kNan;
+      }
       if (call.has("low_scores_of_one_query") && is_low(row) && p.query_len == 1 && rest == 0) {
         ds = kNan;
       }
@@ -297,7 +328,7 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       }
       float* dv = sum_dv.data() + n * p.value_dim;
       const float weight = row.p[at(j)] * (call.has("dropout_left_out_of_dv") ? 1 : row.z[at(j)]);
-      if ((call.has("batch_beyond_4_backward") && b >= 4) || loses_dv(call, j)) continue;
+      if ((call.has("batch_beyond_4_backward") && b >= 4) || loses_dv(call, b, h, j)) continue;
       if (call.has("high_scores_of_a_masked_tail") && is_high(row) && rest == 16 && last &&
           call.node_of(ATTEST_MASK_DENSE)) {
         continue;

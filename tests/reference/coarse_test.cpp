@@ -9,6 +9,7 @@
 #include <random>
 
 #include "reference/reach.h"
+#include "reference/working.h"
 #include "tests/reference/random_problem.h"
 
 namespace attest {

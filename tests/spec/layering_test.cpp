@@ -3,7 +3,8 @@
 //   spec <- nothing   reference, impl, cases, reports <- spec
 //   harness <- spec, reference, cases, reports   tests <- all
 //
-// and within harness/, room by room, from process/ to command/.
+// and within harness/, room by room, from process/ to command/. What reference/ has to be read
+// stands alone, and no file includes itself by way of others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +76,13 @@ std::string room_of(const std::string& path) {
   return below.find('/') == std::string::npos ? "" : below.substr(0, below.find('/'));
 }
 
+// The forms of the reference that are read share nothing with the fast ones, which they are
+// compared with, but the roundoff of the type that both compute in.
+bool is_stranger(const std::string& path, const std::string& target) {
+  return path.starts_with("reference/exact") && target.starts_with("reference/") &&
+         !target.starts_with("reference/exact") && target != "reference/roundoff.h";
+}
+
 void check_include(const std::string& path, const std::string& target,
                    std::vector<std::string>& faults) {
   const std::string layer = path.substr(0, path.find('/'));
@@ -91,6 +99,9 @@ void check_include(const std::string& path, const std::string& target,
         layer == "harness") {
       faults.push_back(path + ": " + from + " must not include " + to + " (\"" + target + "\")");
     }
+    if (is_stranger(path, target)) {
+      faults.push_back(path + ": shares \"" + target + "\" with what is compared with it");
+    }
     return;
   }
   if (!kMayInclude.at(layer).contains(other)) {
@@ -98,16 +109,17 @@ void check_include(const std::string& path, const std::string& target,
   }
 }
 
+const std::regex kInclude(R"(^\s*#\s*include\s*(["<])([^">]+)[">].*)");
+
 void check_source(const Tree& tree, const std::string& path, const std::string& text,
                   std::vector<std::string>& faults) {
-  static const std::regex include(R"(^\s*#\s*include\s*(["<])([^">]+)[">].*)");
   static const std::regex disabled(R"(^\s*#\s*if\s+0\b.*)");
   static const std::regex using_namespace(R"(^\s*using\s+namespace\b.*)");
   const bool header = path.ends_with(".h");
   std::string first_include;
   for (const std::string& line : lines_of(text)) {
     std::smatch match;
-    if (std::regex_match(line, match, include)) {
+    if (std::regex_match(line, match, kInclude)) {
       if (first_include.empty()) first_include = match[2];
       if (match[1] == "\"") check_include(path, match[2], faults);
     }
@@ -132,6 +144,30 @@ void check_source(const Tree& tree, const std::string& path, const std::string& 
     if (tree.contains(own) && first_include != own) {
       faults.push_back(path + ": \"" + own + "\" must be the first include");
     }
+  }
+}
+
+// Files that include themselves by way of others.
+void check_loops(const Tree& tree, std::vector<std::string>& faults) {
+  std::map<std::string, std::set<std::string>> included;
+  for (const auto& [path, text] : tree) {
+    for (const std::string& line : lines_of(text)) {
+      std::smatch match;
+      if (std::regex_match(line, match, kInclude)) included[path].insert(match[2]);
+    }
+  }
+  for (const auto& [path, direct] : included) {
+    std::set<std::string> reached = direct;
+    std::vector<std::string> open(direct.begin(), direct.end());
+    while (!open.empty()) {
+      const auto next = included.find(open.back());
+      open.pop_back();
+      if (next == included.end()) continue;
+      for (const std::string& target : next->second) {
+        if (reached.insert(target).second) open.push_back(target);
+      }
+    }
+    if (reached.contains(path)) faults.push_back(path + ": includes itself by way of others");
   }
 }
 
@@ -171,6 +207,7 @@ bool is_test_helper(const Tree& tree, const std::string& path) {
 
 std::vector<std::string> faults_of(const Tree& tree) {
   std::vector<std::string> faults;
+  check_loops(tree, faults);
   for (const auto& [path, text] : tree) {
     if (!ends_with_any(path, {".h", ".cpp", ".c"})) continue;
     check_source(tree, path, text, faults);
@@ -259,6 +296,27 @@ TEST(LayeringTest, FindsIncludesAgainstTheDirectionOfRooms) {
   EXPECT_THAT(planted("harness/fuzz/a.cpp", "#include \"harness/selfcheck/hunt.h\"\n"),
               ElementsAre(HasSubstr("fuzz must not include selfcheck")));
   EXPECT_THAT(planted("harness/a.cpp", ""), ElementsAre(HasSubstr("lies in no room")));
+}
+
+TEST(LayeringTest, FindsReadableFormsThatShareWithFastOnes) {
+  EXPECT_THAT(planted("reference/exact.cpp", "#include \"reference/bound.h\"\n"),
+              ElementsAre(HasSubstr("shares \"reference/bound.h\"")));
+  EXPECT_THAT(planted("reference/exact_bound/a.cpp", "#include \"reference/working/pack.h\"\n"),
+              ElementsAre(HasSubstr("shares \"reference/working/pack.h\"")));
+  EXPECT_THAT(
+      planted("reference/exact_bound/a.cpp",
+              "#include \"reference/exact_bound/b.h\"\n#include \"reference/roundoff.h\"\n"),
+      IsEmpty());
+  EXPECT_THAT(planted("reference/coarse.cpp", "#include \"reference/bound.h\"\n"), IsEmpty());
+}
+
+TEST(LayeringTest, FindsFilesThatIncludeThemselves) {
+  const Tree tree = {{"spec/CMakeLists.txt", "attest_layer(spec SOURCES a.cpp HEADERS b.h c.h)"},
+                     {"spec/a.cpp", "#include \"spec/b.h\"\n"},
+                     {"spec/b.h", kComment + "#include \"spec/c.h\"\n"},
+                     {"spec/c.h", kComment + "#include \"spec/b.h\"\n"}};
+  EXPECT_THAT(faults_of(tree), ElementsAre("spec/b.h: includes itself by way of others",
+                                           "spec/c.h: includes itself by way of others"));
 }
 
 TEST(LayeringTest, FindsIncludesWithoutTheirFolder) {

@@ -1,5 +1,6 @@
 /* attest_plugin.h compiles as C11, on its own and twice. */
 #include "spec/attest_plugin.h"
+
 #include "spec/attest_plugin.h"
 
 _Static_assert(sizeof(attest_tensor) == 88, "no hidden padding");

@@ -26,6 +26,12 @@ TEST(TensorTest, DenseIndexCountsChannelsFirst) {
   EXPECT_EQ(element_count(shape), expected);
 }
 
+TEST(TensorTest, AxesOfSizeOneHoldForAllPositions) {
+  EXPECT_EQ(broadcast_index({2, 3, 4, 5}, 1, 2, 3, 4), dense_index({2, 3, 4, 5}, 1, 2, 3, 4));
+  EXPECT_EQ(broadcast_index({2, 1, 4, 1}, 1, 2, 3, 4), dense_index({2, 1, 4, 1}, 1, 0, 3, 0));
+  EXPECT_EQ(broadcast_index({1, 1, 1, 1}, 1, 2, 3, 4), 0);
+}
+
 TEST(TensorTest, OrdersGiveTheirStrides) {
   const Shape shape = {2, 3, 4, 5};
   EXPECT_THAT(Layout::parse("bhsd").strides(shape), ElementsAre(60, 20, 5, 1));

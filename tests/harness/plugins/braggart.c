@@ -31,7 +31,7 @@ static const attest_kernel kernel = {
 static const attest_kernel* const kernels[1] = {&kernel};
 
 const attest_plugin* attest_plugin_get(void) {
-  static const attest_plugin plugin = {sizeof(attest_plugin), ATTEST_ABI_VERSION, 1, kernels,
-                                       NULL, 0, 0};
+  static const attest_plugin plugin = {
+      sizeof(attest_plugin), ATTEST_ABI_VERSION, 1, kernels, NULL, 0, 0};
   return &plugin;
 }

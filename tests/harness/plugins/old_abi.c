@@ -4,7 +4,7 @@
 static const attest_kernel* const kernels[1] = {0};
 
 const attest_plugin* attest_plugin_get(void) {
-  static const attest_plugin plugin = {sizeof(attest_plugin), ATTEST_ABI_VERSION + 1, 1, kernels,
-                                       NULL, 0, 0};
+  static const attest_plugin plugin = {
+      sizeof(attest_plugin), ATTEST_ABI_VERSION + 1, 1, kernels, NULL, 0, 0};
   return &plugin;
 }
