@@ -1,5 +1,5 @@
 // The laws by name, as cases ask for them ("laws": ["permuted_keys"]). What they mean stands in
-// SPEC.md, chapter "Laws"; harness/property/ tries them.
+// SPEC.md, chapter "Laws"; harness/laws/ tries them.
 #pragma once
 
 #include <span>

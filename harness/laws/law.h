@@ -1,6 +1,6 @@
 // The laws: what must hold between the results of several calls, or within those of one (SPEC.md,
-// LAW-1 to LAW-16, and HIDE-1, DET-1, DROP-3). A law is one entry in the file of its family, with
-// the function that tries it; cases/laws.h has its name and its clause.
+// LAW-1 to LAW-16, and HIDE-1, DET-1, DROP-3, SOFTMAX-2). A law is one entry in the file of its
+// family, with the function that tries it; cases/laws.h has its name and its clause.
 #pragma once
 
 #include <optional>

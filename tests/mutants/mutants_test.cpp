@@ -226,12 +226,15 @@ std::vector<Case> cases_about(const std::string& clause) {
 class WrongFeatureTest : public testing::TestWithParam<Expectation> {};
 
 TEST_P(WrongFeatureTest, IsCaughtByACaseOfItsClause) {
-  const auto catching = [](const Verdict& v) { return catches(v, GetParam()); };
+  // Not by the record, which ends before the first case that was broken off.
+  std::atomic<bool> caught = false;
+  const auto catching = [&](const Verdict& v) {
+    if (catches(v, GetParam())) caught = true;
+    return caught.load();
+  };
   const Record record =
       judge_mutants({GetParam().mutant}, cases_about(GetParam().clause), {}, catching);
-  EXPECT_TRUE(std::any_of(record.verdicts.begin(), record.verdicts.end(),
-                          [&](const VerdictRecord& v) { return catching(v.verdict); }))
-      << story(record);
+  EXPECT_TRUE(caught) << story(record);
 }
 
 INSTANTIATE_TEST_SUITE_P(
