@@ -30,6 +30,26 @@ bool is_field(std::string_view name) {
 constexpr Index kMostOfASize = Index(1) << 32;
 constexpr Index kMostPages = Index(1) << 20;
 
+void read_sizes(ObjectReader& reader, Problem& problem) {
+  const auto read_size = [&](const char* field, Index fallback) {
+    const auto size = reader.get_or<Index>(field, fallback);
+    if (size < 0 || size > kMostOfASize) {
+      throw InputError(reader.pointer(field),
+                       fmt::format("\"{}\" is {}", field, size < 0 ? "negative" : "beyond 2^32"));
+    }
+    return size;
+  };
+  for (const auto& [field, size] : {std::pair{"batch", &problem.batch},
+                                    {"query_heads", &problem.query_heads},
+                                    {"key_heads", &problem.key_heads},
+                                    {"query_len", &problem.query_len},
+                                    {"key_len", &problem.key_len},
+                                    {"head_dim", &problem.head_dim}}) {
+    *size = read_size(field, *size);
+  }
+  problem.value_dim = read_size("value_dim", problem.head_dim);
+}
+
 double read_scale(ObjectReader& reader, Index head_dim) {
   const nlohmann::json* value = reader.find("scale");
   if (value && *value != "1/sqrt(d)") {
@@ -331,23 +351,7 @@ Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
     if (problem.packed || fields.contains("paging")) {
       derive("key_len", problem.key_lens, problem.key_len);
     }
-    const auto read_size = [&](const char* field, Index fallback) {
-      const auto size = reader.get_or<Index>(field, fallback);
-      if (size < 0 || size > kMostOfASize) {
-        throw InputError(reader.pointer(field),
-                         fmt::format("\"{}\" is {}", field, size < 0 ? "negative" : "beyond 2^32"));
-      }
-      return size;
-    };
-    for (const auto& [field, size] : {std::pair{"batch", &problem.batch},
-                                      {"query_heads", &problem.query_heads},
-                                      {"key_heads", &problem.key_heads},
-                                      {"query_len", &problem.query_len},
-                                      {"key_len", &problem.key_len},
-                                      {"head_dim", &problem.head_dim}}) {
-      *size = read_size(field, *size);
-    }
-    problem.value_dim = read_size("value_dim", problem.head_dim);
+    read_sizes(reader, problem);
     problem.scale = read_scale(reader, problem.head_dim);
     problem.softcap = reader.get_or<double>("softcap", 0);
     read_bias(reader, problem, extras, seed);

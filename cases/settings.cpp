@@ -1,0 +1,119 @@
+#include "cases/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "cases/generate.h"
+#include "cases/laws.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+std::string read_name(const nlohmann::json& value, const std::string& pointer,
+                      std::string_view what, const std::vector<std::string>& known) {
+  return read_names(nlohmann::json::array({value}), pointer, what, known).front();
+}
+
+const std::vector<std::string> kTierNames = {"smoke", "standard", "full"};
+const std::vector<std::string> kHiddenNames = {"plain",    "huge",       "nan",
+                                               "nan_rows", "nan_masked", "nan_query",
+                                               "nan_key",  "nan_value",  "nan_gradient"};
+const std::vector<std::string> kCheckNames = {"none", "threads", "neighbours", "schedule",
+                                              "memory"};
+
+std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (const DType dtype : kDTypes) names.emplace_back(name(dtype));
+  return names;
+}
+
+std::vector<std::string> data_names() {
+  std::vector<std::string> names;
+  for (const InputClass& input_class : input_classes()) names.push_back(input_class.name);
+  return names;
+}
+
+std::vector<std::string> known_laws() {
+  std::vector<std::string> names;
+  for (const LawName& law : law_names()) names.emplace_back(law.name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
+                                    std::string_view what, const std::vector<std::string>& known) {
+  if (!list.is_array() || list.empty()) {
+    throw InputError(
+        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = fmt::format("{}/{}", pointer, i);
+    if (!list[i].is_string())
+      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
+    const auto name = list[i].get<std::string>();
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw InputError(place, fmt::format("unknown {} \"{}\"; similar: {}", what, name,
+                                          fmt::join(nearest_names(name, known), ", ")));
+    }
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      throw InputError(place, fmt::format("{} \"{}\" stands twice", what, name));
+    }
+    names.push_back(name);
+  }
+  return names;
+}
+
+void Settings::read(ObjectReader& reader) {
+  if (const auto* value = reader.find("dtypes")) {
+    dtypes = read_names(*value, reader.pointer("dtypes"), "dtype", dtype_names());
+  }
+  if (const auto* value = reader.find("data")) {
+    data = read_names(*value, reader.pointer("data"), "data class", data_names());
+  }
+  if (const auto* value = reader.find("hidden")) {
+    hidden = static_cast<Hidden>(index_of(
+        kHiddenNames, read_name(*value, reader.pointer("hidden"), "way to hide", kHiddenNames)));
+  }
+  if (const auto* value = reader.find("check")) {
+    check = static_cast<Check>(
+        index_of(kCheckNames, read_name(*value, reader.pointer("check"), "check", kCheckNames)));
+  }
+  if (const auto* value = reader.find("excerpt")) {
+    if (!value->is_number_integer() || *value < 1) {
+      throw InputError(
+          reader.pointer("excerpt"),
+          fmt::format("\"excerpt\" is a number of groups, at least 1, not {}", json_text(*value)));
+    }
+    excerpt = value->get<Index>();
+  }
+  if (reader.find("statistical")) statistical = reader.get<bool>("statistical");
+  if (const auto* value = reader.find("laws")) {
+    laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
+  }
+  if (const auto* value = reader.find("tier")) {
+    tier = static_cast<Tier>(
+        index_of(kTierNames, read_name(*value, reader.pointer("tier"), "tier", kTierNames)));
+  }
+}
+
+void Settings::write(nlohmann::json& entry) const {
+  const auto at = [](const auto& names, auto value) {
+    return names[static_cast<std::size_t>(value)];
+  };
+  if (hidden != Hidden::plain) entry["hidden"] = at(kHiddenNames, hidden);
+  if (check != Check::none) entry["check"] = at(kCheckNames, check);
+  if (excerpt > 0) entry["excerpt"] = excerpt;
+  if (statistical) entry["statistical"] = true;
+  if (!laws.empty()) entry["laws"] = laws;
+}
+
+}  // namespace attest
