@@ -7,13 +7,13 @@
 //   exec:python3 mine.py  a program that speaks the worker protocol
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "harness/process/installation.h"
 #include "harness/process/worker.h"
 #include "spec/description.h"
 
@@ -38,18 +38,6 @@ struct Testee {
   std::string unisolated = {};  // why there is none, if so
   Description description;
 };
-
-// Where the command finds what belongs to it.
-struct Installation {
-  std::filesystem::path worker;   // attest-worker
-  std::filesystem::path plugins;  // the folder of the bundled kernels
-  std::filesystem::path cases;
-  std::filesystem::path test_plugins = {};  // of the kernels that are built for tests, if they are
-};
-
-// Of the running program: as `cmake --install` lays it out or, for cases, where it was built.
-// ATTEST_CASES overrides.
-Installation find_installation();
 
 // Starts the testee of each spec and asks it to describe itself; the bundled kernels if there is no
 // spec. Throws InputError for a spec that names nothing, a plug-in that cannot be loaded, and a

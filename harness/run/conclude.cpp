@@ -94,6 +94,98 @@ std::vector<std::string> amiss(const Header& header, const Scope& scope,
   return words;
 }
 
+// What the verdicts come to by themselves, whatever anybody claims.
+struct Findings {
+  std::set<std::string> judged;  // testees with a verdict on what they did
+  bool failed = false, harness_error = false, inconclusive = false;
+};
+
+// Counts them in the footer, too.
+Findings findings_of(const Header& header, const std::vector<VerdictRecord>& verdicts,
+                     Footer& footer) {
+  Findings found;
+  std::set<std::string_view> passed;  // cases
+  for (const VerdictRecord& v : verdicts) {
+    ++footer.counts[std::string(name(v.verdict.outcome))];
+    const bool known = find_known(header.known, v) != nullptr;
+    footer.known += known;
+    switch (v.verdict.outcome) {
+      case Outcome::pass:
+      case Outcome::warn:
+        found.judged.insert(v.testee);
+        passed.insert(v.case_id);
+        break;
+      case Outcome::fail:
+      case Outcome::crash:
+      case Outcome::timeout:
+      case Outcome::protocol_error:
+        found.failed = found.failed || !known;
+        break;
+      case Outcome::harness_error:
+        found.harness_error = true;
+        break;
+      case Outcome::inconclusive:
+      case Outcome::not_run:
+        found.inconclusive = true;
+        break;
+      case Outcome::unsupported:
+        break;
+    }
+  }
+  footer.judged = static_cast<Index>(passed.size());
+  return found;
+}
+
+bool asks_for_none(const Header& header) {
+  return header.profiles == std::vector<std::string>{kNoProfile};
+}
+
+bool all_judged(const Header& header, const Findings& found) {
+  return std::all_of(header.testees.begin(), header.testees.end(), [&](const TesteeRecord& testee) {
+    return found.judged.contains(testee.name);
+  });
+}
+
+// How all testees stand to all profiles that they claim or are asked for.
+struct Demands {
+  bool complete = true;  // each was tried, on all that it demands
+  bool met = true;
+  bool excused = true;  // nothing but known failures keeps one from being met
+};
+
+// Writes each into the footer, too.
+Demands judge_profiles(const Header& header, const Scope& scope,
+                       const std::vector<VerdictRecord>& verdicts, Footer& footer) {
+  Demands demands;
+  for (const TesteeRecord& testee : header.testees) {
+    // Asked for and not declared: it claims nothing, so it is held to it here.
+    std::vector<std::string> claimed = testee.profiles;
+    for (const std::string& asked : header.profiles) claimed.push_back(asked);
+    const auto& wanted = header.profiles.empty() ? testee.profiles : header.profiles;
+    if (wanted.empty()) demands.complete = false;
+    for (const std::string& profile_name : wanted) {
+      bool anywhere = false;
+      for (const std::string& dtype : testee.dtypes) {
+        const Standing standing =
+            stand(testee, profile_name, dtype, claimed, header, scope, verdicts);
+        // A profile may have nothing to say on a dtype, as `double` has on bf16.
+        if (standing.record.demanded == 0) continue;
+        anywhere = true;
+        demands.excused = demands.excused && standing.excused;
+        demands.met = demands.met && standing.record.met;
+        footer.profiles.push_back(standing.record);
+      }
+      demands.complete = demands.complete && anywhere && scope.whole;
+    }
+  }
+  return demands;
+}
+
+void end_with(Footer& footer, const char* conclusion, ExitCode code) {
+  footer.conclusion = conclusion;
+  footer.exit_code = code;
+}
+
 }  // namespace
 
 Footer conclude_search(const std::map<std::string, Index>& tried,
@@ -110,101 +202,38 @@ Footer conclude_search(const std::map<std::string, Index>& tried,
     harness_error |= v.verdict.outcome == Outcome::harness_error;
   }
   if (harness_error) {
-    footer.conclusion = "incomplete";
-    footer.exit_code = kUsageOrHarnessError;
+    end_with(footer, "incomplete", kUsageOrHarnessError);
   } else if (!found.empty()) {
-    footer.conclusion = "not conformant";
-    footer.exit_code = kNotConformant;
+    end_with(footer, "not conformant", kNotConformant);
   } else if (count(Outcome::pass) + count(Outcome::warn) == 0) {
-    footer.conclusion = "incomplete";
-    footer.exit_code = kIncomplete;
+    end_with(footer, "incomplete", kIncomplete);
   } else {
-    footer.conclusion = kNoFailure;
-    footer.exit_code = kConformant;
+    end_with(footer, kNoFailure, kConformant);
   }
   return footer;
 }
 
 Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts) {
   Footer footer;
-  std::set<std::string> judged;       // testees with a verdict on what they did
-  std::set<std::string_view> passed;  // cases
-  bool failed = false, harness_error = false, inconclusive = false;
-  for (const VerdictRecord& v : verdicts) {
-    ++footer.counts[std::string(name(v.verdict.outcome))];
-    const bool known = find_known(header.known, v) != nullptr;
-    footer.known += known;
-    switch (v.verdict.outcome) {
-      case Outcome::pass:
-      case Outcome::warn:
-        judged.insert(v.testee);
-        passed.insert(v.case_id);
-        break;
-      case Outcome::fail:
-      case Outcome::crash:
-      case Outcome::timeout:
-      case Outcome::protocol_error:
-        failed = failed || !known;
-        break;
-      case Outcome::harness_error:
-        harness_error = true;
-        break;
-      case Outcome::inconclusive:
-      case Outcome::not_run:
-        inconclusive = true;
-        break;
-      case Outcome::unsupported:
-        break;
-    }
-  }
-  footer.judged = static_cast<Index>(passed.size());
-  const bool no_profile = header.profiles == std::vector<std::string>{kNoProfile};
+  Findings found = findings_of(header, verdicts, footer);
   const Scope scope = scope_of(header);
   footer.known_amiss = amiss(header, scope, verdicts);
-  failed = failed || !footer.known_amiss.empty();
-  bool excused = true, met = true, complete = true;
-  for (const TesteeRecord& testee : header.testees) {
-    // Asked for and not declared: it claims nothing, so it is held to it here.
-    std::vector<std::string> claimed = testee.profiles;
-    for (const std::string& asked : header.profiles) claimed.push_back(asked);
-    const auto& wanted = header.profiles.empty() ? testee.profiles : header.profiles;
-    if (no_profile) {
-      complete = complete && judged.contains(testee.name);
-      continue;
-    }
-    if (wanted.empty()) complete = false;
-    for (const std::string& profile_name : wanted) {
-      bool anywhere = false;
-      for (const std::string& dtype : testee.dtypes) {
-        const Standing standing =
-            stand(testee, profile_name, dtype, claimed, header, scope, verdicts);
-        // A profile may have nothing to say on a dtype, as `double` has on bf16.
-        if (standing.record.demanded == 0) continue;
-        anywhere = true;
-        excused = excused && standing.excused;
-        met = met && standing.record.met;
-        footer.profiles.push_back(standing.record);
-      }
-      complete = complete && anywhere && scope.whole;
-    }
-  }
-  if (harness_error) {
-    footer.conclusion = "incomplete";
-    footer.exit_code = kUsageOrHarnessError;
-  } else if (failed) {
-    footer.conclusion = "not conformant";
-    footer.exit_code = kNotConformant;
-  } else if (judged.empty() || inconclusive || !complete) {
-    footer.conclusion = "incomplete";
-    footer.exit_code = kIncomplete;
-  } else if (!excused) {
-    footer.conclusion = "not conformant";
-    footer.exit_code = kNotConformant;
+  found.failed = found.failed || !footer.known_amiss.empty();
+  const bool no_profile = asks_for_none(header);
+  const Demands demands = no_profile ? Demands{.complete = all_judged(header, found)}
+                                     : judge_profiles(header, scope, verdicts, footer);
+  if (found.harness_error) {
+    end_with(footer, "incomplete", kUsageOrHarnessError);
+  } else if (found.failed) {
+    end_with(footer, "not conformant", kNotConformant);
+  } else if (found.judged.empty() || found.inconclusive || !demands.complete) {
+    end_with(footer, "incomplete", kIncomplete);
+  } else if (!demands.excused) {
+    end_with(footer, "not conformant", kNotConformant);
   } else {
     // A failure that is known is still one, whatever the profiles demand.
-    const bool conformant = scope.proves && met && !no_profile && footer.known == 0;
-    footer.conclusion = conformant ? "conformant" : kNoFailure;
-    footer.exit_code = kConformant;
+    const bool conformant = scope.proves && demands.met && !no_profile && footer.known == 0;
+    end_with(footer, conformant ? "conformant" : kNoFailure, kConformant);
   }
   return footer;
 }
@@ -212,8 +241,7 @@ Footer conclude(const Header& header, const std::vector<VerdictRecord>& verdicts
 void note_changes(Footer& footer, const std::vector<std::string>& changed) {
   if (changed.empty()) return;
   footer.changed = changed;
-  footer.conclusion = "incomplete";
-  footer.exit_code = kIncomplete;
+  end_with(footer, "incomplete", kIncomplete);
 }
 
 }  // namespace attest
