@@ -15,8 +15,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <limits>
-#include <map>
 #include <random>
 #include <semaphore>
 #include <set>
@@ -33,10 +31,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of processes that a measured call starts and ends, less than any declaration has to count.
-constexpr std::size_t kUnseenBytes = std::size_t(8) << 20;
-// A call of which it can be told how many threads it had, and what the system may add to its time.
-constexpr double kEnoughSeconds = 0.1, kTickSeconds = 0.02;
 constexpr std::size_t kFirstArenaBytes = std::size_t(64) << 20;
 
 struct Pipe {
@@ -258,7 +252,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   }
   std::string outbox = frame(json_text(request));
   // How often memory is looked at.
-  const int watch_ms = watched_ ? 1 : 50;
+  const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
   for (;;) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
@@ -352,7 +346,7 @@ std::optional<Reply> WorkerExecutor::look(CallTime& time, Clock::time_point now)
     return ended(Kind::crashed, fmt::format("stopped: it started more than {} processes",
                                             options_.limits.processes));
   }
-  note(family);
+  if (measured_) measured_->look(family);
   if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
     return ended(Kind::out_of_memory,
                  fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));
@@ -373,76 +367,16 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   for (const auto& tensor : request.value("tensors", nlohmann::json::object())) {
     tensors += tensor.at("region_bytes").get<std::size_t>();
   }
-  struct Before {
-    bool forgot;  // its peak counts from here, and the pages it touches
-    std::optional<std::size_t> resident, own, peak, ended;
-  };
-  std::map<pid_t, Before> before;
-  const std::vector<pid_t> first_family = family_of(process_->pid);
-  for (const pid_t pid : first_family) {
-    const bool forgot = forget_peak(pid) && forget_touched(pid);
-    before[pid] = {forgot, resident_bytes(pid), own_bytes(pid), peak_bytes(pid), ended_bytes(pid)};
-  }
-  const std::size_t unmapped_before = unmapped_bytes(first_family, files_of(*arena_));
-  watched_ = Watched{.threads_before = thread_times(first_family)};
-  const double cpu_before = cpu_seconds(first_family);
-  const auto start = Clock::now();
+  measured_.emplace(family_of(process_->pid), files_of(*arena_));
   Reply reply = execute(std::move(request));
-  const double wall = std::chrono::duration<double>(Clock::now() - start).count();
-  const bool answered = process_ && reply.kind == Reply::Kind::answered;
-  const std::vector<pid_t> last_family = answered ? family_of(process_->pid) : first_family;
-  if (answered) note(last_family);
-  const Watched watched = *std::exchange(watched_, std::nullopt);
-  if (!answered) return reply;
-  double waited = 0;
-  for (const auto& [id, time] : watched.threads) {
-    reply.thread_seconds.push_back(time.cpu_s);
-    waited += time.waited_s;
-  }
-  if (wall >= kEnoughSeconds) {
-    const double computed = cpu_seconds(last_family) - cpu_before - kTickSeconds;
-    reply.running_threads = std::max(0.0, computed + waited) / wall;
-  }
-  if (!kMemoryTells) return reply;
-  // What each process took at least, as it was seen to have, and at most, as its peak says; where
-  // the system keeps no peak, there is no most.
-  constexpr double kNobodyKnows = std::numeric_limits<double>::infinity();
-  BytesTaken risen, touched;
-  std::size_t ended = 0, born = 0;
-  for (const auto& [pid, then] : before) {
-    const std::optional<std::size_t> over = ended_bytes(pid);
-    if (!then.resident || !then.ended || !over) return reply;  // it is gone, or nothing is told
-    ended += *over - *then.ended;
-    const auto resident = static_cast<double>(*then.resident);
-    const auto seen = watched.memory.find(pid);
-    if (seen == watched.memory.end()) return reply;
-    double least = static_cast<double>(seen->second.resident), most = kNobodyKnows;
-    if (seen->second.peak && then.peak) {
-      most = static_cast<double>(*seen->second.peak);
-      // A peak of before says nothing of now, but that there was none above it.
-      if (then.forgot || *seen->second.peak > *then.peak) least = most;
-    }
-    risen.least += std::max(0.0, least - resident);
-    risen.most += std::max(0.0, most - resident);
-    const std::optional<std::size_t> used = then.forgot ? touched_bytes(pid) : std::nullopt;
-    touched.least += static_cast<double>(used.value_or(0));
-    // Else all that is its own may have been used.
-    const auto own = static_cast<double>(then.own.value_or(*then.resident));
-    touched.most += used ? static_cast<double>(*used) : own + std::max(0.0, most - resident);
-  }
-  for (const auto& [pid, memory] : watched.memory) {
-    if (before.contains(pid)) continue;
-    const std::size_t peak = memory.peak.value_or(memory.resident);
-    risen.least += static_cast<double>(peak);
-    risen.most += memory.peak ? static_cast<double>(peak) : kNobodyKnows;
-    born += peak;
-  }
-  const double unmapped = static_cast<double>(watched.unmapped) -
-                          static_cast<double>(std::min(watched.unmapped, unmapped_before));
-  risen.least += unmapped;
-  risen.most += unmapped;
-  // Processes that came and went between two looks.
-  if (ended > born + kUnseenBytes) return reply;
+  Measurement measured = *std::exchange(measured_, std::nullopt);
+  if (!process_ || reply.kind != Reply::Kind::answered) return reply;
+  measured.end(family_of(process_->pid));
+  reply.thread_seconds = measured.thread_seconds();
+  reply.running_threads = measured.running_threads();
+  const std::optional<Measurement::Memory> memory = measured.memory();
+  if (!memory) return reply;
+  const auto [risen, touched] = *memory;
   const auto of_tensors = static_cast<double>(tensors);
   reply.peak_bytes = {std::max(0.0, risen.least - of_tensors),
                       std::max(0.0, risen.most - of_tensors)};
@@ -453,24 +387,6 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
     reply.touched_bytes = touched;
   }
   return reply;
-}
-
-// Of each process and thread, while a call is measured.
-void WorkerExecutor::note(const std::vector<pid_t>& family) {
-  if (!watched_) return;
-  for (const pid_t pid : family) {
-    const auto now = resident_bytes(pid), peak = peak_bytes(pid);
-    if (!now) continue;
-    Watched::Memory& seen = watched_->memory[pid];
-    seen.resident = std::max(seen.resident, *now);
-    seen.peak = std::max(seen.peak, peak);
-  }
-  watched_->unmapped = std::max(watched_->unmapped, unmapped_bytes(family, files_of(*arena_)));
-  for (const auto& [id, time] : thread_times(family)) {
-    const auto then = watched_->threads_before.find(id);
-    const ThreadTime before = then == watched_->threads_before.end() ? ThreadTime{} : then->second;
-    watched_->threads[id] = {time.cpu_s - before.cpu_s, time.waited_s - before.waited_s};
-  }
 }
 
 Reply WorkerExecutor::settle() {

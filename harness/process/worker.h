@@ -9,7 +9,6 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +17,7 @@
 #include "harness/process/arena.h"
 #include "harness/process/call_time.h"
 #include "harness/process/executor.h"
-#include "harness/process/processes.h"
+#include "harness/process/measurement.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/surroundings.h"
 
@@ -81,23 +80,11 @@ class WorkerExecutor : public Executor {
   // Whether the processes took more than they may, by now.
   std::optional<Reply> look(CallTime& time, CallTime::Clock::time_point now);
   bool leaves_processes() const;
-  void note(const std::vector<pid_t>& family);
 
   WorkerOptions options_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
-  // What is seen of a call while it is measured.
-  struct Watched {
-    std::map<pid_t, ThreadTime> threads_before = {};
-    struct Memory {
-      std::size_t resident = 0;              // bytes, the most at any look
-      std::optional<std::size_t> peak = {};  // that the system kept
-    };
-    std::map<pid_t, Memory> memory = {};       // of each process
-    std::size_t unmapped = 0;                  // bytes of files in memory, the most at any look
-    std::map<pid_t, ThreadTime> threads = {};  // of each thread, meanwhile
-  };
-  std::optional<Watched> watched_;
+  std::optional<Measurement> measured_;  // while a call is
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.
