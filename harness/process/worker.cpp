@@ -394,6 +394,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   if (answered) note(last_family);
   const Watched watched = *std::exchange(watched_, std::nullopt);
   if (!answered) return reply;
+  reply.wall_seconds = wall;
   double waited = 0;
   for (const auto& [id, time] : watched.threads) {
     reply.thread_seconds.push_back(time.cpu_s);
