@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "cases/generate.h"
@@ -15,8 +14,8 @@ namespace attest {
 namespace {
 
 struct ThreadsCounted {
-  bool told = true;    // or calls were too short to tell
-  double seconds = 0;  // that such a call computed, if that was measured
+  bool told = true;                    // or calls were too short to tell
+  std::optional<double> seconds = {};  // that such a call took, if that was measured
   std::optional<Finding> finding = {};
 };
 
@@ -36,8 +35,7 @@ ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inp
     const Trial trial = try_out(calling, problem, inputs, Placement::end_flush);
     if (trial.stopped) return {.finding = trial.stopped};
     if (threads == 1 && !trial.forward.running_threads) {
-      const std::vector<double>& each = trial.forward.thread_seconds;
-      return {.told = false, .seconds = std::accumulate(each.begin(), each.end(), 0.0)};
+      return {.told = false, .seconds = trial.forward.wall_seconds};
     }
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       const double running = facts->running_threads.value_or(0);
@@ -52,12 +50,13 @@ ThreadsCounted count_threads(Subject& subject, const Problem& problem, const Inp
   return {};
 }
 
-// By how much to lengthen a problem whose calls computed for that long, at a cost that grows with
-// the square of its lengths: not much further than it must be, which takes longer, too.
-double growth_after(double seconds) {
+// By how much to lengthen a problem whose calls took that long, wherever they computed, at a cost
+// that grows with the square of its lengths: not much further than it must be, which takes longer,
+// too.
+double growth_after(std::optional<double> seconds) {
   constexpr double kWanted = 0.12;  // what tells, and a little
   constexpr double kLeast = 1.5, kMost = 8;
-  return seconds > 0 ? std::clamp(std::sqrt(kWanted / seconds), kLeast, kMost) : 2;
+  return seconds ? std::clamp(std::sqrt(kWanted / *seconds), kLeast, kMost) : 2;
 }
 
 // Whether calls compute on more threads than they may: at the case's lengths, or as many times

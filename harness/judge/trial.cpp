@@ -14,6 +14,7 @@ CallFacts facts_of(const Reply& reply, bool traced) {
   facts.peak_bytes = reply.peak_bytes;
   facts.touched_bytes = reply.touched_bytes;
   facts.thread_seconds = reply.thread_seconds;
+  facts.wall_seconds = reply.wall_seconds;
   facts.running_threads = reply.running_threads;
   const auto workspace = reply.body.find("workspace_bytes");
   if (workspace != reply.body.end()) facts.workspace_bytes = workspace->get<double>();

@@ -34,6 +34,7 @@ struct CallFacts {
   std::optional<BytesTaken> peak_bytes = {};     // beyond its tensors, if that was measured
   std::optional<BytesTaken> touched_bytes = {};  // of private memory, likewise, of programs
   std::optional<double> running_threads = {};    // in the mean over the call, if that was measured
+  std::optional<double> wall_seconds = {};       // from request to reply, likewise
   std::vector<double> thread_seconds = {};       // that each thread computed, if that was measured
 };
 

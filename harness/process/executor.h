@@ -42,6 +42,7 @@ struct Reply {
   std::optional<BytesTaken> touched_bytes = {};
   // Processor seconds of each thread that ran meanwhile, if that was measured.
   std::vector<double> thread_seconds = {};
+  std::optional<double> wall_seconds = {};  // from request to reply, if that was measured
   // How many threads computed or waited for a processor, in the mean over the call; none if that
   // was not measured, or the call ended too soon to tell.
   std::optional<double> running_threads = {};

@@ -26,6 +26,8 @@ class Measurement {
   void look(const std::vector<pid_t>& family);
   void end(const std::vector<pid_t>& family);
 
+  double wall_seconds() const { return wall_s_; }
+
   // What each thread computed.
   std::vector<double> thread_seconds() const;
 

@@ -372,6 +372,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   Measurement measured = *std::exchange(measured_, std::nullopt);
   if (!process_ || reply.kind != Reply::Kind::answered) return reply;
   measured.end(family_of(process_->pid));
+  reply.wall_seconds = measured.wall_seconds();
   reply.thread_seconds = measured.thread_seconds();
   reply.running_threads = measured.running_threads();
   const std::optional<Measurement::Memory> memory = measured.memory();

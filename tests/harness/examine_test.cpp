@@ -752,17 +752,20 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
 class MeasuringExecutor : public InProcessExecutor {
  public:
   using Running = std::function<std::optional<double>(int threads)>;
-  MeasuringExecutor(const attest_plugin& plugin, Running running)
-      : InProcessExecutor(plugin), running_(std::move(running)) {}
+  MeasuringExecutor(const attest_plugin& plugin, Running running,
+                    std::optional<double> wall_seconds = {})
+      : InProcessExecutor(plugin), running_(std::move(running)), wall_seconds_(wall_seconds) {}
   Reply measure(nlohmann::json request) override {
     const int threads = request.at("threads");
     Reply reply = execute(std::move(request));
     reply.running_threads = running_(threads);
+    reply.wall_seconds = wall_seconds_;
     return reply;
   }
 
  private:
   Running running_;
+  std::optional<double> wall_seconds_;
 };
 
 class ThreadsTest : public CheckTest {
@@ -772,8 +775,9 @@ class ThreadsTest : public CheckTest {
     test_case_.clauses = {"CALL-2", "DET-3"};
     description_.threads = true;
   }
-  Verdict verdict_if(const MeasuringExecutor::Running& running) {
-    MeasuringExecutor executor(mock_.plugin(), running);
+  Verdict verdict_if(const MeasuringExecutor::Running& running,
+                     std::optional<double> wall_seconds = {}) {
+    MeasuringExecutor executor(mock_.plugin(), running, wall_seconds);
     PreparedCase prepared(test_case_, 1);
     return examine(prepared, description_, "mock", executor, 1).verdict;
   }
@@ -814,6 +818,23 @@ TEST_F(ThreadsTest, CallsThatAreTooShortToTellAreRepeatedAtGreaterLengths) {
   const Verdict never = verdict_if(measured_from(128 * length));
   EXPECT_EQ(never.outcome, Outcome::inconclusive);
   EXPECT_THAT(never.message, HasSubstr("end too soon"));
+}
+
+TEST_F(ThreadsTest, LengthsGrowByTheTimeThatCallsTookWhateverProcessorTheyTookItOn) {
+  std::vector<Index> lengths;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    lengths.push_back(p.key_len);
+    return plain::forward(p, in, out, c), ATTEST_OK;
+  });
+  const Index length = test_case_.problem.key_len;
+  const auto after_a_call_of = [&](double seconds) {
+    lengths.clear();
+    verdict_if([](int) { return std::nullopt; }, seconds);
+    return lengths.at(3) / length;  // judged twice, then too short
+  };
+  EXPECT_EQ(after_a_call_of(0.09), 2);  // close to what tells: no further than it must
+  EXPECT_EQ(after_a_call_of(0.01), 4);
+  EXPECT_EQ(after_a_call_of(1e-6), 8);
 }
 
 TEST_F(ThreadsTest, NobodyIsAskedWhoDoesNotDeclareThem) {
