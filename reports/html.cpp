@@ -7,6 +7,8 @@
 #include <map>
 
 #include "reports/digest.h"
+#include "reports/html_matrices.h"
+#include "reports/html_parts.h"
 #include "reports/markup.h"
 #include "reports/reports.h"
 #include "reports/style.h"
@@ -16,60 +18,8 @@
 #include "spec/profile.h"
 
 namespace attest {
+namespace html {
 namespace {
-
-const char* tone(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::pass:
-      return "good";
-    case Outcome::warn:
-      return "warn";
-    case Outcome::unsupported:
-      return "mute";
-    case Outcome::not_run:
-    case Outcome::inconclusive:
-      return "warn";
-    default:
-      return "bad";
-  }
-}
-
-const char* tone(const Digest& d) {
-  if (d.conclusion == "not conformant") return "bad";
-  return d.conclusion == "conformant" || d.conclusion == kNoFailure ? "good" : "warn";
-}
-
-Markup code(std::string_view text) { return element("code", {}, text); }
-
-Markup badge(Outcome outcome) {
-  return element("span", {{"class", fmt::format("badge {}", tone(outcome))}},
-                 std::string(name(outcome)));
-}
-
-Markup number(const std::string& text) { return element("td", {{"class", "number"}}, text); }
-Markup id_cell(std::string_view text) { return element("td", {{"class", "id"}}, code(text)); }
-Markup title(std::string_view text) { return element("th", {}, text); }
-Markup number_title(std::string_view text) { return element("th", {{"class", "number"}}, text); }
-
-Markup table(const Markup& head, const Markup& rows) {
-  return element("div", {{"class", "scroll"}},
-                 element("table", {}, element("thead", {}, element("tr", {}, head)),
-                         element("tbody", {}, rows)));
-}
-
-Markup quiet(std::string_view text) { return element("p", {{"class", "quiet"}}, text); }
-
-Markup section(std::string_view id, std::string_view heading, const Markup& content) {
-  return element("section", {{"id", std::string(id)}}, element("h2", {}, heading), content);
-}
-
-std::string counts_text(const Counts& counts) {
-  std::vector<std::string> parts;
-  for (const auto& [outcome, count] : counts) {
-    parts.push_back(fmt::format("{} {}", count, name(outcome)));
-  }
-  return list_text(parts, "no case");
-}
 
 Markup fact(std::string_view term, const Markup& value) {
   return element("dt", {}, term) + element("dd", {}, value);
@@ -162,8 +112,6 @@ Markup profiles(const Digest& d) {
          table(head, rows);
 }
 
-std::string anchor(std::size_t failure) { return fmt::format("failure-{}", failure + 1); }
-
 Markup evidence_table(const Digest& d, const std::map<std::string, TensorEvidence>& tensors) {
   Markup rows;
   for (const std::string& tensor : d.tensors) {
@@ -224,125 +172,6 @@ Markup failures(const Digest& d) {
   Markup out;
   for (std::size_t i = 0; i < d.failures.size(); ++i) out += failure_details(d, i);
   return out;
-}
-
-// What stands in the matrix for one clause and one testee.
-Markup clause_cell(const ClauseDigest& clause) {
-  const Counts& counts = clause.counts;
-  const Index cases = total(counts);
-  const Index failed = failures_in(counts);
-  const Index refused = count_of(counts, Outcome::unsupported);
-  const Index passed = count_of(counts, Outcome::pass) + count_of(counts, Outcome::warn);
-  const std::string hover = counts_text(counts);
-  const auto cell = [&](const char* style, const Markup& content) {
-    return element("td", {{"class", style}, {"title", hover}}, content);
-  };
-  if (failed > 0) {
-    Markup links;
-    for (const std::size_t i : clause.failures) {
-      links += element("a", {{"href", fmt::format("#{}", anchor(i))}}, std::to_string(i + 1)) +
-               Markup(" ");
-    }
-    const std::string text =
-        clause.broken > 0
-            ? fmt::format("broken by {} of {}", clause.broken, count_text(cases, "case"))
-            : fmt::format("{} of {} not judged", failed, count_text(cases, "case"));
-    return cell(clause.broken > 0 ? "bad" : "warn",
-                element("details", {}, element("summary", {}, text), links));
-  }
-  if (refused == cases) return cell("mute", "unsupported");
-  std::string text = fmt::format("{} passed", passed);
-  if (clause.missed > 0) text += fmt::format(", {} with a warning", clause.missed);
-  if (refused > 0) text += fmt::format(", {} unsupported", refused);
-  return cell(clause.missed > 0 ? "warn" : "good", text);
-}
-
-Markup clause_matrix(const Digest& d) {
-  if (d.clauses.empty()) return quiet("No case cited a clause.");
-  Markup head = title("Clause") + title("Level") + title("");
-  for (const TesteeDigest& testee : d.testees) head += title(testee.about.name);
-  Markup rows;
-  for (const std::string& id : d.clauses) {
-    const Clause* clause = find_clause(id);
-    Markup row =
-        id_cell(id) +
-        element("td", {{"class", "quiet"}}, clause ? std::string(name(clause->level)) : "") +
-        element("td", {}, clause ? std::string(clause->title) : "");
-    for (const TesteeDigest& testee : d.testees) {
-      const auto at = testee.clauses.find(id);
-      row += at == testee.clauses.end() ? element("td", {{"class", "mute"}}, "–")
-                                        : clause_cell(at->second);
-    }
-    rows += element("tr", {}, row);
-  }
-  std::vector<std::string> untried;
-  for (const Clause& clause : clauses()) {
-    if (std::find(d.clauses.begin(), d.clauses.end(), clause.id) == d.clauses.end()) {
-      untried.emplace_back(clause.id);
-    }
-  }
-  Markup out = quiet(
-                   "Broken: a case failed and names this clause. Not judged: a case that cites it "
-                   "failed by another clause, or came to no verdict. The numbers lead to the "
-                   "failures.") +
-               table(head, rows);
-  if (!untried.empty())
-    out += quiet(fmt::format("Not tried in this run: {}.", list_text(untried, "")));
-  return out;
-}
-
-Markup worst_ratios(const Digest& d) {
-  Markup rows;
-  for (const std::string& tensor : d.tensors) {
-    for (const std::string& dtype : d.dtypes) {
-      for (const TesteeDigest& testee : d.testees) {
-        const auto at = testee.worst.find({tensor, dtype});
-        if (at == testee.worst.end()) continue;
-        const TensorEvidence& e = *at->second.evidence;
-        rows +=
-            element("tr", {}, id_cell(tensor), element("td", {}, dtype), id_cell(testee.about.name),
-                    element("td", {{"class", e.max_ratio <= 1 ? "number" : "number bad"}},
-                            ratio_text(e.max_ratio)),
-                    number(number_text(e.actual)), number(number_text(e.exact)),
-                    number(number_text(e.bound)), id_cell(element_text(tensor, e)),
-                    id_cell(at->second.verdict->case_id));
-      }
-    }
-  }
-  if (rows.empty()) return quiet("Nothing was compared.");
-  return quiet(
-             "The distance of an element from the exact value, over the bound proven for it. At "
-             "most 1 is correct; the closer to 1, the more of the allowed error is used.") +
-         table(title("Tensor") + title("Format") + title("Testee") + number_title("ratio") +
-                   number_title("actual") + number_title("exact") + number_title("bound") +
-                   title("Element") + title("Case"),
-               rows);
-}
-
-Markup slopes(const Digest& d) {
-  Markup rows;
-  for (const TesteeDigest& testee : d.testees) {
-    for (const auto& [key, slope] : testee.slopes) {
-      const auto& [feature, tensor] = key;
-      const SlopeEvidence& e = *slope.evidence;
-      rows += element("tr", {}, id_cell(testee.about.name), id_cell(feature), id_cell(tensor),
-                      number(std::to_string(slope.count)),
-                      element("td", {{"class", slope.worst <= 1 ? "number" : "number bad"}},
-                              ratio_text(slope.worst)),
-                      number(number_text(e.analytic)), number(number_text(e.difference)),
-                      number(number_text(e.allowed)), id_cell(slope.verdict->case_id));
-    }
-  }
-  if (rows.empty()) return quiet("No case of this run compared gradients with differences.");
-  return quiet(
-             "The sum of a gradient along a direction, beside the central difference of the exact "
-             "loss along it. How far they are apart, over what the bounds of the gradient's "
-             "elements and "
-             "the difference's own error allow; of each row the worst.") +
-         table(title("Testee") + title("Feature") + title("Gradient") + number_title("directions") +
-                   number_title("ratio") + number_title("analytic") + number_title("difference") +
-                   number_title("allowed") + title("Case"),
-               rows);
 }
 
 // Verdicts of one outcome, under what was said with them and why.
@@ -486,26 +315,30 @@ Markup page_head() {
          Markup::raw("</head>\n");
 }
 
-}  // namespace
-
-std::string to_html(const Record& record) {
+Markup body(const Record& record) {
   const Digest d = digest(record);
   Markup notes;
   for (const std::string& note : d.notes) notes += element("p", {}, note);
-  const Markup body = element(
-      "body", {}, element("h1", {}, "Attest report"),
-      element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence), notes,
-      facts(record, d), navigation(d),
-      section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()),
-      section("profiles", "Profiles", profiles(d)),
-      section("failures", fmt::format("Failures ({})", d.failures.size()), failures(d)),
-      section("clauses", "Clauses", clause_matrix(d)),
-      section("ratios", "Worst ratios", worst_ratios(d)),
-      section("slopes", "Gradients against finite differences", slopes(d)),
-      section("refusals", "Warnings and refusals", refusals_and_warnings(d)),
-      section("all", "All verdicts", all_verdicts(d)), section("testees", "Testees", testees(d)));
-  return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + page_head() + body +
-          Markup::raw("</html>\n"))
+  return element("body", {}, element("h1", {}, "Attest report"),
+                 element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence),
+                 notes, facts(record, d), navigation(d),
+                 section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()),
+                 section("profiles", "Profiles", profiles(d)),
+                 section("failures", fmt::format("Failures ({})", d.failures.size()), failures(d)),
+                 section("clauses", "Clauses", clause_matrix(d)),
+                 section("ratios", "Worst ratios", worst_ratios(d)),
+                 section("slopes", "Gradients against finite differences", slopes(d)),
+                 section("refusals", "Warnings and refusals", refusals_and_warnings(d)),
+                 section("all", "All verdicts", all_verdicts(d)),
+                 section("testees", "Testees", testees(d)));
+}
+
+}  // namespace
+}  // namespace html
+
+std::string to_html(const Record& record) {
+  return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + html::page_head() +
+          html::body(record) + Markup::raw("</html>\n"))
       .str();
 }
 

@@ -1,9 +1,9 @@
 #include "reports/style.h"
 
 namespace attest {
+namespace {
 
-Markup style_sheet() {
-  return Markup::raw(R"css(
+constexpr char kStyleSheet[] = R"css(
 :root {
   color-scheme: light dark;
   --page: #ffffff; --raised: #f5f6f8; --line: #dcdfe4; --text: #1c2024; --quiet: #60646c;
@@ -88,7 +88,10 @@ summary { cursor: pointer; }
   border: 1px solid; white-space: nowrap;
 }
 .repro { user-select: all; }
-)css");
-}
+)css";
+
+}  // namespace
+
+Markup style_sheet() { return Markup::raw(kStyleSheet); }
 
 }  // namespace attest

@@ -114,6 +114,52 @@ MemoryDeclaration parse_memory(const nlohmann::json& json) {
   return memory;
 }
 
+// Where empty rows hold what their dialect says, not what the clauses do.
+void read_empty_rows(ObjectReader& reader, Description& result) {
+  if (const nlohmann::json* rows = reader.find("empty_rows")) {
+    ObjectReader dialect(*rows, "/empty_rows");
+    const auto differs = [&](const char* key) {
+      if (!dialect.find(key)) return false;
+      if (line_of(dialect, key).empty()) {
+        throw InputError(dialect.pointer(key), "say in words what empty rows hold");
+      }
+      return true;
+    };
+    result.empty_o_differs = differs("o");
+    result.empty_lse_differs = differs("lse");
+    dialect.finish();
+  }
+}
+
+// The arithmetic of each format: as declared, or the loosest.
+void read_arithmetic(ObjectReader& reader, Description& result) {
+  const nlohmann::json* arithmetic = reader.find("arithmetic");
+  result.declared_arithmetic = arithmetic ? *arithmetic : nlohmann::json::object();
+  ObjectReader declared(result.declared_arithmetic, "/arithmetic");
+  for (const DType dtype : result.dtypes) {
+    const std::string key(name(dtype));
+    const nlohmann::json* declaration = declared.find(key);
+    result.arithmetic[dtype] =
+        declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
+  }
+  declared.finish();
+}
+
+void read_beyond_caps(ObjectReader& reader, Description& result) {
+  if (const nlohmann::json* beyond = reader.find("beyond_caps")) {
+    ObjectReader formats(*beyond, "/beyond_caps");
+    for (const DType dtype : result.dtypes) {
+      const std::string key(name(dtype));
+      if (!formats.find(key)) continue;
+      result.beyond_caps[dtype] = line_of(formats, key);
+      if (result.beyond_caps[dtype].empty()) {
+        throw InputError(formats.pointer(key), "say in words what lies beyond the caps");
+      }
+    }
+    formats.finish();
+  }
+}
+
 }  // namespace
 
 Growth ByteCount::growth() const {
@@ -175,19 +221,7 @@ Description parse_description(const nlohmann::json& json) {
     throw InputError("/keep_quantum", "the keep rate is at most 1/128 from 1-p");
   }
   result.leaves_padding_unwritten = reader.get_or("leaves_padding_unwritten", false);
-  if (const nlohmann::json* rows = reader.find("empty_rows")) {
-    ObjectReader dialect(*rows, "/empty_rows");
-    const auto differs = [&](const char* key) {
-      if (!dialect.find(key)) return false;
-      if (line_of(dialect, key).empty()) {
-        throw InputError(dialect.pointer(key), "say in words what empty rows hold");
-      }
-      return true;
-    };
-    result.empty_o_differs = differs("o");
-    result.empty_lse_differs = differs("lse");
-    dialect.finish();
-  }
+  read_empty_rows(reader, result);
   result.threads = reader.get_or("threads", false);
   if (const nlohmann::json* schedule = reader.find("schedule")) {
     result.schedule = parse_schedule(*schedule);
@@ -195,28 +229,8 @@ Description parse_description(const nlohmann::json& json) {
   if (const nlohmann::json* memory = reader.find("memory")) {
     result.memory = parse_memory(*memory);
   }
-  const nlohmann::json* arithmetic = reader.find("arithmetic");
-  result.declared_arithmetic = arithmetic ? *arithmetic : nlohmann::json::object();
-  ObjectReader declared(result.declared_arithmetic, "/arithmetic");
-  for (const DType dtype : result.dtypes) {
-    const std::string key(name(dtype));
-    const nlohmann::json* declaration = declared.find(key);
-    result.arithmetic[dtype] =
-        declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
-  }
-  declared.finish();
-  if (const nlohmann::json* beyond = reader.find("beyond_caps")) {
-    ObjectReader formats(*beyond, "/beyond_caps");
-    for (const DType dtype : result.dtypes) {
-      const std::string key(name(dtype));
-      if (!formats.find(key)) continue;
-      result.beyond_caps[dtype] = line_of(formats, key);
-      if (result.beyond_caps[dtype].empty()) {
-        throw InputError(formats.pointer(key), "say in words what lies beyond the caps");
-      }
-    }
-    formats.finish();
-  }
+  read_arithmetic(reader, result);
+  read_beyond_caps(reader, result);
   reader.finish();
   return result;
 }

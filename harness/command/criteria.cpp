@@ -30,13 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The rules of other projects beside Attest, on the suite's own kernels unless others are named.
-int side_by_side(Options options) {
-  constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
-  const auto start = std::chrono::steady_clock::now();
-  const Installation installation = installation_for(options);
-  if (options.plugins.empty()) options.plugins = installation.test_plugins;
-  const fs::path mutants = options.plugins / "mutants.so";
+// What it was asked for, without its sides.
+criteria::Comparison comparison_for(const Options& options) {
   criteria::Comparison comparison = {
       .suite_version = ATTEST_VERSION,
       .command = fmt::format("attest criteria --tier {} --inputs {} --shard {}",
@@ -44,20 +39,11 @@ int side_by_side(Options options) {
       .sides = {}};
   for (const std::string& filter : options.filters) comparison.command += " --cases " + filter;
   for (const std::string& testee : options.testees) comparison.command += " --testee " + testee;
-  if (options.inputs == "theirs" && !options.filters.empty()) {
-    throw InputError("", "--cases selects Attest's own cases, which --inputs theirs leaves out");
-  }
-  const bool named = !options.testees.empty();
-  if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
-  const Surroundings around = surroundings_for(options, installation);
-  auto testees = testees_for(options, installation, around);
-  if (!named) {
-    for (Testee& bundled : find_testees({}, installation, options.limits, around, interrupted)) {
-      testees.push_back(std::move(bundled));
-    }
-  }
-  const auto subjects = shard_of(criteria::subjects_of(testees, mutants), options.shard);
+  return comparison;
+}
 
+// The cases of other projects' kind, Attest's own, or both.
+std::vector<criteria::CaseSet> sets_for(const Options& options, const Installation& installation) {
   std::vector<criteria::CaseSet> sets;
   if (options.inputs != "ours") {
     sets.push_back({.name = "theirs",
@@ -73,6 +59,32 @@ int side_by_side(Options options) {
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
+  return sets;
+}
+
+// The rules of other projects beside Attest, on the suite's own kernels unless others are named.
+int side_by_side(Options options) {
+  constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
+  const auto start = std::chrono::steady_clock::now();
+  const Installation installation = installation_for(options);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  const fs::path mutants = options.plugins / "mutants.so";
+  criteria::Comparison comparison = comparison_for(options);
+  if (options.inputs == "theirs" && !options.filters.empty()) {
+    throw InputError("", "--cases selects Attest's own cases, which --inputs theirs leaves out");
+  }
+  const bool named = !options.testees.empty();
+  if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
+  const Surroundings around = surroundings_for(options, installation);
+  auto testees = testees_for(options, installation, around);
+  if (!named) {
+    for (Testee& bundled : find_testees({}, installation, options.limits, around, interrupted)) {
+      testees.push_back(std::move(bundled));
+    }
+  }
+  const auto subjects = shard_of(criteria::subjects_of(testees, mutants), options.shard);
+
+  const std::vector<criteria::CaseSet> sets = sets_for(options, installation);
   const RecordFolder folder(options.out);
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());

@@ -301,6 +301,52 @@ Score score_of(const std::vector<Subject>& subjects, DType dtype, const Predicat
   return score;
 }
 
+// Calls `visit` with each case and the processes of its job, and `seen` once it is done. Whatever
+// is thrown ends it, and is thrown again.
+template <class Visit>
+void for_each_case(const CaseSet& set, const RunOptions& options, const MakeExecutor& make_executor,
+                   const Visit& visit, const std::function<void()>& seen,
+                   const std::function<bool()>& interrupted) {
+  std::mutex mutex;
+  std::exception_ptr ours;
+  std::atomic<bool> stops = false;
+  std::atomic<std::size_t> next = 0;
+  ExecutorPool executors(make_executor, options.workers);
+  in_parallel(options.jobs, [&] {
+    for (std::size_t i = next++; i < set.cases.size() && !stops && !interrupted(); i = next++) {
+      try {
+        visit(set.cases[i], executors);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        ours = std::current_exception();
+        stops = true;
+      }
+      const std::lock_guard lock(mutex);
+      seen();
+    }
+  });
+  if (ours) std::rethrow_exception(ours);
+}
+
+Side side_of(const CaseSet& set, const std::vector<Subject>& subjects, Notices& notices) {
+  Side side = {.name = set.name,
+               .about = set.about,
+               .cases = static_cast<Index>(set.cases.size()),
+               .scores = {},
+               .attest_beside = {}};
+  for (std::size_t j = 0; j < judges().size(); ++j) {
+    const Judge& judge = judges()[j];
+    for (const DType dtype : judge.dtypes) {
+      side.scores[judge.name][dtype] = score_of(
+          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_judge[j]; });
+      if (!set.own_inputs || judge.data.empty()) continue;
+      side.attest_beside[judge.name][dtype] = score_of(
+          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_attest[j]; });
+    }
+  }
+  return side;
+}
+
 }  // namespace
 
 const std::vector<Judge>& judges() {
@@ -341,27 +387,6 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
              const MakeExecutor& make_executor, const std::function<void()>& seen,
              const std::function<bool()>& interrupted) {
   Notices notices(subjects.size());
-  std::mutex mutex;
-  std::exception_ptr ours;
-  std::atomic<bool> stops = false;
-  // Calls `visit` with each case and the processes of its job.
-  const auto for_each_case = [&](const auto& visit) {
-    std::atomic<std::size_t> next = 0;
-    ExecutorPool executors(make_executor, options.workers);
-    in_parallel(options.jobs, [&] {
-      for (std::size_t i = next++; i < set.cases.size() && !stops && !interrupted(); i = next++) {
-        try {
-          visit(set.cases[i], executors);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          ours = std::current_exception();
-          stops = true;
-        }
-        const std::lock_guard lock(mutex);
-        seen();
-      }
-    });
-  };
   const auto look = [&](std::size_t s, SharedCase& shared, ExecutorPool& executors,
                         const Flags& looking, const Flags& asked) {
     const Testee& testee = subjects[s].testee;
@@ -377,7 +402,7 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
     }
   };
 
-  for_each_case([&](const Case& c, ExecutorPool& executors) {
+  const auto on_all = [&](const Case& c, ExecutorPool& executors) {
     std::optional<SharedCase> shared;
     const Flags looking = lookers(set, c);
     for (std::size_t s = 0; s < subjects.size() && !interrupted(); ++s) {
@@ -389,25 +414,9 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
       if (!shared) shared.emplace(c);
       look(s, *shared, executors, looking, asked);
     }
-  });
-  if (ours) std::rethrow_exception(ours);
-
-  Side side = {.name = set.name,
-               .about = set.about,
-               .cases = static_cast<Index>(set.cases.size()),
-               .scores = {},
-               .attest_beside = {}};
-  for (std::size_t j = 0; j < judges().size(); ++j) {
-    const Judge& judge = judges()[j];
-    for (const DType dtype : judge.dtypes) {
-      side.scores[judge.name][dtype] = score_of(
-          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_judge[j]; });
-      if (!set.own_inputs || judge.data.empty()) continue;
-      side.attest_beside[judge.name][dtype] = score_of(
-          subjects, dtype, [&](std::size_t s) { return notices.of(s, dtype).by_attest[j]; });
-    }
-  }
-  return side;
+  };
+  for_each_case(set, options, make_executor, on_all, seen, interrupted);
+  return side_of(set, subjects, notices);
 }
 
 }  // namespace attest::criteria

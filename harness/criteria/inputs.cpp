@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-struct Feature {
+// What problems of their tests have that the usual one has not.
+struct Variation {
   const char* name;
   const char* problem;                    // what it changes of the usual one
   std::vector<std::string> clauses = {};  // that it may show broken, but for those it implies
@@ -29,7 +30,7 @@ struct Feature {
 constexpr const char* kUsual = R"({"batch": 2, "query_heads": 2, "key_heads": 2, "query_len": 40,
                                    "key_len": 40, "head_dim": 16, "backward": true})";
 
-const std::vector<Feature> kFeatures = {
+const std::vector<Variation> kVariations = {
     {"full", "{}", {}, true},
     {"channels",
      R"({"head_dim": 64, "batch": 1, "query_len": 24})",
@@ -76,9 +77,9 @@ const std::vector<Feature> kFeatures = {
      {"MASK-5", "PAGE-2"}},
 };
 
-Case case_of(const Feature& feature, DType dtype, const std::string& data) {
+Case case_of(const Variation& variation, DType dtype, const std::string& data) {
   json problem = parse_json(kUsual);
-  problem.update(parse_json(feature.problem));
+  problem.update(parse_json(variation.problem));
   for (const char* length : {"query_len", "key_len"}) {
     const bool follows = problem.contains("packed") ||
                          (problem.contains("paging") && std::string_view(length) == "key_len");
@@ -87,11 +88,11 @@ Case case_of(const Feature& feature, DType dtype, const std::string& data) {
   std::vector<std::string> cited = {"SOFTMAX-1"};
   for (const Clause& clause : clauses()) {
     const std::string id(clause.id);
-    const bool fits =
-        std::find(feature.clauses.begin(), feature.clauses.end(), id) != feature.clauses.end();
-    if ((fits || feature.shows_all) && id != cited[0]) cited.push_back(id);
+    const bool fits = std::find(variation.clauses.begin(), variation.clauses.end(), id) !=
+                      variation.clauses.end();
+    if ((fits || variation.shows_all) && id != cited[0]) cited.push_back(id);
   }
-  return read_entry({{"name", feature.name},
+  return read_entry({{"name", variation.name},
                      {"clauses", cited},
                      {"because", "Tests of kernels have it."},
                      {"problem", problem},
@@ -108,8 +109,8 @@ std::vector<Case> their_cases() {
     for (const DType dtype : rule.dtypes) wanted.emplace(rule.data, dtype);
   }
   std::vector<Case> cases;
-  for (const Feature& feature : kFeatures) {
-    for (const auto& [data, dtype] : wanted) cases.push_back(case_of(feature, dtype, data));
+  for (const Variation& variation : kVariations) {
+    for (const auto& [data, dtype] : wanted) cases.push_back(case_of(variation, dtype, data));
   }
   return cases;
 }

@@ -8,6 +8,7 @@
 
 #include "cases/generate.h"
 #include "cases/laws.h"
+#include "harness/fuzz/random_sizes.h"
 #include "harness/laws/law.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"

@@ -26,18 +26,12 @@ struct Scope {
 nlohmann::json random_entry(const Scope& scope, Dice& dice);
 
 // Likewise, with several sizes beyond those at which kernels take another path: long rows, wide or
-// many heads, several tiles of a batch. As costly as kMostWorkOfLarge.
+// many heads, several tiles of a batch. As costly as kMostWorkOfLarge (random_sizes.h).
 nlohmann::json large_entry(const Scope& scope, Dice& dice);
 
 // One that is made of an entry by a few changes: other sizes, other numbers, features more or
 // fewer, some of them those of `other`.
 nlohmann::json altered_entry(const Scope& scope, const nlohmann::json& entry,
                              const nlohmann::json& other, Dice& dice);
-
-// What it costs to judge a problem, roughly: the products of queries and keys, channel by channel,
-// and a few for each element that is made, handed over and looked at; and how much of that a random
-// one may cost.
-Index work_of(const Problem& problem);
-inline constexpr Index kMostWork = 300'000, kMostWorkOfLarge = 20'000'000;
 
 }  // namespace attest

@@ -62,6 +62,18 @@ void sum_errors(const std::vector<std::uint64_t>& bits, const Expected& expected
   evidence.mean = static_cast<double>(sum / static_cast<long double>(finite));
 }
 
+// Which element is the worst, and how far off.
+template <DType kDType>
+void describe_worst(const std::vector<std::uint64_t>& bits, const Shape& shape,
+                    const Expected& expected, std::size_t worst, TensorEvidence& evidence) {
+  const auto place = coordinates(shape, static_cast<Index>(worst));
+  const bool beyond = !expected.recommended.empty() && std::isfinite(expected.recommended[worst]);
+  evidence.worst = {place.begin(), place.end()};
+  evidence.actual = decode(kDType, bits[worst]);
+  evidence.exact = expected.value[worst];
+  evidence.bound = beyond ? expected.recommended[worst] : expected.bound[worst];
+}
+
 // The format is known to the compiler, because every element asks for it.
 template <DType kDType>
 TensorVerdict judge_as(const std::vector<std::uint64_t>& bits, const Shape& shape,
@@ -125,14 +137,8 @@ TensorVerdict judge_as(const std::vector<std::uint64_t>& bits, const Shape& shap
     verdict.conclusive = bits.empty();
     return verdict;
   }
-  const auto place = coordinates(shape, static_cast<Index>(worst));
-  evidence.worst = {place.begin(), place.end()};
   evidence.max_ratio = worst_ratio;
-  evidence.actual = decode(kDType, bits[worst]);
-  evidence.exact = expected.value[worst];
-  evidence.bound = some_beyond && std::isfinite(expected.recommended[worst])
-                       ? expected.recommended[worst]
-                       : expected.bound[worst];
+  describe_worst<kDType>(bits, shape, expected, worst, evidence);
   return verdict;
 }
 

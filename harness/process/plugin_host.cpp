@@ -59,6 +59,25 @@ attest_tensor tensor_of(const json& requests, const std::string& name, const Loc
   return tensor;
 }
 
+std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
+                         std::vector<attest_mask>& nodes);
+
+// A tree of any width becomes a chain of pairs; one part stands for itself.
+std::int64_t append_chain(attest_mask_kind kind, const json& parts, const json& tensors,
+                          const Locate& locate, std::vector<attest_mask>& nodes) {
+  std::int64_t root = append_mask(parts[0], tensors, locate, nodes);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    attest_mask pair{};
+    pair.struct_size = sizeof(pair);
+    pair.kind = kind;
+    pair.first = root;
+    pair.second = append_mask(parts[i], tensors, locate, nodes);
+    nodes.push_back(pair);
+    root = static_cast<std::int64_t>(nodes.size()) - 1;
+  }
+  return root;
+}
+
 // Appends the nodes of a mask, children before parents; the index of its root.
 std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
                          std::vector<attest_mask>& nodes) {
@@ -113,19 +132,8 @@ std::int64_t append_mask(const json& j, const json& tensors, const Locate& locat
                   .stride = {1, 1, 1, 1},
                   .capacity_bytes = 1};
   } else if (kind == "all_of" || kind == "any_of") {
-    // A tree of any width becomes a chain of pairs; one part stands for itself.
-    const json& parts = j.at("parts");
-    std::int64_t root = append_mask(parts[0], tensors, locate, nodes);
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      attest_mask pair{};
-      pair.struct_size = sizeof(pair);
-      pair.kind = kind == "all_of" ? ATTEST_MASK_ALL_OF : ATTEST_MASK_ANY_OF;
-      pair.first = root;
-      pair.second = append_mask(parts[i], tensors, locate, nodes);
-      nodes.push_back(pair);
-      root = static_cast<std::int64_t>(nodes.size()) - 1;
-    }
-    return root;
+    return append_chain(kind == "all_of" ? ATTEST_MASK_ALL_OF : ATTEST_MASK_ANY_OF, j.at("parts"),
+                        tensors, locate, nodes);
   } else {
     throw InputError("", fmt::format("no mask is called {}", kind));
   }

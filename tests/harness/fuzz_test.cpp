@@ -11,6 +11,7 @@
 #include "cases/entry.h"
 #include "cases/generate.h"
 #include "harness/fuzz/draws.h"
+#include "harness/fuzz/random_sizes.h"
 #include "harness/fuzz/shrink.h"
 #include "harness/process/in_process.h"
 #include "spec/json_reader.h"
