@@ -4,7 +4,7 @@
 
 #include "reference/roundoff.h"
 
-namespace attest::working {
+namespace attest::bound {
 namespace {
 
 template <class Real>
@@ -49,12 +49,12 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
       random_sums(roundings == Roundings::systematic &&
                   arithmetic.softmax_roundoff <= unit_roundoff(problem.lse_dtype())) {
   const Real log_2 = std::log(Real(2));
-  lag = (Real(arithmetic.max_lag) + (arithmetic.integer_max ? 1 : 0)) * log_2;
-  least_weight = arithmetic.integer_max ? Real(0.5) : Real(1);
+  m_lambda = (Real(arithmetic.max_lag) + (arithmetic.integer_max ? 1 : 0)) * log_2;
+  w_m = arithmetic.integer_max ? Real(0.5) : Real(1);
   // Two thirds: constants of base 2 may be in the terms.
   sum_overflow = Real(largest_finite(problem.lse_dtype())) / Real(1.5);
   softcap = Real(problem.softcap);
-  e_tanh = Real(declared.tanh_error) + 4 * u_ref;
+  e_t = Real(declared.tanh_error) + 4 * u_ref;
   set_scores(problem);
   set_narrowing(problem);
   set_flushing(problem, rounds_operands(arithmetic));
@@ -73,22 +73,19 @@ void Model<Real>::set_scores(const Problem& problem) {
     scale_share = flushes_scale ? Real(1) : std::min(Real(1), 4 * spacing / tau);
   }
   // Two more roundings: q, or q and k, may be scaled before the product.
-  score_share =
-      share(declared.qk, sum_roundings<Real>(declared.qk, problem.head_dim, problem.head_dim)) +
-      2 * u_s + scale_share;
-  dp_share =
-      share(declared.dp, sum_roundings<Real>(declared.dp, problem.value_dim, problem.value_dim));
+  score_share = G(declared.qk, steps<Real>(declared.qk, problem.head_dim, problem.head_dim)) +
+                2 * u_s + scale_share;
+  dp_share = G(declared.dp, steps<Real>(declared.dp, problem.value_dim, problem.value_dim));
   // A score is kept over the scale, or over the softcap, on its way.
   const Real score_size = std::max(std::max(Real(1), tau), softcap);
   score_absolute = z * score_size * Real(problem.head_dim);
   score_operand = z * score_size * Real(2 * unit_roundoff(problem.lse_dtype()));
   score_overflow = Real(largest_finite(problem.lse_dtype())) / 2;
   // Without a softcap, what is added may be among the terms of q.k.
-  addend_share =
-      problem.softcap > 0
-          ? Real(0)
-          : gamma(sum_roundings<Real>(declared.qk, problem.head_dim + 2, problem.head_dim + 2),
-                  u(declared.qk));
+  addend_share = problem.softcap > 0
+                     ? Real(0)
+                     : gamma(steps<Real>(declared.qk, problem.head_dim + 2, problem.head_dim + 2),
+                             u(declared.qk));
 }
 
 // How P and dS are rounded.
@@ -133,15 +130,15 @@ void Model<Real>::set_flushing(const Problem& problem, bool rounds_operands) {
 template <class Real>
 void Model<Real>::set_outputs(const Problem& problem, Roundings roundings) {
   const Real ulps = declared.output_rounding == Rounding::nearest ? 1 : 2;  // in half units
-  output_roundoff = ulps * Real(unit_roundoff(problem.dtype));
-  output_underflow = ulps * Real(half_smallest_subnormal(problem.dtype)) + flushed;
+  u_out = ulps * Real(unit_roundoff(problem.dtype));
+  eta_out = ulps * Real(half_smallest_subnormal(problem.dtype)) + flushed;
   output_nearest = ulps == 1 && flushed == 0;
   output_overflow = Real(largest_finite(problem.dtype));
-  if (ulps == 1) output_overflow *= 1 + output_roundoff / 2;
-  lse_roundoff = ulps * Real(unit_roundoff(problem.lse_dtype()));
+  if (ulps == 1) output_overflow *= 1 + u_out / 2;
+  u_l = ulps * Real(unit_roundoff(problem.lse_dtype()));
   if (roundings == Roundings::systematic && ulps == 1) {
-    output_roundoff = 0;
-    output_underflow = flushed;
+    u_out = 0;
+    eta_out = flushed;
   }
 }
 
@@ -149,9 +146,9 @@ template <class Real>
 void Model<Real>::set_dropout(const Problem& problem) {
   const Real dropped = Real(problem.dropout.probability), kept = 1 - dropped;
   keep_scale = 1 / kept;
-  keep_roundoff = gamma(3 + dropped / kept, u_s);
-  slack *= 1 + 4 * keep_roundoff;
-  // dS may be rounded before it is multiplied by 1 / (1 - p), as may be what it is made of.
+  u_zeta = gamma(3 + dropped / kept, u_s);
+  slack *= 1 + 4 * u_zeta;
+  // dS may be rounded before it is multiplied by 1 / (1 - theta), as may be what it is made of.
   const Real overflow = ds.overflow;
   ds = ds.times(keep_scale);
   ds.overflow = overflow;
@@ -165,7 +162,7 @@ void Model<Real>::set_gradients() {
     dbias = ds.times(std::max(Real(1), tau));
     dbias.overflow = std::min(ds.overflow, ds.overflow * tau);
   }
-  const Narrow<Real> format = {output_roundoff, output_underflow};
+  const Narrow<Real> format = {u_out, eta_out};
   if (declared.rounds_dbias_terms) {  // a second time, where dS is rounded already
     dbias.roundoff += format.roundoff * (1 + dbias.roundoff);
     dbias.underflow += format.underflow;
@@ -189,8 +186,7 @@ Capped<Real> cap(const Model<Real>& model, Real x, Real x_error) {
   const Real shift = x_error + 5 * u_s * std::abs(x);
   const Real steepest = slope_at(std::max(Real(0), std::abs(x) - shift));
   const Real moved = std::min(shift * steepest, c * (1 + size));
-  const Real error =
-      moved * (1 + model.e_tanh) + (model.e_tanh + 3 * u_s) * c * size + model.z * (1 + c);
+  const Real error = moved * (1 + model.e_t) + (model.e_t + 3 * u_s) * c * size + model.z * (1 + c);
   const Real t_error = error / c + 3 * u_s * size;
   return {c * t, error, slope_at(x), t_error * (2 * size + t_error) + 4 * u_s};
 }
@@ -235,43 +231,42 @@ template <class Real>
 void complete_row(const Model<Real>& model, Row<Real>& row) {
   const Arithmetic& declared = model.declared;
   // Steps of a matrix unit lie side by side, unless blocks come in any order.
-  const Index span = declared.any_block_order ? 4 * row.keys : row.span;
-  Real roundings = sum_roundings<Real>(declared.pv, row.keys, span) + Real(row.rescales + 8);
-  if (row.has_sink) roundings += 8;             // a term and a block more
-  if (model.keep_roundoff > 0) roundings += 2;  // the product with what is kept, of P or of V
+  const Index span = declared.any_block_order ? 4 * row.n : row.span;
+  Real roundings = steps<Real>(declared.pv, row.n, span) + Real(row.R + 8);
+  if (row.has_sink) roundings += 8;      // a term and a block more
+  if (model.u_zeta > 0) roundings += 2;  // the product with what is kept, of P or of V
   if (declared.rescales_output) {
     const Index block = declared.key_block > 0 ? declared.key_block : 16;
-    roundings += Real(4 * std::min(row.keys, row.span / block + 2));
+    roundings += Real(4 * std::min(row.n, row.span / block + 2));
   }
-  row.roundings = roundings;
+  row.h = roundings;
   const Real u = model.u_at_least_s(declared.pv);
-  row.g_pv = Model<Real>::share(declared.pv, roundings, u);
-  row.gamma_h = gamma(roundings, u);
+  row.G = Model<Real>::G(declared.pv, roundings, u);
+  row.G_sum = gamma(roundings, u);
   if (row.exact) {  // but for the reference's own, and for merging parts that are
-    row.g_pv = row.gamma_h = gamma(Real(row.keys + 8), model.u_ref);
+    row.G = row.G_sum = gamma(Real(row.n + 8), model.u_ref);
     if (declared.kv_splits > 1) {
-      row.g_pv = row.gamma_h += gamma(Real(std::min(declared.kv_splits, row.keys) + 12), u);
+      row.G = row.G_sum += gamma(Real(std::min(declared.kv_splits, row.n) + 12), u);
     }
   }
   if (row.overflows || std::abs(row.m) >= model.score_overflow) {  // it admits anything
-    row.g_pv = row.gamma_h = std::numeric_limits<Real>::infinity();
+    row.G = row.G_sum = std::numeric_limits<Real>::infinity();
   }
-  const Real terms = Real(row.keys + (row.has_sink ? 1 : 0));
-  const Real entropy = std::log(terms + 1) + model.lag;
-  row.split = row.gamma_h + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
-  row.merged = 0;
+  const Real terms = Real(row.n + (row.has_sink ? 1 : 0));
+  const Real entropy = std::log(terms + 1) + model.m_lambda;
+  row.split = row.G_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
+  row.W = 0;
   if (declared.kv_splits != 1 && terms > 1) {
-    row.merged = expm1_above(row.gamma_h + 2 * model.e_x +
-                             model.u_s * (5 * std::abs(row.lse) + 9 * entropy + 4));
+    row.W = E(row.G_sum + 2 * model.e_x + model.u_s * (5 * std::abs(row.L) + 9 * entropy + 4));
   }
   // The largest weight is e^0, or what else exp(0) and the running maximum make of it.
-  row.least_weight = model.least_weight;
-  if (declared.exp_zero_inexact) row.least_weight *= std::exp(-model.e_x * Real(1 + row.rescales));
+  row.w_m = model.w_m;
+  if (declared.exp_zero_inexact) row.w_m *= std::exp(-model.e_x * Real(1 + row.R));
   row.p = model.p;
   if (declared.p_normalised == Choice::last) {
-    row.p = model.p.times(1 / (row.sum * row.least_weight));
-  } else if (declared.p_normalised == Choice::either && row.least_weight < 1) {
-    row.p = model.p.times(1 / row.least_weight);
+    row.p = model.p.times(1 / (row.l * row.w_m));
+  } else if (declared.p_normalised == Choice::either && row.w_m < 1) {
+    row.p = model.p.times(1 / row.w_m);
   }
   if (row.exact) row.p = {};
 }
@@ -285,4 +280,4 @@ ATTEST_BOUND_FOR(double)
 ATTEST_BOUND_FOR(long double)
 #undef ATTEST_BOUND_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound

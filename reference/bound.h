@@ -20,7 +20,7 @@
 #include "spec/dtype.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -35,17 +35,17 @@ Real gamma(Real roundings, Real u) {
   return ku < 1 ? ku / (1 - ku) : std::numeric_limits<Real>::infinity();
 }
 
-// At least exp(x) - 1, for x >= 0, and less than 2 % above it where x < 0.5.
+// E(x), at least exp(x) - 1, for x >= 0, and less than 2 % above it where x < 0.5.
 template <class Real>
-Real expm1_above(Real x) {
+Real E(Real x) {
   return x < Real(0.5) ? x / (1 - x / 2) : std::exp(x);
 }
 
-// How many roundings a sum of `terms` products takes in any order. A matrix unit that truncates
-// aligns its accumulator and a few products, at least 4, to the largest of them and cuts off: two
-// more for each step. The terms lie within `span` consecutive places.
+// steps(k, span): how many roundings a sum of `terms` products takes in any order. A matrix unit
+// that truncates aligns its accumulator and a few products, at least 4, to the largest of them and
+// cuts off: two more for each step. The terms lie within `span` consecutive places.
 template <class Real>
-Real sum_roundings(const Product& product, Index terms, Index span) {
+Real steps(const Product& product, Index terms, Index span) {
   return Real(terms + (product.truncates ? 2 * std::min(terms, span / 4 + 2) : 0));
 }
 
@@ -58,7 +58,7 @@ struct Narrow {
   Real overflow = std::numeric_limits<Real>::infinity();  // from here on results may be infinite
 
   // The error of rounding a number whose magnitude lies between low and high.
-  Real error(Real low, Real high) const {
+  Real rho(Real low, Real high) const {
     if (high >= overflow) return std::numeric_limits<Real>::infinity();
     const Real absolute = low < flushed_below ? flushed_below : underflow;
     return std::max(roundoff * high, std::min(absolute, high));
@@ -91,22 +91,22 @@ struct Model {
   Real tiny_score;      // Q and K below it count as 0
   Real flushed;         // what a flushed output adds
   Real flushed_lse;
-  Real output_roundoff;  // of O as the backward reads it
-  Real output_underflow;
+  Real u_out;  // of O as the backward reads it
+  Real eta_out;
   Real output_overflow;  // from here on it may be infinite
   bool output_nearest;   // rounded to the nearest number, subnormal or not
-  Real lse_roundoff;
+  Real u_l;
   Real softcap;               // c; 0: none
-  Real e_tanh;                // the tanh of a softcap
+  Real e_t;                   // the tanh of a softcap
   Real addend_share;          // of |bias| and |ALiBi| in the error of s_j
   Real tiny_f32;              // slopes below it count as 0
-  Real lag;                   // how far the running maximum may lie below the true one, or above
-  Real least_weight;          // of the largest key: 1, unless the maximum may lie above it
+  Real m_lambda;              // how far the running maximum may lie below the true one, or above
+  Real w_m;                   // of the largest key: 1, unless the maximum may lie above it
   Real scale_share;           // of a scale that is subnormal in the softmax's format
   Real sum_overflow;          // from here on sums of products may be infinite
   Narrow<Real> stored;        // dK and dV, where they are added up in memory, in their own format
-  Real keep_scale = 1;        // 1 / (1 - p) of dropout
-  Real keep_roundoff = 0;     // of multiplying by it
+  Real keep_scale = 1;        // 1 / (1 - theta) of dropout
+  Real u_zeta = 0;            // of multiplying by it
   Real slack = Real(kSlack);  // of what may be multiplied by it
 
   bool random_sums = false;  // sums of the softmax are left to the deviation
@@ -121,10 +121,8 @@ struct Model {
   }
 
   // The error of a sum of products, as a share of the sum of their magnitudes.
-  Real share(const Product& product, Real roundings) const {
-    return share(product, roundings, u(product));
-  }
-  static Real share(const Product& product, Real roundings, Real accumulator) {
+  Real G(const Product& product, Real roundings) const { return G(product, roundings, u(product)); }
+  static Real G(const Product& product, Real roundings, Real accumulator) {
     const Real operand = product.operand_roundoff;
     const Real both = operand * (2 + operand);
     const Real sum = gamma(roundings, accumulator);
@@ -142,7 +140,7 @@ struct Model {
   // Whether P of a key that is alone in its row is so near to 1, which every format holds, that
   // rounding it moves it no further than to 1.
   bool alone_is_one() const {
-    return keep_roundoff == 0 && !declared.truncates_p && !declared.integer_max;
+    return u_zeta == 0 && !declared.truncates_p && !declared.integer_max;
   }
 
  private:
@@ -155,28 +153,28 @@ struct Model {
   void set_gradients();
 };
 
-// What one row brings along: n keys between the first and the last it sees.
+// What one row brings along: n keys between the first and the last it sees. G_sum is G'.
 template <class Real>
 struct Row {
-  Index keys = 0;
+  Index n = 0;
   Index span = 0;
   Index key_len = 0;   // of its batch element
   bool exact = false;  // P is 1 for every key, V small integers: nothing rounds before the end
   bool has_sink = false;
-  Real sink = 0;  // its logit, s_z
-  Real chi = 0;   // how far it lies above the maximum that it may be added to
-  Real m = 0;     // the largest score, or the sink
-  Real lse = -std::numeric_limits<Real>::infinity();  // L
-  Real sum = 1;                                       // l: of exp(s_j - m)
-  Index rescales = 0;                                 // R
+  Real s_z = 0;  // its logit
+  Real chi = 0;  // how far it lies above the maximum that it may be added to
+  Real m = 0;    // the largest score, or the sink
+  Real L = -std::numeric_limits<Real>::infinity();  // LSE
+  Real l = 1;                                       // of exp(s_j - m)
+  Index R = 0;
   bool overflows = false;  // what makes a score of some key may (SOFTMAX-2)
-  Real roundings = 0;      // h
-  Real g_pv = 0;           // G, of the numerator
-  Real gamma_h = 0;        // G', of the denominator
-  Real split = 0;          // of kappa: what does not depend on the key
-  Real merged = 0;         // W: how far the weights of merged parts are from adding up to 1
+  Real h = 0;
+  Real G = 0;      // of the numerator
+  Real G_sum = 0;  // of the denominator
+  Real split = 0;  // of kappa: what does not depend on the key
+  Real W = 0;      // how far the weights of merged parts are from adding up to 1
   Real den = 0;
-  Real least_weight = 1;  // w_m: of the largest key, before P is divided by its sum
+  Real w_m = 1;  // of the largest key, before P is divided by its sum
   Narrow<Real> p = {};
 };
 
@@ -216,7 +214,7 @@ template <class Real>
 Index most_rescales(const Model<Real>& model, const Row<Real>& row) {
   const Index block = model.declared.key_block;
   if (model.declared.exp_zero_inexact && block > 0) return (row.key_len + block - 1) / block;
-  return block > 0 ? std::min(row.keys - 1, (row.span + block - 1) / block) : row.keys - 1;
+  return block > 0 ? std::min(row.n - 1, (row.span + block - 1) / block) : row.n - 1;
 }
 
 // Up to so many rescales it is not worth while to count how many there can be at most in a single
@@ -232,17 +230,16 @@ bool counts_rescales(const Model<Real>& model) {
 template <class Real>
 Index count_rescales(const std::vector<Real>& score, const std::vector<Real>& error);
 
-// The members from h to least_weight, but for den, and p, once the others are known.
+// The members from h to w_m, but for den, and p, once the others are known.
 template <class Real>
 void complete_row(const Model<Real>& model, Row<Real>& row);
 
 // kappa_j: the error of the logarithm of a weight, as far as numerator and denominator share it.
 template <class Real>
 Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real score_error) {
-  const Real size = std::max(std::abs(score), std::abs(row.m)) + model.lag;
-  const Real distance = row.m - score + 2 * model.lag;
-  Real sum =
-      score_error + model.u_s * (2 * size + 5 * distance) + model.e_x * Real(1 + row.rescales);
+  const Real size = std::max(std::abs(score), std::abs(row.m)) + model.m_lambda;
+  const Real distance = row.m - score + 2 * model.m_lambda;
+  Real sum = score_error + model.u_s * (2 * size + 5 * distance) + model.e_x * Real(1 + row.R);
   if (model.declared.kv_splits != 1) {
     sum += row.split + 6 * model.u_s * size;
     if (row.has_sink) sum += 3 * model.u_s * distance;
@@ -250,10 +247,10 @@ Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real scor
   return sum * Real(kSlack);
 }
 
-// U: what an exponential and its rescales lose at most where they underflow.
+// U, what an exponential and its rescales lose at most where they underflow.
 template <class Real>
-Real underflow_of(const Model<Real>& model, const Row<Real>& row) {
-  return model.z * Real(row.rescales + 4) / row.least_weight;
+Real U_of(const Model<Real>& model, const Row<Real>& row) {
+  return model.z * Real(row.R + 4) / row.w_m;
 }
 
 // kappa of a row of weights that are exactly 1, but for the merge of its parts.
@@ -270,19 +267,19 @@ Real softmax_2_limit(DType dtype) {
 
 // kappa of the sink. It may be merged by LSE even where the keys are covered in one pass.
 template <class Real>
-Real kappa_of_sink(const Model<Real>& model, const Row<Real>& row) {
-  const Real size = std::max(std::abs(row.sink), std::abs(row.m)) + row.chi + model.lag;
-  const Real distance = std::max(row.m - row.sink, row.chi) + 2 * model.lag;
-  const Real sum = model.u_s * (14 * size + 8 * distance) + row.split +
-                   model.e_x * Real(1 + row.rescales) + model.z;
+Real kappa_z_of(const Model<Real>& model, const Row<Real>& row) {
+  const Real size = std::max(std::abs(row.s_z), std::abs(row.m)) + row.chi + model.m_lambda;
+  const Real distance = std::max(row.m - row.s_z, row.chi) + 2 * model.m_lambda;
+  const Real sum =
+      model.u_s * (14 * size + 8 * distance) + row.split + model.e_x * Real(1 + row.R) + model.z;
   return sum * Real(kSlack);
 }
 
 // kappa'_j of the backward, where P = exp(s - L) or exp(s - m) / l.
 template <class Real>
-Real kappa_backward(const Model<Real>& model, Real lse, Real score, Real score_error) {
-  const Real size = std::max(std::abs(score), std::abs(lse)) + model.lag;
-  const Real distance = lse - score + 2 * model.lag;
+Real kappa_prime(const Model<Real>& model, Real L, Real score, Real score_error) {
+  const Real size = std::max(std::abs(score), std::abs(L)) + model.m_lambda;
+  const Real distance = L - score + 2 * model.m_lambda;
   return (score_error + model.u_s * (6 * size + 5 * distance) + 2 * model.e_x) * Real(kSlack);
 }
 
@@ -300,21 +297,21 @@ template <class Real>
 Real group_share(const Problem& problem, const Model<Real>& model, const Product& product,
                  Index b) {
   const Index group = problem.group_size(), rows = group * problem.lengths(b).query;
-  const Real sum = model.share(product, sum_roundings<Real>(product, rows, rows + 4 * group) + 8);
+  const Real sum = model.G(product, steps<Real>(product, rows, rows + 4 * group) + 8);
   const Real stored = gamma(times_stored(problem, model, b), model.stored.roundoff);
   return sum + stored + sum * stored;
 }
 
 // G_b: what the sum of all that reads one element of the bias comes to, in any order.
 template <class Real>
-Real bias_share(const Problem& problem, const Model<Real>& model) {
+Real G_b_of(const Problem& problem, const Model<Real>& model) {
   Index terms = 1;
   const Shape whole = problem.keep_shape();
   for (std::size_t axis = 0; axis < 4; ++axis) {
     if ((*problem.bias_shape)[axis] == 1) terms *= whole[axis];
   }
   const Real u = model.u_at_least_s(model.declared.dk);
-  return gamma(sum_roundings<Real>(model.declared.dk, terms, 4 * terms) + 8, u);
+  return gamma(steps<Real>(model.declared.dk, terms, 4 * terms) + 8, u);
 }
 
 // A sum of scaled magnitudes before it is scaled, or after, whichever is more.
@@ -327,8 +324,8 @@ Real before_scale(const Model<Real>& model, Real sum) {
 // The rounding of an output, or of a gradient, that is known up to `bound`. Rounding to the nearest
 // moves a number no further than to any other that is representable.
 template <class Real>
-Real output_rounding(const Model<Real>& model, Real value, Real bound) {
-  const Real any = model.output_roundoff * (std::abs(value) + bound) + model.output_underflow;
+Real rho_out(const Model<Real>& model, Real value, Real bound) {
+  const Real any = model.u_out * (std::abs(value) + bound) + model.eta_out;
   if (!model.output_nearest) return any;
   const DType dtype = model.declared.dtype;
   return std::min(any, std::abs(Real(round_to(dtype, static_cast<double>(value))) - value) + bound);
@@ -337,4 +334,4 @@ Real output_rounding(const Model<Real>& model, Real value, Real bound) {
 extern template struct Model<double>;
 extern template struct Model<long double>;
 
-}  // namespace attest::working
+}  // namespace attest::bound

@@ -10,10 +10,8 @@
 #include "reference/reach.h"
 
 namespace attest {
-namespace coarse {
+namespace bound::coarse {
 namespace {
-
-using namespace working;
 
 bool is_covered(const Problem& p, const Inputs& in) {
   if (p.softcap != 0 || p.bias_shape || p.slopes_shape || p.sink) return false;
@@ -71,25 +69,24 @@ double put(double bound) { return bound < kInfinity ? bound : kInfinity; }
 double bound_of_dq(const Model<double>& model, const RowGradients& of_row, const Extent& k,
                    Index c) {
   const RowBounds& row = of_row.row;
-  const double n = static_cast<double>(row.keys), tau = model.tau;
+  const double n = static_cast<double>(row.n), tau = model.tau;
   const double underflow = model.z * (1 + tau);
   const Product& product = model.declared.dq;
-  const double dq_share =
-      model.share(product, sum_roundings<double>(product, row.keys, row.span) + 8) + 3 * model.u_s +
-      model.scale_share;
-  const double common = gamma(n + 8, model.u_ref) * of_row.e_d * tau;
-  const double by_d = of_row.e_d * tau * (1 + dq_share) + common;
+  const double G_dQ = model.G(product, steps<double>(product, row.n, row.span) + 8) +
+                      3 * model.u_s + model.scale_share;
+  const double common = gamma(n + 8, model.u_ref) * of_row.E_D * tau;
+  const double by_d = of_row.E_D * tau * (1 + G_dQ) + common;
   const RowGradients::Weights all = of_row.of(1, n);
   const auto [size, sizes] = weigh(row, k, c);
   double bound = all.t < kInfinity ? underflow * (2 * n + 8) : kInfinity;
   if (sizes > 0) {
     const RowGradients::Weights w = of_row.of(size, sizes);
-    bound += tau * ((w.e + w.t + of_row.r * of_row.e_d * size) * (1 + dq_share) + w.ds * dq_share) +
+    bound += tau * ((w.e + w.t + of_row.r * of_row.E_D * size) * (1 + G_dQ) + w.ds * G_dQ) +
              by_d * size + underflow * sizes;
   }
   const double small = k.small[at(c)];
   if (small > 0) bound += small * tau * (all.ds + all.f + all.t);
-  return finished(model, tau * of_row.x * size, bound, 1, model.sum_overflow, tau);
+  return finished(model, tau * of_row.X * size, bound, 1, model.sum_overflow, tau);
 }
 
 // ---- dK and dV ----------------------------------------------------------------------------------
@@ -133,21 +130,20 @@ void add_weighed(const Channels& x, double tiny, const Weight& single, const Wei
 void add_row(const Problem& p, const Model<double>& model, const RowGradients& of_row, Index b,
              Index i, const Channels& q, const Channels& d_o, KeyGradients& dk, KeyGradients& dv) {
   const RowBounds& row = of_row.row;
-  const double n = static_cast<double>(row.keys), tau = model.tau;
+  const double n = static_cast<double>(row.n), tau = model.tau;
   const double underflow = model.z * (1 + tau);
-  const double dk_share =
+  const double G_dK =
       group_share(p, model, model.declared.dk, b) + 3 * model.u_s + model.scale_share;
-  const double dv_share = group_share(p, model, model.declared.dv, b);
+  const double G_dV = group_share(p, model, model.declared.dv, b);
   const auto of_keys = [&](const RowGradients::Weights& w, double keys) {
     const double total = w.f + w.t;
-    return Weight{.of_x = tau * (total * (1 + dk_share) + w.ds * dk_share) + keys * underflow,
+    return Weight{.of_x = tau * (total * (1 + G_dK) + w.ds * G_dK) + keys * underflow,
                   .of_small = tau * (w.ds + total),
                   .of_value = tau * w.ds};
   };
   const auto of_values = [&](const RowGradients::Weights& w) {
-    return Weight{.of_x = w.p_error * (1 + dv_share) + w.p * dv_share,
-                  .of_small = w.p + w.p_error,
-                  .of_value = w.p};
+    return Weight{
+        .of_x = w.p_error * (1 + G_dV) + w.p * G_dV, .of_small = w.p + w.p_error, .of_value = w.p};
   };
   const RowGradients::Weights all = of_row.of(1, n), single = of_row.of(row.p_hat, 1);
   add_weighed(q, model.tiny_score, of_keys(single, 1), of_keys(all, n), i, dk);
@@ -209,9 +205,10 @@ CoarseBackward everywhere(const Problem& p, double bound) {
 }
 
 }  // namespace
-}  // namespace coarse
+}  // namespace bound::coarse
 
-using namespace coarse;
+using namespace bound;
+using namespace bound::coarse;
 
 ForwardExpected coarse_forward(const Problem& p, const Inputs& in, const Arithmetic& arithmetic) {
   const bool covered = is_covered(p, in);

@@ -36,9 +36,7 @@ auto& at_key(const Problem& problem, AnyTensor& tensor, const Position& at, Inde
 // all (SCORE-3).
 template <typename AnyTensor>
 auto& at_broadcast(AnyTensor& tensor, const Position& at) {
-  const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
-  return tensor.at(pick(tensor.shape[0], at.batch), pick(tensor.shape[1], at.head),
-                   pick(tensor.shape[2], at.query), pick(tensor.shape[3], at.key));
+  return tensor.data[broadcast_element(tensor.shape, at)];
 }
 
 // MASK-1 to MASK-13, and MASK-14: a bias of -inf hides its key.

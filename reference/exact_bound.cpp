@@ -200,7 +200,7 @@ class ScoreSums {
 
   void add_to_bias(const Gradient& of_row) {
     for (Index t = 0; sy_.p.bias_shape && t < of_row.row.n(); ++t) {
-      const std::size_t e = at(of_row.row.view.bias_element(of_row.row.key[at(t)]));
+      const std::size_t e = of_row.row.view.bias_element(of_row.row.key[at(t)]);
       const Term ds = dbias_term(sy_, of_row, t);
       bias_read_[e] = true;
       bias_value_[e] += ds.value;

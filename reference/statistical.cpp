@@ -10,7 +10,7 @@
 #include "reference/working.h"
 
 namespace attest {
-namespace statistical {
+namespace bound::statistical {
 namespace {
 
 // visit(b, h, i) for each query within its length.
@@ -36,8 +36,7 @@ struct Total {
   }
   // Besides, the sum is rounded to `stored` so many times.
   std::vector<double> deviation(const Product& product, double roundings,
-                                const working::Narrow<double>& stored = {},
-                                double times = 0) const {
+                                const Narrow<double>& stored = {}, double times = 0) const {
     std::vector<double> result;
     for (std::size_t e = 0; e < variance.size(); ++e) {
       const double in_memory = times * square(stored.roundoff * size[e] + stored.underflow);
@@ -138,7 +137,7 @@ class Gradients {
     double of_all = 0;
     for (std::size_t t = 0; t < row.keys.size(); ++t) {
       position.key = row.keys[t].j;
-      element = element_of(shape, position);
+      element = broadcast_element(shape, position);
       const double sigma = of_row.sigma[t] + std::abs(of_row.ds[t]) * of_row.sigma_l +
                            row.keys[t].p * of_row.sigma_d;
       of_all += sigma;
@@ -153,7 +152,7 @@ class Gradients {
     double times = a_.rounds_head_gradients && group_ > 1 ? double(group_) : 0;
     for (Index b = 0; b < p_.batch; ++b) {
       longest = std::max(longest, p_.lengths(b).query);
-      times = std::max(times, working::times_stored(p_, noise_.model(), b));
+      times = std::max(times, times_stored(p_, noise_.model(), b));
     }
     return total.deviation(product, double(group_ * longest + 8), noise_.model().stored, times);
   }
@@ -179,9 +178,9 @@ class Gradients {
 };
 
 }  // namespace
-}  // namespace statistical
+}  // namespace bound::statistical
 
-using namespace statistical;
+using namespace bound::statistical;
 
 ForwardSpread spread_forward(const Problem& problem, const Inputs& inputs,
                              const Arithmetic& arithmetic, int threads) {

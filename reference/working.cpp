@@ -34,7 +34,7 @@
 #include "reference/working/score_gradients.h"
 
 namespace attest {
-namespace working {
+namespace bound::working {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -231,28 +231,27 @@ BackwardExpected backward(const Request& request, ForwardExpected* forward) {
 }
 
 }  // namespace
-}  // namespace working
+}  // namespace bound::working
+
+using namespace bound::working;
 
 ForwardExpected expect_forward(const Problem& problem, const Inputs& inputs,
                                const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
                                Roundings roundings) {
-  const auto compute =
-      problem.dtype == DType::f64 ? working::forward<long double> : working::forward<double>;
+  const auto compute = problem.dtype == DType::f64 ? forward<long double> : forward<double>;
   return compute({problem, inputs, arithmetic, threads, excerpt, roundings});
 }
 
 BackwardExpected expect_backward(const Problem& problem, const Inputs& inputs,
                                  const Arithmetic& arithmetic, int threads, const Excerpt* excerpt,
                                  Roundings roundings) {
-  const auto compute =
-      problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
+  const auto compute = problem.dtype == DType::f64 ? backward<long double> : backward<double>;
   return compute({problem, inputs, arithmetic, threads, excerpt, roundings}, nullptr);
 }
 
 PassesExpected expect_passes(const Problem& problem, const Inputs& inputs,
                              const Arithmetic& arithmetic, int threads, const Excerpt* excerpt) {
-  const auto compute =
-      problem.dtype == DType::f64 ? working::backward<long double> : working::backward<double>;
+  const auto compute = problem.dtype == DType::f64 ? backward<long double> : backward<double>;
   PassesExpected passes;
   passes.backward =
       compute({problem, inputs, arithmetic, threads, excerpt, Roundings::all}, &passes.forward);

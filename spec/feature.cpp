@@ -66,24 +66,29 @@ bool by_its_numbers(const Problem&) { return false; }
 // ---- The table ---------------------------------------------------------------------------------
 
 using Demands = std::array<Feature::Demand, 3>;
-constexpr Feature of_mask(std::string_view name, bool (*needed)(const Mask&), Demands demanded) {
-  return {.name = name, .in_mask = needed, .demanded = demanded};
+constexpr Feature of_mask(std::string_view name, std::string_view needed_when,
+                          bool (*needed)(const Mask&), Demands demanded) {
+  return {.name = name, .needed_when = needed_when, .in_mask = needed, .demanded = demanded};
 }
-constexpr Feature of_problem(std::string_view name, bool (*needed)(const Problem&),
-                             Demands demanded) {
-  return {.name = name, .in_problem = needed, .demanded = demanded};
+constexpr Feature of_problem(std::string_view name, std::string_view needed_when,
+                             bool (*needed)(const Problem&), Demands demanded) {
+  return {.name = name, .needed_when = needed_when, .in_problem = needed, .demanded = demanded};
 }
-constexpr Feature of_layouts(std::string_view name, bool (*needed)(const Layout&),
-                             Demands demanded) {
-  return {.name = name, .in_layout = needed, .demanded = demanded};
+constexpr Feature of_layouts(std::string_view name, std::string_view needed_when,
+                             bool (*needed)(const Layout&), Demands demanded) {
+  return {.name = name, .needed_when = needed_when, .in_layout = needed, .demanded = demanded};
 }
 constexpr Feature of_format(std::string_view name, bool (*needed)(const Problem&),
                             Demands demanded) {
-  return {.name = name, .key = kOfFormats, .in_problem = needed, .demanded = demanded};
+  return {.name = name,
+          .needed_when = "its tensors are of that format",
+          .key = kOfFormats,
+          .in_problem = needed,
+          .demanded = demanded};
 }
 // What a testee returns, not what a problem needs.
-constexpr Feature of_testee(std::string_view name, Demands demanded) {
-  return {.name = name, .demanded = demanded};
+constexpr Feature of_testee(std::string_view name, std::string_view what, Demands demanded) {
+  return {.name = name, .needed_when = what, .demanded = demanded};
 }
 
 using Kind = Mask::Kind;
@@ -91,48 +96,66 @@ using Drop = Dropout::Mode;
 
 // In the order in which cases cite the clauses, and reports name what a problem asks for.
 constexpr Feature kFeatures[] = {
-    of_mask("causal", is_causal, {{{"MASK-2", kForwardCore}, {"MASK-3", kForwardCore}}}),
-    of_mask("window", is_window, {{{"MASK-4", "masks"}}}),
-    of_mask("dense-mask", is<Kind::dense>, {{{"MASK-7", "masks"}}}),
-    of_mask("prefix", is<Kind::prefix>, {{{"MASK-10", "sparse-masks"}}}),
-    of_mask("segments", is<Kind::segments>, {{{"MASK-11", "sparse-masks"}}}),
-    of_mask("block-sparse", is<Kind::block_sparse>, {{{"MASK-12", "sparse-masks"}}}),
-    of_mask("dilated", is<Kind::dilated>, {{{"MASK-13", "sparse-masks"}}}),
-    of_mask("mask-and", is<Kind::all_of>, {{{"MASK-8", "masks"}}}),
-    of_mask("mask-or", is<Kind::any_of>, {{{"MASK-9", "sparse-masks"}}}),
-    of_problem("packed", is_packed, {{{"LAYOUT-5", "packed"}}}),
-    of_problem("paged", is_paged, {{{"PAGE-1", "paged"}, {"PAGE-2", "paged", by_its_numbers}}}),
-    of_problem("lengths", has_lengths,
-               {{{"MASK-5", "varlen", has_key_lens}, {"MASK-6", "varlen", has_query_lens}}}),
+    of_mask("causal",
+            "the mask has a band with left unbounded and right 0, with any anchor and offset",
+            is_causal, {{{"MASK-2", kForwardCore}, {"MASK-3", kForwardCore}}}),
+    of_mask("window", "the mask has another band", is_window, {{{"MASK-4", "masks"}}}),
+    of_mask("dense-mask", "the mask has a dense table", is<Kind::dense>, {{{"MASK-7", "masks"}}}),
+    of_mask("prefix", "the mask has a prefix", is<Kind::prefix>, {{{"MASK-10", "sparse-masks"}}}),
+    of_mask("segments", "the mask has segments", is<Kind::segments>,
+            {{{"MASK-11", "sparse-masks"}}}),
+    of_mask("block-sparse", "the mask has a table of blocks", is<Kind::block_sparse>,
+            {{{"MASK-12", "sparse-masks"}}}),
+    of_mask("dilated", "the mask has a dilation", is<Kind::dilated>,
+            {{{"MASK-13", "sparse-masks"}}}),
+    of_mask("mask-and", "the mask is or holds an intersection", is<Kind::all_of>,
+            {{{"MASK-8", "masks"}}}),
+    of_mask("mask-or", "the mask is or holds a union", is<Kind::any_of>,
+            {{{"MASK-9", "sparse-masks"}}}),
+    of_problem("packed", "batch elements are packed", is_packed, {{{"LAYOUT-5", "packed"}}}),
+    of_problem("paged", "K and V lie in pages", is_paged,
+               {{{"PAGE-1", "paged"}, {"PAGE-2", "paged", by_its_numbers}}}),
     of_problem(
-        "backward", is_backward,
+        "lengths", "key or query lengths are given, other than those of packing and of pages",
+        has_lengths, {{{"MASK-5", "varlen", has_key_lens}, {"MASK-6", "varlen", has_query_lens}}}),
+    of_problem(
+        "backward", "dQ, dK, dV are wanted", is_backward,
         {{{"GRAD-1", "training-core"}, {"GRAD-2", "training-core"}, {"GRAD-3", "training-core"}}}),
     of_format("f64", is_of<DType::f64>, {{{"FORMAT-1", "double"}}}),
     of_format("f32", is_of<DType::f32>, {{{"FORMAT-2", kForwardCore}}}),
     of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
     of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
-    of_problem("softcap", has_softcap,
+    of_problem("softcap", "there is a softcap", has_softcap,
                {{{"SCORE-2", "scores"}, {"GRAD-6", "training-full", is_backward}}}),
-    of_problem("bias", has_bias, {{{"SCORE-3", "scores"}, {"MASK-14", "scores", by_its_numbers}}}),
-    of_problem("dbias", has_dbias, {{{"GRAD-4", "training-full"}}}),
-    of_problem("alibi", has_alibi, {{{"SCORE-4", "scores"}}}),
-    of_problem("sink", has_sink,
+    of_problem("bias", "there is a bias", has_bias,
+               {{{"SCORE-3", "scores"}, {"MASK-14", "scores", by_its_numbers}}}),
+    of_problem("dbias", "the gradient of a bias is wanted: bias and `backward`", has_dbias,
+               {{{"GRAD-4", "training-full"}}}),
+    of_problem("alibi", "there are slopes", has_alibi, {{{"SCORE-4", "scores"}}}),
+    of_problem("sink", "there are sinks", has_sink,
                {{{"SINK-1", "scores"}, {"SINK-2", "training-full", is_backward}}}),
-    of_problem("dlse", has_dlse, {{{"GRAD-5", "training-full"}}}),
-    of_problem("dropout", drops<Drop::given>,
+    of_problem("dlse", "a gradient with respect to LSE is given", has_dlse,
+               {{{"GRAD-5", "training-full"}}}),
+    of_problem("dropout", "a keep-mask is given", drops<Drop::given>,
                {{{"DROP-1", "dropout"}, {"DROP-2", "training-full", is_backward}}}),
-    of_problem("dropout-generated", drops<Drop::generated>, {{{"DROP-3", "dropout-generated"}}}),
-    of_problem("gqa", has_groups, {{{"HEAD-1", kForwardCore}}}),
-    of_problem("value-dim", has_value_dim, {{{"SHAPE-1", kForwardCore}}}),
-    of_problem("long", is_long, {}),
-    of_problem("zero-sizes", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}}),
-    of_layouts("strides", is_not_dense,
+    of_problem("dropout-generated", "the testee is to draw a keep-mask", drops<Drop::generated>,
+               {{{"DROP-3", "dropout-generated"}}}),
+    of_problem("gqa", "Hkv ≠ Hq", has_groups, {{{"HEAD-1", kForwardCore}}}),
+    of_problem("value-dim", "Dv ≠ D", has_value_dim, {{{"SHAPE-1", kForwardCore}}}),
+    of_problem("long",
+               "Sq or Sk is more than 16384: a kernel that keeps all scores of a head may leave it "
+               "undeclared",
+               is_long, {}),
+    of_problem("zero-sizes", "any size is 0", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}}),
+    of_layouts("strides", "any tensor is not dense BHSD", is_not_dense,
                {{{"LAYOUT-1", kForwardCore},
                  {"LAYOUT-4", "layouts", some<is_sbhd>},
                  {"LAYOUT-3", "layouts", some<is_unusual>}}}),
-    of_layouts("transposed", transposes, {{{"LAYOUT-3", "layouts"}}}),
-    of_layouts("expanded", expands, {{{"LAYOUT-3", "layouts"}}}),
-    of_testee("lse",
+    of_layouts("transposed", "any tensor's channels do not lie side by side", transposes,
+               {{{"LAYOUT-3", "layouts"}}}),
+    of_layouts("expanded", "any input has an axis of stride 0", expands,
+               {{{"LAYOUT-3", "layouts"}}}),
+    of_testee("lse", "none needs it: it declares that LSE is returned",
               {{{"LSE-1", kForwardCore}, {"LSE-2", kForwardCore}, {"EMPTY-2", kForwardCore}}}),
 };
 

@@ -5,8 +5,8 @@
 //   sink       features  problem.sink    SINK-1 (scores); in a backward pass SINK-2 (training-full)
 //   f64        dtypes    problem.dtype   FORMAT-1 (double)
 //
-// What a testee is asked, what a case cites, whom a profile demands and which laws fit a testee all
-// follow from it.
+// What a testee is asked, what a case cites, whom a profile demands, which laws fit a testee, and
+// the tables of SPEC.md, all follow from it.
 #pragma once
 
 #include <array>
@@ -33,6 +33,7 @@ struct Feature {
   };
 
   std::string_view name;
+  std::string_view needed_when;        // in words, for SPEC.md
   std::string_view key = kOfFeatures;  // under which it is declared
   // One of these: of a problem, of one part of its mask, of the layout of one tensor. With none, no
   // problem needs it.

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attest::coarse {
-
-using namespace working;
+namespace attest::bound::coarse {
 
 // ---- All keys of a head -------------------------------------------------------------------------
 
@@ -87,7 +85,7 @@ double narrowed(const Narrow<double>& to, double p, double keys) {
 }  // namespace
 
 Weighed weigh(const RowBounds& row, const Extent& x, Index c) {
-  const double most = x.size[at(c)], any = static_cast<double>(row.keys) * most;
+  const double most = x.size[at(c)], any = static_cast<double>(row.n) * most;
   const double all = row.sight.known ? std::min(any, x.sizes.over(row.sight.keys, c)) : any;
   return {std::min(most, row.p_hat * all), all};
 }
@@ -96,7 +94,7 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
                     const Sight& sight) {
   RowBounds row;
   row.sight = sight;
-  row.keys = row.span = sight.keys.size();
+  row.n = row.span = sight.keys.size();
   row.key_len = head.keys;
   const double products = largest_product(q, head.k) * kUp;
   row.size = model.tau * products * kUp;
@@ -111,62 +109,58 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
   row.eps = model.score_share * row.size + model.score_absolute +
             model.score_operand * (q_sum + head.k.sum) + model.tau * (q_small + q_most);
   row.m = row.size;
-  const double most_keys = static_cast<double>(row.keys);
+  const double most_keys = static_cast<double>(row.n);
   const double least_sum = std::max(1.0, (sight.known ? most_keys : 1) * std::exp(-2 * row.size));
-  row.sum = least_sum / kUp;
-  row.lse = row.size + std::log(most_keys) * kUp;
+  row.l = least_sum / kUp;
+  row.L = row.size + std::log(most_keys) * kUp;
   row.p_hat = std::min(1.0, kUp / least_sum);
-  row.rescales = most_rescales(model, row);
+  row.R = most_rescales(model, row);
   row.exact = row.size == 0 && model.adds_exactly() && head.small_integers;
   complete_row(model, row);
   // The score that is farthest below the maximum.
   const double largest =
       row.exact ? exact_kappa(model, row) : kappa(model, row, -row.size, row.eps);
-  row.underflow = underflow_of(model, row);
-  row.y_sum = expm1_above(largest);
-  const double rounded = model.p.roundoff + most_keys *
-                                                std::max(model.p.underflow, model.p.flushed_below) /
-                                                row.least_weight;
+  row.U = U_of(model, row);
+  row.Y = E(largest);
+  const double rounded =
+      model.p.roundoff + most_keys * std::max(model.p.underflow, model.p.flushed_below) / row.w_m;
   const bool sums_rounded = model.declared.sums_rounded_p;
   // What P loses where it is rounded, of all keys, is then part of the row sum as well.
-  if (sums_rounded) row.y_sum += narrowed(row.p, 1 + row.y_sum, most_keys);
-  row.den = row.y_sum + row.gamma_h * (1 + row.y_sum) + row.underflow * most_keys;
-  const double unshared =
-      row.gamma_h + row.underflow * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
+  if (sums_rounded) row.Y += narrowed(row.p, 1 + row.Y, most_keys);
+  row.den = row.Y + row.G_sum * (1 + row.Y) + row.U * most_keys;
+  const double G_large = row.G_sum + row.U * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
   const double lost = std::min(row.den < 1 ? -std::log1p(-row.den) : kInfinity,
-                               unshared < 1 ? largest - std::log1p(-unshared) : kInfinity);
-  if (model.declared.kv_splits == 1 && unshared < 0.5 &&
+                               G_large < 1 ? largest - std::log1p(-G_large) : kInfinity);
+  if (model.declared.kv_splits == 1 && G_large < 0.5 &&
       row.size <= softmax_2_limit<double>(model.declared.dtype)) {
-    row.hull_share = (row.g_pv + rounded * (1 + row.g_pv) + 2 * unshared) / (1 - unshared);
+    row.hull_share = (row.G + rounded * (1 + row.G) + 2 * G_large) / (1 - G_large);
   }
-  row.lse_bound = (lost + model.u_s * (8 * (std::log(most_keys) + model.lag) +
-                                       5 * (row.size + model.lag) + std::abs(row.lse) + 2)) *
+  row.lse_bound = (lost + model.u_s * (8 * (std::log(most_keys) + model.m_lambda) +
+                                       5 * (row.size + model.m_lambda) + std::abs(row.L) + 2)) *
                       kSlack * kUp +
                   model.flushed_lse;
   return row;
 }
 
 double bound_of_o(const Model<double>& model, const RowBounds& row, const Extent& v, Index c) {
-  const double n = static_cast<double>(row.keys);
+  const double n = static_cast<double>(row.n);
   const auto [size, all] = weigh(row, v, c);  // |O| is at most its size, too
-  const double flushed_v = v.small[at(c)] * (1 + row.y_sum);
-  const double rest = row.underflow * (2 * n + 8);
+  const double flushed_v = v.small[at(c)] * (1 + row.Y);
+  const double rest = row.U * (2 * n + 8);
   // sum p |v - O| is at most half of the range of v.
   const auto by_share = [&, size = size, all = all](double common, double den) {
-    const double unshared = 2 * (1 + common) * size * row.g_pv +
-                            narrowed(row.p, (1 + common) * size, all) * (1 + row.g_pv) +
-                            all * row.underflow;
+    const double unshared = 2 * (1 + common) * size * row.G +
+                            narrowed(row.p, (1 + common) * size, all) * (1 + row.G) + all * row.U;
     return (common * v.spread[at(c)] / 2 + unshared + flushed_v + rest) / (1 - den);
   };
-  double bound = row.den < 1 ? by_share(row.y_sum, row.den) : kInfinity;
-  if (all * std::exp(model.lag) >= model.sum_overflow) return kInfinity;
+  double bound = row.den < 1 ? by_share(row.Y, row.den) : kInfinity;
+  if (all * std::exp(model.m_lambda) >= model.sum_overflow) return kInfinity;
   if (row.den > 0.25) {
     // B takes the hull where its own den exceeds 1/4, and the sum of shares where it does not.
     const double hull = v.spread[at(c)] + row.hull_share * v.size[at(c)] + flushed_v + rest;
-    bound = std::min(bound, std::max(hull, by_share(std::min(row.y_sum, 0.25), 0.25)));
+    bound = std::min(bound, std::max(hull, by_share(std::min(row.Y, 0.25), 0.25)));
   }
-  return (bound + (3 * model.u_s + row.merged) * (size + bound)) * model.slack * kUp +
-         model.flushed;
+  return (bound + (3 * model.u_s + row.W) * (size + bound)) * model.slack * kUp + model.flushed;
 }
 
 // ---- Backward -----------------------------------------------------------------------------------
@@ -177,10 +171,10 @@ RowGradients::Weights RowGradients::of(double p, double keys) const {
   Weights w = {};
   w.p = p;
   w.p_error = p * r + narrow + keys * model.z;
-  w.ds = p * x;
-  w.e = most * x_error + p * r * x +
-        (keys * model.z + (rounded_p ? narrow : 0)) * (x + x_error + e_d) + 2 * keys * model.z;
-  w.f = w.e + most * e_d;
+  w.ds = p * X;
+  w.e = most * x + p * r * X + (keys * model.z + (rounded_p ? narrow : 0)) * (X + x + E_D) +
+        2 * keys * model.z;
+  w.f = w.e + most * E_D;
   w.t = overflows ? kInfinity : narrowed(model.ds, w.ds + w.f, keys);
   return w;
 }
@@ -188,11 +182,11 @@ RowGradients::Weights RowGradients::of(double p, double keys) const {
 RowGradients bound_gradients(const Problem& p, const Model<double>& model, const RowBounds& row,
                              const KeyHead& head, const Channels& d_o, double d_lse) {
   const Arithmetic& declared = model.declared;
-  const double n = static_cast<double>(row.keys);
+  const double n = static_cast<double>(row.n);
   RowGradients out = {.model = model, .row = row};
   // B_L and the rounding of L; the exponent s - L is farthest from 0 for the least score.
-  const double lse_error = row.lse_bound + model.lse_roundoff * (row.lse + row.lse_bound);
-  out.r = expm1_above(kappa_backward(model, row.lse, -row.size, row.eps) + lse_error) * kUp;
+  const double lse_error = row.lse_bound + model.u_l * (row.L + row.lse_bound);
+  out.r = E(kappa_prime(model, row.L, -row.size, row.eps) + lse_error) * kUp;
 
   // |dP_j| at most, and the sum of p_j |dP_j|, which |D| does not exceed either.
   const double dp = largest_product(d_o, head.v);
@@ -205,7 +199,7 @@ RowGradients bound_gradients(const Problem& p, const Model<double>& model, const
     mean_dp += weight * size;
     ranges += weight * head.v.spread[at(c)];
     flushed += weight * head.v.small[at(c)] + small * head.v.size[at(c)];
-    const double error = bound + model.output_roundoff * (size + bound) + model.output_underflow;
+    const double error = bound + model.u_out * (size + bound) + model.eta_out;
     if (!(size + bound < model.output_overflow)) by_channel = kInfinity;
     by_channel += weight * ((1 + g) * error + g * size) + model.z;
     if (model.tiny > 0) by_channel += weight * std::min(size + error, model.tiny);
@@ -213,24 +207,24 @@ RowGradients bound_gradients(const Problem& p, const Model<double>& model, const
   }
   mean_dp = std::min(dp, mean_dp * kUp);
   out.xi = model.dp_share * dp + model.z * static_cast<double>(d_o.count) + flushed;
-  out.x = std::min(dp + mean_dp, ranges * kUp) + std::abs(d_lse);
+  out.X = std::min(dp + mean_dp, ranges * kUp) + std::abs(d_lse);
 
   const double most = 1 + out.r;
   const bool rounded_p = declared.ds_from_p != Choice::first;
-  const double g_keys = gamma(sum_roundings<double>(declared.dp, row.keys, row.span) + 8, u);
+  const double g_keys = gamma(steps<double>(declared.dp, row.n, row.span) + 8, u);
   const double size = mean_dp + out.xi, sizes = n * (dp + out.xi);
   const double p_errors =
       out.r * size + model.z * sizes + (rounded_p ? narrowed(model.p, most * size, sizes) : 0);
   const double by_key = (p_errors + out.xi + n * model.z) * (1 + g_keys) + mean_dp * g_keys;
-  out.e_d = std::max(by_channel, by_key) + (p.d_lse ? model.z : 0);
+  out.E_D = std::max(by_channel, by_key) + (p.d_lse ? model.z : 0);
   const double x_roundoff = model.u_s * (p.d_lse ? 4 : 3);
-  out.x_error = out.xi + x_roundoff * (dp + mean_dp + std::abs(d_lse));
+  out.x = out.xi + x_roundoff * (dp + mean_dp + std::abs(d_lse));
   const RowGradients::Weights one = out.of(row.p_hat, 1);
   const double larger_tau = std::max(1.0, model.tau);
   out.overflows = !(one.ds + one.f < model.ds.overflow) ||
-                  !(std::max(dp, larger_tau * out.x) < model.sum_overflow) ||
+                  !(std::max(dp, larger_tau * out.X) < model.sum_overflow) ||
                   !(by_channel < model.sum_overflow);
   return out;
 }
 
-}  // namespace attest::coarse
+}  // namespace attest::bound::coarse

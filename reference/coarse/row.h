@@ -10,11 +10,7 @@
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
-namespace attest::coarse {
-
-using working::kInfinity;
-using working::Model;
-using working::Narrow;
+namespace attest::bound::coarse {
 
 // More than the sums of magnitudes here may be rounded down.
 inline constexpr double kUp = 1 + 0x1p-20;
@@ -81,14 +77,14 @@ struct Sight {
   bool known = false;
 };
 
-struct RowBounds : working::Row<double> {
+struct RowBounds : Row<double> {
   Sight sight;
-  double size = 0;                // of scores: |s_j|, a_j and |m| are at most this
-  double eps = 0;                 // epsilon_j
-  double p_hat = 1;               // p_j of a single key, at most
-  double y_sum = 0;               // Y
+  double size = 0;   // of scores: |s_j|, a_j and |m| are at most this
+  double eps = 0;    // epsilon_j
+  double p_hat = 1;  // p_j of a single key, at most
+  double Y = 0;
   double hull_share = kInfinity;  // beyond the hull of V, as a share of max |v|
-  double underflow = 0;
+  double U = 0;
   double lse_bound = 0;
 };
 
@@ -110,9 +106,9 @@ struct RowGradients {
   const RowBounds& row;
   double r = 0;
   double xi = 0;
-  double x = 0;  // |X_ij| at most
-  double x_error = 0;
-  double e_d = 0;
+  double X = 0;  // |X_j| at most
+  double x = 0;  // the error of X
+  double E_D = 0;
   bool overflows = false;  // dS, as it is rounded
 
   // Of `keys` keys whose shares add up to `p`: the sums over them of the error of P, of |dS|, and
@@ -127,4 +123,4 @@ struct RowGradients {
 RowGradients bound_gradients(const Problem& p, const Model<double>& model, const RowBounds& row,
                              const KeyHead& head, const Channels& d_o, double d_lse);
 
-}  // namespace attest::coarse
+}  // namespace attest::bound::coarse

@@ -23,11 +23,11 @@ struct View {
   Real s_z() const { return p.sink ? in.sink.at(0, h, 0, 0) : 0; }
 
   // The element of the bias that key j reads.
-  Index bias_element(Index j) const { return element(*p.bias_shape, position(j)); }
-  Real bias(Index j) const { return p.bias_shape ? Real(in.bias.data[at(bias_element(j))]) : 0; }
+  std::size_t bias_element(Index j) const { return broadcast_element(*p.bias_shape, position(j)); }
+  Real bias(Index j) const { return p.bias_shape ? Real(in.bias.data[bias_element(j)]) : 0; }
   Real slope() const {
     if (!p.slopes_shape) return 0;
-    return in.slopes.data[at(element(*p.slopes_shape, {.batch = b, .head = h}))];
+    return in.slopes.data[broadcast_element(*p.slopes_shape, {.batch = b, .head = h})];
   }
   Real alpha(Index j) const {
     const Lengths lengths = p.lengths(b);
@@ -39,12 +39,6 @@ struct View {
   }
 
  private:
-  static std::size_t at(Index e) { return static_cast<std::size_t>(e); }
-  static Index element(const Shape& shape, const Position& n) {
-    const auto pick = [&](Axis axis, Index index) { return shape[axis] == 1 ? 0 : index; };
-    return dense_index(shape, pick(kBatch, n.batch), pick(kHead, n.head), pick(kPosition, n.query),
-                       pick(kChannel, n.key));
-  }
   Real at_key(const Values& values, Index j, Index c) const {
     const Place place = p.key_place(b, j);
     return values.at(place.batch, key_head, place.position, c);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attest::statistical {
+namespace attest::bound::statistical {
 
 const double* channels_of(const Values& values, Place place, Index h) {
   return values.data.data() + dense_index(values.shape, place.batch, h, place.position, 0);
@@ -13,12 +13,6 @@ const double* channels_of(const Values& values, Place place, Index h) {
 Channels row_of(const Values& values, Place place, Index h) {
   const double* first = channels_of(values, place, h);
   return {first, first + values.shape[kChannel]};
-}
-
-std::size_t element_of(const Shape& shape, const Position& p) {
-  const auto pick = [](Index size, Index position) { return size == 1 ? 0 : position; };
-  return at(dense_index(shape, pick(shape[0], p.batch), pick(shape[1], p.head),
-                        pick(shape[2], p.query), pick(shape[3], p.key)));
 }
 
 double noise_of_sum(const Product& product, double roundings, double size, double squares) {
@@ -33,7 +27,7 @@ double noise_of_sum(const Product& product, double roundings, double size, doubl
 void Noise::cap(Key& key, double size) const {
   // At most: where the slope vanishes, its own error is all that is left of it.
   const double error = model_.score_share * model_.tau * size + model_.score_absolute;
-  const auto capped = working::cap(model_, key.s, error);
+  const auto capped = bound::cap(model_, key.s, error);
   key.s = capped.score;
   key.g = capped.slope + capped.slope_error;
   key.g_prime = 2 * std::abs(key.s) * key.g / square(p_.softcap);
@@ -48,7 +42,8 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
   for (Index j = 0; j < lengths.key; ++j) {
     position.key = j;
     if (!visible(p_, position)) continue;
-    const double bias = p_.bias_shape ? in_.bias.data[element_of(*p_.bias_shape, position)] : 0;
+    const double bias =
+        p_.bias_shape ? in_.bias.data[broadcast_element(*p_.bias_shape, position)] : 0;
     if (std::isinf(bias)) continue;
     const Place place = p_.key_place(b, j);
     const double* k = channels_of(in_.k, place, h / p_.group_size());
@@ -69,7 +64,7 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
     if (p_.softcap > 0) cap(key, size);
     key.s += bias;
     if (p_.slopes_shape) {
-      key.s -= in_.slopes.data[element_of(*p_.slopes_shape, {.batch = b, .head = h})] *
+      key.s -= in_.slopes.data[broadcast_element(*p_.slopes_shape, {.batch = b, .head = h})] *
                double(std::abs(i + lengths.key - lengths.query - j));
     }
     if (p_.dropout.mode != Dropout::Mode::none) {
@@ -84,32 +79,31 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
 
 // P, L, and how sums are rounded.
 void Noise::weigh(Forward& of_row, Index b, Index h) const {
-  working::Row<double>& row = of_row.row;
+  Row<double>& row = of_row.row;
   std::vector<Key>& keys = of_row.keys;
-  row.keys = Index(keys.size());
+  row.n = Index(keys.size());
   row.key_len = p_.lengths(b).key;
   row.span = keys.back().j - keys.front().j + 1;
   row.has_sink = p_.sink;
-  row.sink = p_.sink ? in_.sink.data[at(h)] : 0;
-  row.m = p_.sink ? row.sink : keys[0].s;
+  row.s_z = p_.sink ? in_.sink.data[at(h)] : 0;
+  row.m = p_.sink ? row.s_z : keys[0].s;
   for (const Key& key : keys) row.m = std::max(row.m, key.s);
-  row.sum = of_row.p_z = p_.sink ? std::exp(row.sink - row.m) : 0;
-  for (Key& key : keys) row.sum += key.p = std::exp(key.s - row.m);
-  for (Key& key : keys) key.p /= row.sum;
-  of_row.p_z /= row.sum;
-  row.lse = row.m + std::log(row.sum);
-  row.rescales = working::most_rescales(model_, row) + (p_.sink ? 1 : 0);
+  row.l = of_row.p_z = p_.sink ? std::exp(row.s_z - row.m) : 0;
+  for (Key& key : keys) row.l += key.p = std::exp(key.s - row.m);
+  for (Key& key : keys) key.p /= row.l;
+  of_row.p_z /= row.l;
+  row.L = row.m + std::log(row.l);
+  row.R = most_rescales(model_, row) + (p_.sink ? 1 : 0);
   complete_row(model_, row);
 }
 
 void Noise::set_sigma_l(Forward& row) const {
-  row.of_row_sum =
-      row.row.roundings *
-      square(std::max(a_.pv.truncates ? 0 : a_.pv.accumulator_roundoff, a_.softmax_roundoff));
+  row.of_row_sum = row.row.h * square(std::max(a_.pv.truncates ? 0 : a_.pv.accumulator_roundoff,
+                                               a_.softmax_roundoff));
   double variance = row.of_row_sum;
   for (const Key& key : row.keys) {
     variance += square(key.p * key.g * key.nu);
-    if (a_.sums_rounded_p) variance += square(row.row.p.error(key.p, key.p));
+    if (a_.sums_rounded_p) variance += square(row.row.p.rho(key.p, key.p));
   }
   row.sigma_l = std::sqrt(variance);
 }
@@ -131,7 +125,7 @@ void Noise::set_o(Forward& row) const {
   const bool shared = sums_rounded && p_.dropout.mode == Dropout::Mode::none;
   for (std::size_t t = 0; t < row.keys.size(); ++t) {
     const Key& key = row.keys[t];
-    const double e = row.row.p.error(key.p, key.p);
+    const double e = row.row.p.rho(key.p, key.p);
     for (std::size_t c = 0; c < channels; ++c) {
       const double v = key.zeta * row.v[t][c];
       variance[c] += square(key.p * (v - row.o[c]) * key.g * key.nu) +
@@ -140,7 +134,7 @@ void Noise::set_o(Forward& row) const {
     }
   }
   for (std::size_t c = 0; c < channels; ++c) {
-    row.of_sum[c] = noise_of_sum(a_.pv, row.row.roundings, size[c], squares[c]);
+    row.of_sum[c] = noise_of_sum(a_.pv, row.row.h, size[c], squares[c]);
     variance[c] += row.of_sum[c] + row.of_row_sum * square(row.o[c]);
     row.sigma_o[c] = std::sqrt(variance[c]);
   }
@@ -185,14 +179,14 @@ void Noise::set_dp(Forward& row, const Channels& d_o) const {
 double Noise::sigma_d(const Forward& row, const Channels& d_o, double d) const {
   double by_channel = 0, d_size = 0, by_key = 0, by_key_size = 0;
   for (std::size_t c = 0; c < d_o.size() && !row.keys.empty(); ++c) {
-    const double rounding = model_.output_roundoff * std::abs(row.o[c]) + model_.output_underflow;
+    const double rounding = model_.u_out * std::abs(row.o[c]) + model_.eta_out;
     by_channel += square(d_o[c]) * (row.of_sum[c] + square(rounding));
     d_size += std::abs(d_o[c] * row.o[c]);
   }
   const double u = std::max(a_.dp.truncates ? 0 : a_.dp.accumulator_roundoff, a_.softmax_roundoff);
   by_channel += row.of_row_sum * square(d) + double(p_.value_dim) * square(u * d_size);
   for (const Key& key : row.keys) {
-    const double e = row.row.p.error(key.p, key.p), e_bar = model_.p.error(key.p, key.p);
+    const double e = row.row.p.rho(key.p, key.p), e_bar = model_.p.rho(key.p, key.p);
     by_channel += square(key.p * (key.dp - d) * key.g * key.nu) + square(e * key.dp);
     by_key += square(key.dp) * (square(key.p * key.g * key.nu) + square(e_bar)) +
               square(key.p * key.sigma_dp);
@@ -204,17 +198,17 @@ double Noise::sigma_d(const Forward& row, const Channels& d_o, double d) const {
 
 // dS and sigma_j of a key.
 void Noise::add_ds(const Key& key, double d, double lambda, Backward& to) const {
-  const double x = key.dp - d + lambda, e_bar = model_.p.error(key.p, key.p);
+  const double x = key.dp - d + lambda, e_bar = model_.p.rho(key.p, key.p);
   const double rounded_p = a_.ds_from_p == Choice::first ? 0 : e_bar;
   const double ds = key.p * x, size = std::abs(ds);
   to.ds.push_back(ds);
   to.ds_g.push_back(ds * key.g);
   const double others = square(key.p * key.sigma_dp) + square(rounded_p * x);
   to.sigma.push_back(
-      std::sqrt(square(ds * key.g * key.nu) + others + square(model_.dbias.error(size, size))));
+      std::sqrt(square(ds * key.g * key.nu) + others + square(model_.dbias.rho(size, size))));
   to.sigma_g.push_back(std::sqrt(square(ds * (square(key.g) + key.g_prime) * key.nu) +
                                  others * square(key.g) +
-                                 square(model_.ds.error(size * key.g, size * key.g))));
+                                 square(model_.ds.rho(size * key.g, size * key.g))));
   to.sigma_p.push_back(std::sqrt(square(key.p * (key.g * key.nu + to.sigma_l)) + square(e_bar)));
 }
 
@@ -232,4 +226,4 @@ Backward Noise::backward(Forward& row, Index b, Index h, Index i) const {
   return out;
 }
 
-}  // namespace attest::statistical
+}  // namespace attest::bound::statistical

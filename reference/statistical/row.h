@@ -8,7 +8,7 @@
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
-namespace attest::statistical {
+namespace attest::bound::statistical {
 
 using Channels = std::vector<double>;  // of one position
 
@@ -18,9 +18,6 @@ inline double square(double x) { return x * x; }
 // The first channel of a position, and all of them.
 const double* channels_of(const Values& values, Place place, Index h);
 Channels row_of(const Values& values, Place place, Index h);
-
-// The element of a tensor that broadcasts along axes of size 1.
-std::size_t element_of(const Shape& shape, const Position& p);
 
 // N: the variance proxy of a sum of products with magnitude `size` in all, whose squares add up to
 // `squares`. A partial sum is at most `size`; what truncates is drift.
@@ -39,7 +36,7 @@ struct Key {
 struct Forward {
   std::vector<Key> keys;
   std::vector<const double*> v;  // of each key, its channels
-  working::Row<double> row = {};
+  Row<double> row = {};
   double p_z = 0;
   double sigma_l = 0;
   double of_row_sum = 0;  // h U_s^2, without what is drift
@@ -66,7 +63,7 @@ class Noise {
   // Of a row as forward() leaves it, whose keys get their dP.
   Backward backward(Forward& row, Index b, Index h, Index i) const;
 
-  const working::Model<double>& model() const { return model_; }
+  const Model<double>& model() const { return model_; }
 
  private:
   std::vector<Key> keys(Index b, Index h, Index i) const;
@@ -81,7 +78,7 @@ class Noise {
   const Problem& p_;
   const Inputs& in_;
   const Arithmetic& a_;
-  working::Model<double> model_;
+  Model<double> model_;
 };
 
-}  // namespace attest::statistical
+}  // namespace attest::bound::statistical

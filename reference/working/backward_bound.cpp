@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-namespace attest::working {
+namespace attest::bound::working {
 namespace {
 
 // ---- One row ----------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ Real lambda_of(const Context<Real>& context, Index b, Index h, Index i) {
 // Of the LSE that the forward pass returned.
 template <class Real>
 Real error_of_lse(const Model<Real>& model, const RowState<Real>& row) {
-  return row.lse_bound + model.lse_roundoff * (std::abs(row.lse) + row.lse_bound);
+  return row.lse_bound + model.u_l * (std::abs(row.L) + row.lse_bound);
 }
 
 // dP and xi, p r and e_bar of the keys that row r sees.
@@ -40,14 +40,13 @@ void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
     const Index j = seen.key[t];
     dp[t] = block.dp.row(r)[j];
     xi[t] = model.dp_share * block.dp_size.row(r)[j] + model.z * Real(context.problem.value_dim);
-    const Real exponent = kappa_backward(model, row.lse, seen.s[t], seen.eps[t]) + lse_error;
+    const Real exponent = kappa_prime(model, row.L, seen.s[t], seen.eps[t]) + lse_error;
     const Real p = seen.p[t];
-    p_r[t] =
-        exponent < Real(0.5) ? p * expm1_above(exponent) : std::exp(seen.s[t] - row.lse + exponent);
-    e_bar[t] = model.p.error(std::max(Real(0), p - p_r[t]), p + p_r[t]);
+    p_r[t] = exponent < Real(0.5) ? p * E(exponent) : std::exp(seen.s[t] - row.L + exponent);
+    e_bar[t] = model.p.rho(std::max(Real(0), p - p_r[t]), p + p_r[t]);
   }
   // Rounding what is close to 1 moves it no further than to 1.
-  if (n == 1 && !row.has_sink && model.keep_roundoff == 0 && !model.declared.truncates_p) {
+  if (n == 1 && !row.has_sink && model.u_zeta == 0 && !model.declared.truncates_p) {
     e_bar[0] = std::min(e_bar[0], p_r[0]);
   }
   for (const Rows<Real>* flushed : {&block.small_dp_v, &block.small_dp_o}) {
@@ -56,7 +55,7 @@ void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
   }
   for (std::size_t t = 0; t < seen.zeta.size(); ++t) {
     dp[t] *= seen.zeta[t];
-    xi[t] = seen.zeta[t] * xi[t] + model.keep_roundoff * std::abs(dp[t]);
+    xi[t] = seen.zeta[t] * xi[t] + model.u_zeta * std::abs(dp[t]);
   }
 }
 
@@ -76,7 +75,7 @@ Real error_of_d_by_channel(const Context<Real>& context, Block<Real>& block, Ind
     // O as it was returned may be infinite, or the sum of what it is multiplied with.
     block.rows[at(r)].ds_lost |= sum_may_overflow(size + bound, model.output_overflow) ||
                                  sum_may_overflow(magnitudes, model.sum_overflow);
-    const Real beta = bound + output_rounding(model, block.o.row(r)[c], bound);
+    const Real beta = bound + rho_out(model, block.o.row(r)[c], bound);
     sum += d_o * ((1 + g) * beta + g * size) + model.z;
     if (size - beta < model.tiny) sum += d_o * std::min(size + beta, model.tiny);
     if (!block.d_o.small.empty()) sum += block.d_o.small.row(r)[c] * (size + beta);
@@ -90,7 +89,7 @@ Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row,
                        const BackwardErrors<Real>& errors) {
   const std::vector<Real>& p = row.seen.p;
   const Real u = model.u_at_least_s(model.declared.dp);
-  const Real g = gamma(sum_roundings<Real>(model.declared.dp, row.keys, row.span) + 8, u);
+  const Real g = gamma(steps<Real>(model.declared.dp, row.n, row.span) + 8, u);
   const bool rounded_p = model.declared.ds_from_p != Choice::first;
   Real error = 0, size = 0;
   for (std::size_t t = 0; t < p.size(); ++t) {
@@ -104,17 +103,16 @@ Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row,
 
 // What a row gives to dSink: p_z (lambda - D).
 template <class Real>
-Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Real d, Real e_d,
+Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Real D, Real E_D,
                         Real lambda) {
-  const Real exponent =
-      kappa_backward(model, row.lse, row.sink, model.z) + error_of_lse(model, row);
-  const Real p_r = exponent < Real(0.5) ? row.p_z * expm1_above(exponent)
-                                        : std::exp(row.sink - row.lse + exponent);
-  const Real x = lambda - d, size = std::abs(lambda) + std::abs(d);
-  const Real x_z = (4 * model.u_s + model.keep_roundoff) * size + e_d;
-  return {.value = row.p_z * x,
-          .size = row.p_z * std::abs(x),
-          .bound = (row.p_z + p_r) * x_z + p_r * std::abs(x) + model.z * (std::abs(x) + x_z + 2),
+  const Real exponent = kappa_prime(model, row.L, row.s_z, model.z) + error_of_lse(model, row);
+  const Real p_r =
+      exponent < Real(0.5) ? row.p_z * E(exponent) : std::exp(row.s_z - row.L + exponent);
+  const Real X = lambda - D, size = std::abs(lambda) + std::abs(D);
+  const Real x_z = (4 * model.u_s + model.u_zeta) * size + E_D;
+  return {.value = row.p_z * X,
+          .size = row.p_z * std::abs(X),
+          .bound = (row.p_z + p_r) * x_z + p_r * std::abs(X) + model.z * (std::abs(X) + x_z + 2),
           .seen = true};
 }
 
@@ -122,10 +120,10 @@ Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Rea
 // met.
 template <class Real>
 struct RowGradient {
-  Real d, e_d, lambda;
+  Real D, E_D, lambda;
   Real size;        // |D| + |lambda|
   Real x_roundoff;  // of X, beside xi
-  Real dq_share;    // G_dQ
+  Real G_dQ;
   bool rounded_p, capped, drops;
   Real most_ds = 0, most_p = 0;
 };
@@ -137,21 +135,20 @@ RowGradient<Real> gradient_of(const Context<Real>& context, Block<Real>& block, 
   const Arithmetic& declared = model.declared;
   const RowState<Real>& row = block.rows[at(r)];
   const bool d_lse = context.problem.d_lse;
-  Real d = 0;
+  Real D = 0;
   for (Index c = 0; c < context.problem.value_dim; ++c) {
-    d += block.d_o.value.row(r)[c] * block.o.row(r)[c];
+    D += block.d_o.value.row(r)[c] * block.o.row(r)[c];
   }
-  const Real e_d = std::max(error_of_d_by_channel(context, block, r),
+  const Real E_D = std::max(error_of_d_by_channel(context, block, r),
                             error_of_d_by_key(model, row, block.backward)) +
                    (d_lse ? model.z : Real(0));
-  return {.d = d,
-          .e_d = e_d,
+  return {.D = D,
+          .E_D = E_D,
           .lambda = lambda,
-          .size = std::abs(d) + std::abs(lambda),
-          .x_roundoff = model.u_s * (d_lse ? Real(4) : Real(3)) + model.keep_roundoff,
-          .dq_share =
-              model.share(declared.dq, sum_roundings<Real>(declared.dq, row.keys, row.span) + 8) +
-              3 * model.u_s + model.keep_roundoff + model.scale_share,
+          .size = std::abs(D) + std::abs(lambda),
+          .x_roundoff = model.u_s * (d_lse ? Real(4) : Real(3)) + model.u_zeta,
+          .G_dQ = model.G(declared.dq, steps<Real>(declared.dq, row.n, row.span) + 8) +
+                  3 * model.u_s + model.u_zeta + model.scale_share,
           .rounded_p = declared.ds_from_p != Choice::first,
           .capped = !row.seen.g.empty(),
           .drops = !row.seen.zeta.empty()};
@@ -161,11 +158,11 @@ RowGradient<Real> gradient_of(const Context<Real>& context, Block<Real>& block, 
 // if there is one.
 template <class Real>
 struct ScoreGradient {
-  Real x;        // X, signed
-  Real size;     // |dS|, |dS g|
-  Real e;        // its error but for what D brings into every key of the row alike
-  Real f;        // all of it
-  Real d_error;  // what the errors of P and g make of E_D, over E_D: sigma
+  Real X;      // signed
+  Real size;   // |dS|, |dS g|
+  Real e;      // its error but for what D brings into every key of the row alike
+  Real f;      // all of it
+  Real sigma;  // what the errors of P and g make of E_D, over E_D
 };
 
 // dS of the row's key t.
@@ -173,34 +170,32 @@ template <class Real>
 inline ScoreGradient<Real> ds_of(const Model<Real>& model, const BackwardErrors<Real>& errors,
                                  const RowGradient<Real>& of_row, Real p, std::size_t t) {
   const Real p_r = errors.p_r[t], most = p + p_r;
-  const Real x = errors.dp[t] - of_row.d + of_row.lambda, x_size = std::abs(x);
-  const Real x_error = errors.xi[t] + of_row.x_roundoff * (std::abs(errors.dp[t]) + of_row.size);
+  const Real X = errors.dp[t] - of_row.D + of_row.lambda, size = std::abs(X);
+  const Real x = errors.xi[t] + of_row.x_roundoff * (std::abs(errors.dp[t]) + of_row.size);
   const Real stray = model.z + (of_row.rounded_p ? errors.e_bar[t] : Real(0));
-  const Real e =
-      most * x_error + p_r * x_size + stray * (x_size + x_error + of_row.e_d) + 2 * model.z;
-  return {.x = x, .size = p * x_size, .e = e, .f = e + most * of_row.e_d, .d_error = p_r};
+  const Real e = most * x + p_r * size + stray * (size + x + of_row.E_D) + 2 * model.z;
+  return {.X = X, .size = p * size, .e = e, .f = e + most * of_row.E_D, .sigma = p_r};
 }
 
 // The same times the derivative of the softcap, 1 - tanh^2.
 template <class Real>
 inline ScoreGradient<Real> times_g(const ScoreGradient<Real>& ds, Real p, Real p_r, Real g,
-                                   Real eps_g, Real e_d) {
+                                   Real eps_g, Real E_D) {
   const Real most = p + p_r, e = ds.e * (g + eps_g) + ds.size * eps_g;
-  return {.x = ds.x,
+  return {.X = ds.X,
           .size = ds.size * g,
           .e = e,
-          .f = e + most * (g + eps_g) * e_d,
-          .d_error = p_r * g + most * eps_g};
+          .f = e + most * (g + eps_g) * E_D,
+          .sigma = p_r * g + most * eps_g};
 }
 
 // What the row's key t gives to dBias, which may be summed before or after dS is rounded.
 template <class Real>
 inline void bound_dbias(const Model<Real>& model, const ScoreGradient<Real>& ds, Real p, Index r,
                         Index j, Block<Real>& block) {
-  const Real error = ds.f + model.dbias.error(std::max(Real(0), ds.size - ds.f), ds.size + ds.f);
-  block.dbias.row(r)[j] = p * ds.x;
-  block.dbias_bound.row(r)[j] =
-      error * (1 + block.dbias_share) + ds.size * block.dbias_share + 2 * model.z;
+  const Real error = ds.f + model.dbias.rho(std::max(Real(0), ds.size - ds.f), ds.size + ds.f);
+  block.dbias.row(r)[j] = p * ds.X;
+  block.dbias_bound.row(r)[j] = error * (1 + block.G_b) + ds.size * block.G_b + 2 * model.z;
 }
 
 // dS and the weights of |k|, |q| and |dO| in the bounds of dQ, dK and dV, for key t of row r.
@@ -213,8 +208,8 @@ inline void weigh_key(const Model<Real>& model, Real scale, Index r, std::size_t
   const Real p = seen.p[t], p_r = block.backward.p_r[t], e_bar = block.backward.e_bar[t];
   ScoreGradient<Real> ds = ds_of(model, block.backward, of_row, p, t);
   if (!block.dbias.empty()) bound_dbias(model, ds, p, r, j, block);
-  if (of_row.capped) ds = times_g(ds, p, p_r, seen.g[t], seen.eps_g[t], of_row.e_d);
-  const Real rounding = model.ds.error(std::max(Real(0), ds.size - ds.f), ds.size + ds.f);
+  if (of_row.capped) ds = times_g(ds, p, p_r, seen.g[t], seen.eps_g[t], of_row.E_D);
+  const Real rounding = model.ds.rho(std::max(Real(0), ds.size - ds.f), ds.size + ds.f);
   const Real total = ds.f + rounding;
   // Sums on the way to dS, or what it is rounded to, may overflow.
   const Real dp_most = model.keep_scale * block.dp_size.row(r)[j] + of_row.size;
@@ -229,19 +224,17 @@ inline void weigh_key(const Model<Real>& model, Real scale, Index r, std::size_t
   }
 
   const Real tau = model.tau, underflow = model.z * (1 + tau);
-  block.ds.row(r)[j] = of_row.capped ? scale * p * ds.x * seen.g[t] : scale * p * ds.x;
+  block.ds.row(r)[j] = of_row.capped ? scale * p * ds.X * seen.g[t] : scale * p * ds.X;
   block.ds_size.row(r)[j] = tau * (ds.size + total);
-  block.dq_weight.row(r)[j] =
-      tau * ((ds.e + rounding + ds.d_error * of_row.e_d) * (1 + of_row.dq_share) +
-             ds.size * of_row.dq_share) +
-      underflow;
-  block.dk_weight.row(r)[j] =
-      tau * (total * (1 + block.dk_share) + ds.size * block.dk_share) + underflow;
+  block.dq_weight.row(r)[j] = tau * ((ds.e + rounding + ds.sigma * of_row.E_D) * (1 + of_row.G_dQ) +
+                                     ds.size * of_row.G_dQ) +
+                              underflow;
+  block.dk_weight.row(r)[j] = tau * (total * (1 + block.G_dK) + ds.size * block.G_dK) + underflow;
   const Real p_error = p_r + e_bar + model.z;
   const Real zeta = of_row.drops ? seen.zeta[t] : Real(1);
   block.dv_size.row(r)[j] = zeta * (p + p_error);
   of_row.most_p = std::max(of_row.most_p, zeta * (p + p_error));
-  block.dv_weight.row(r)[j] = zeta * (p_error * (1 + block.dv_share) + p * block.dv_share);
+  block.dv_weight.row(r)[j] = zeta * (p_error * (1 + block.G_dV) + p * block.G_dV);
   if (of_row.capped || of_row.drops) block.p_g.row(r)[j] = of_row.capped ? p * seen.g[t] : p;
 }
 
@@ -264,7 +257,7 @@ Real weigh_row(const Context<Real>& context, const KeyHead<Real>& head, Block<Re
     }
   }
   // The reference's own sum of P k, which E_D multiplies, is off by this much of sum P |k|.
-  const Real common = gamma(Real(row.keys + 8), model.u_ref) * of_row.e_d * model.tau;
+  const Real common = gamma(Real(row.n + 8), model.u_ref) * of_row.E_D * model.tau;
   for (std::size_t t = 0; t < keys.size(); ++t) {
     block.dq_weight.row(r)[keys[t]] += common * row.seen.p[t];
   }
@@ -278,12 +271,12 @@ Real weigh_row(const Context<Real>& context, const KeyHead<Real>& head, Block<Re
     for (const Index j : keys) to.dk_lost[at(j)] = 1;
   }
   if (row.has_sink) {
-    Sum<Real> dsink = sink_gradient(model, row, of_row.d, of_row.e_d, lambda);
+    Sum<Real> dsink = sink_gradient(model, row, of_row.D, of_row.E_D, lambda);
     dsink.lost = d_lost;
     dsink.beyond = row.beyond;
     block.dsink.add(dsink);
   }
-  return model.tau * of_row.e_d * (1 + of_row.dq_share);
+  return model.tau * of_row.E_D * (1 + of_row.G_dQ);
 }
 
 // ---- A block ----------------------------------------------------------------------------------
@@ -306,10 +299,10 @@ void prepare(const Context<Real>& context, Block<Real>& block) {
   for (auto* rows : {&block.dq, &block.dq_bound, &block.p_g_k, &block.dq_flushed}) {
     clear(*rows, block.count, problem.head_dim);
   }
-  block.dk_share = group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s +
-                   model.keep_roundoff + model.scale_share;
-  block.dv_share = group_share(problem, model, model.declared.dv, block.b);
-  if (problem.bias_shape) block.dbias_share = bias_share(problem, model);
+  block.G_dK = group_share(problem, model, model.declared.dk, block.b) + 3 * model.u_s +
+               model.u_zeta + model.scale_share;
+  block.G_dV = group_share(problem, model, model.declared.dv, block.b);
+  if (problem.bias_shape) block.G_b = G_b_of(problem, model);
   block.dsink = {};
 }
 
@@ -333,7 +326,7 @@ bool look_at_row(const Model<Real>& model, Index r, Real lambda, Block<Real>& bl
                  KeyGradients<Real>& to) {
   RowState<Real>& row = block.rows[at(r)];
   row.lost |= block.d_o.lost[at(r)] || !std::isfinite(lambda);
-  if (row.has_sink && (row.lost || row.keys == 0)) {
+  if (row.has_sink && (row.lost || row.n == 0)) {
     Sum<Real> dsink =
         row.lost ? Sum<Real>{.lost = true} : sink_gradient(model, row, Real(0), model.z, lambda);
     dsink.seen = true;
@@ -344,7 +337,7 @@ bool look_at_row(const Model<Real>& model, Index r, Real lambda, Block<Real>& bl
     to.lost[at(j)] |= row.lost;
     to.beyond[at(j)] |= row.beyond;
   }
-  return !row.lost && row.keys > 0;
+  return !row.lost && row.n > 0;
 }
 
 // What the block's rows give to dK and dV of those of `wanted` that they see.
@@ -382,7 +375,7 @@ void sum_dq(const Context<Real>& context, const KeyHead<Real>& head,
   }
   block.dq_size = {};
   if (std::any_of(block.rows.begin(), block.rows.begin() + block.count, [&](const auto& row) {
-        return row.keys > 0 && !row.lost && row.ds_k_size >= model.sum_overflow;
+        return row.n > 0 && !row.lost && row.ds_k_size >= model.sum_overflow;
       })) {
     clear(block.dq_size, block.count, head_dim);
     weighted_sums(block.ds_size, head.k.size, block.keys, block.dq_size);
@@ -390,14 +383,13 @@ void sum_dq(const Context<Real>& context, const KeyHead<Real>& head,
   }
   for (Index r = 0; r < block.count; ++r) {
     const Real underflow =
-        model.z * (1 + model.tau) * Real(2 * block.rows[at(r)].keys + 8) * model.keep_scale;
+        model.z * (1 + model.tau) * Real(2 * block.rows[at(r)].n + 8) * model.keep_scale;
     for (Index c = 0; c < head_dim; ++c) {
       const Real bound = block.dq_bound.row(r)[c] + block.dq_flushed.row(r)[c] + underflow +
                          p_g_k_weight[at(r)] * std::abs(block.p_g_k.row(r)[c]);
       const Real size = std::abs(block.dq.row(r)[c]);
       block.dq_bound.row(r)[c] =
-          (bound + (3 * model.u_s + model.keep_roundoff) * (size + bound)) * model.slack +
-          model.flushed;
+          (bound + (3 * model.u_s + model.u_zeta) * (size + bound)) * model.slack + model.flushed;
     }
   }
 }
@@ -430,4 +422,4 @@ ATTEST_BACKWARD_FOR(double)
 ATTEST_BACKWARD_FOR(long double)
 #undef ATTEST_BACKWARD_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

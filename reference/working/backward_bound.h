@@ -8,7 +8,7 @@
 #include "reference/working/key_gradients.h"
 #include "reference/working/pack.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // Of a block that forward_block has been at. What it gives to dK and dV of `keys`, in order, is
 // added to `to`. Without dQ, and a bias, rows matter to those keys alone.
@@ -16,4 +16,4 @@ template <class Real>
 void backward_block(const Context<Real>& context, const KeyHead<Real>& head, bool with_dq,
                     const std::vector<Range>& keys, Block<Real>& block, KeyGradients<Real>& to);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -14,7 +14,7 @@
 #include "reference/working/pack.h"
 #include "reference/working/products.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 template <class Real>
 struct Context {
@@ -48,7 +48,7 @@ struct Seen {
   std::vector<Real> s, eps;    // the score, and the error that it comes with
   std::vector<Real> p;         // without dropout
   std::vector<Real> g, eps_g;  // the derivative of the softcap, and its error; empty without one
-  std::vector<Real> zeta;      // 0 or 1 / (1 - p) of dropout; empty without it
+  std::vector<Real> zeta;      // 0 or 1 / (1 - theta) of dropout; empty without it
 };
 
 // What is known of a row besides: the reference's LSE and its bound, and what sums need.
@@ -59,8 +59,8 @@ struct RowState : Row<Real> {
   bool beyond = false;   // its scores are too large for SOFTMAX-2
   Real eps_ref = 0;      // what the reference's own scores may err by
   Real p_z = 0;          // the sink's share
-  Real y_sum = 0;        // Y
-  Real y_of_zeros = 0;   // of Y, what belongs to v = 0: the sink and the dropped keys
+  Real Y = 0;
+  Real Y_of_zeros = 0;  // of Y, what belongs to v = 0: the sink and the dropped keys
   // How far beyond the hull of V the output may lie, as a share of max |v|; infinite where nothing
   // is known of the weights (NUMERICS.md, section 3, "Large errors of the scores").
   Real hull_share = 0;
@@ -72,10 +72,10 @@ struct RowState : Row<Real> {
 // Of each key that the row at hand sees, in a forward pass.
 template <class Real>
 struct ForwardErrors {
-  std::vector<Real> kappa;   // bound on the error that numerator and denominator share
-  std::vector<Real> growth;  // 1 + E(kappa)
-  std::vector<Real> y;       // p E(kappa)
-  std::vector<Real> psi;     // what is not shared: the weight of |v| in S
+  std::vector<Real> kappa;     // bound on the error that numerator and denominator share
+  std::vector<Real> growth;    // 1 + E(kappa)
+  std::vector<Real> y;         // p E(kappa)
+  std::vector<Real> v_weight;  // what is not shared: the weight of |v| in S
 };
 
 // The same in a backward pass.
@@ -98,9 +98,9 @@ struct Block {
 
   // Forward, by row and key, as dropout leaves them: P, and the weights of |v - O| and |v| in S.
   ForwardErrors<Real> forward;
-  Rows<Real> p, y, psi;
+  Rows<Real> p, y, v_weight;
   Rows<Real> w;       // p + y; only where V may be flushed
-  Rows<Real> centre;  // what v is compared with: O as it would be without 1 / (1 - p)
+  Rows<Real> centre;  // what v is compared with: O as it would be without 1 / (1 - theta)
   Rows<Real> o, o_bound, o_flushed;
   Rows<Real> o_size;  // sums of magnitudes, where any may overflow; else empty
 
@@ -116,7 +116,7 @@ struct Block {
   Rows<Real> dq_size;             // as o_size
   Rows<Real> dbias, dbias_bound;  // what each key gives to the bias; empty without one
   Sum<Real> dsink;
-  Real dk_share = 0, dv_share = 0, dbias_share = 0;  // G_dK, G_dV and G_b
+  Real G_dK = 0, G_dV = 0, G_b = 0;
 };
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -8,7 +8,7 @@
 
 #include "reference/bound.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 void for_each_task(Index tasks, int threads, const std::function<void(Index, int)>& run) {
   const int workers = static_cast<int>(std::min<Index>(threads, tasks));
@@ -71,4 +71,4 @@ bool may_go_beyond(const Problem& problem, const Inputs& inputs) {
   return !(most < softmax_2_limit<double>(problem.dtype));
 }
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

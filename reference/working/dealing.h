@@ -9,7 +9,7 @@
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
@@ -42,4 +42,4 @@ struct Parts {
 // Whether a score may be so large that SOFTMAX-2 no longer binds.
 bool may_go_beyond(const Problem& problem, const Inputs& inputs);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -1,5 +1,5 @@
-// Reads top down: the softmax of one row; its kappa, y, den and psi; its B_L; then the block, whose
-// sums make S and B_O.
+// Reads top down: the softmax of one row; its kappa, y, den and v_weight; its B_L; then the block,
+// whose sums make S and B_O.
 #include "reference/working/forward_bound.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "reference/working/scores.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 namespace {
 
 // ---- One row ----------------------------------------------------------------------------------
@@ -16,16 +16,16 @@ template <class Real>
 void softmax(RowState<Real>& row) {
   Seen<Real>& seen = row.seen;
   row.m = *std::max_element(seen.s.begin(), seen.s.end());
-  if (row.has_sink) row.m = std::max(row.m, row.sink);
-  row.sum = row.p_z = row.has_sink ? std::exp(row.sink - row.m) : Real(0);
+  if (row.has_sink) row.m = std::max(row.m, row.s_z);
+  row.l = row.p_z = row.has_sink ? std::exp(row.s_z - row.m) : Real(0);
   for (std::size_t t = 0; t < seen.s.size(); ++t) {
     seen.p[t] = std::exp(seen.s[t] - row.m);
-    row.sum += seen.p[t];
+    row.l += seen.p[t];
   }
-  const Real share = 1 / row.sum;
+  const Real share = 1 / row.l;
   for (Real& p : seen.p) p *= share;
   row.p_z *= share;
-  row.lse = row.m + std::log(row.sum);
+  row.L = row.m + std::log(row.l);
 }
 
 // A row that sees nothing but its sink: LSE is the sink, converted to another base and back, and
@@ -33,32 +33,32 @@ void softmax(RowState<Real>& row) {
 // not 1.
 template <class Real>
 void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
-  row.m = row.lse = row.sink;
-  row.sum = row.p_z = 1;
+  row.m = row.L = row.s_z;
+  row.l = row.p_z = 1;
   const Real factors = Real(2 + (model.declared.exp_zero_inexact ? most_rescales(model, row) : 0));
-  row.lse_bound = (model.u_s * (8 * std::abs(row.sink) + 4) + factors * model.e_x) * Real(kSlack) +
+  row.lse_bound = (model.u_s * (8 * std::abs(row.s_z) + 4) + factors * model.e_x) * Real(kSlack) +
                   model.flushed_lse + model.z;
 }
 
 // n': the terms of the denominator.
 template <class Real>
 Index terms_of(const RowState<Real>& row) {
-  return row.keys + (row.has_sink ? 1 : 0);
+  return row.n + (row.has_sink ? 1 : 0);
 }
 
 // R, chi, and what follows from them: h, G, G', W and the like.
 template <class Real>
 void count_roundings(const Model<Real>& model, RowState<Real>& row) {
   const Seen<Real>& seen = row.seen;
-  row.rescales = most_rescales(model, row);
-  if (counts_rescales(model) && row.rescales > kFewRescales) {
-    row.rescales = std::min(row.rescales, count_rescales(seen.s, seen.eps));
+  row.R = most_rescales(model, row);
+  if (counts_rescales(model) && row.R > kFewRescales) {
+    row.R = std::min(row.R, count_rescales(seen.s, seen.eps));
   }
   if (row.has_sink) {
-    ++row.rescales;
+    ++row.R;
     // It may be added to the sum of all keys, or of one of several parts.
     const auto [least, most] = std::minmax_element(seen.s.begin(), seen.s.end());
-    row.chi = std::max(Real(0), row.sink - (model.declared.kv_splits == 1 ? *most : *least));
+    row.chi = std::max(Real(0), row.s_z - (model.declared.kv_splits == 1 ? *most : *least));
   }
   complete_row(model, row);
 }
@@ -68,7 +68,7 @@ template <class Real>
 Real bound_common(const Model<Real>& model, RowState<Real>& row, ForwardErrors<Real>& errors) {
   const Seen<Real>& seen = row.seen;
   const std::size_t n = seen.s.size();
-  for (auto* each : {&errors.kappa, &errors.growth, &errors.y, &errors.psi}) each->resize(n);
+  for (auto* each : {&errors.kappa, &errors.growth, &errors.y, &errors.v_weight}) each->resize(n);
   Real largest = 0;
   for (std::size_t t = 0; t < n; ++t) {
     const Real kappa_t =
@@ -85,25 +85,25 @@ Real bound_common(const Model<Real>& model, RowState<Real>& row, ForwardErrors<R
     if (errors.kappa[t] < Real(0.5)) {
       errors.y[t] = seen.p[t] * (errors.growth[t] - 1);
     } else {  // p may have underflowed where p e^kappa would not
-      errors.y[t] = std::exp(seen.s[t] - row.lse + errors.kappa[t]);
+      errors.y[t] = std::exp(seen.s[t] - row.L + errors.kappa[t]);
       errors.growth[t] = 2;  // so that nothing is known of the least weight
     }
   }
-  row.y_sum = row.y_of_zeros = 0;
+  row.Y = row.Y_of_zeros = 0;
   if (row.has_sink) {
-    const Real kappa_z = kappa_of_sink(model, row);
+    const Real kappa_z = kappa_z_of(model, row);
     largest = std::max(largest, kappa_z);
-    row.y_of_zeros = kappa_z < Real(0.5) ? row.p_z * expm1_above(kappa_z)
-                                         : std::exp(row.sink - row.lse + kappa_z);
-    row.y_sum = row.y_of_zeros;
+    row.Y_of_zeros =
+        kappa_z < Real(0.5) ? row.p_z * E(kappa_z) : std::exp(row.s_z - row.L + kappa_z);
+    row.Y = row.Y_of_zeros;
   }
-  for (const Real y : errors.y) row.y_sum += y;
+  for (const Real y : errors.y) row.Y += y;
   return largest;
 }
 
 template <class Real>
 Real den_of(const Model<Real>& model, const RowState<Real>& row) {
-  return row.y_sum + row.gamma_h * (1 + row.y_sum) + underflow_of(model, row) * Real(terms_of(row));
+  return row.Y + row.G_sum * (1 + row.Y) + U_of(model, row) * Real(terms_of(row));
 }
 
 // psi_j, from e_j, the rounding of P; and den.
@@ -111,22 +111,22 @@ template <class Real>
 void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors<Real>& errors) {
   const std::vector<Real>& p = row.seen.p;
   const bool alone = terms_of(row) == 1, sums_rounded = model.declared.sums_rounded_p;
-  const Real underflow = underflow_of(model, row);
+  const Real underflow = U_of(model, row);
   row.den = den_of(model, row);
   // Of sums over the rounded P nothing is known before they are rounded.
   const Real weakest = sums_rounded ? Real(0) : 1 / ((1 + row.den) * Real(kSlack));
   for (std::size_t t = 0; t < p.size(); ++t) {
     const Real low = std::max(Real(0), p[t] * (2 - errors.growth[t])) * weakest;
-    Real e = row.p.error(low, p[t] + errors.y[t]);
+    Real e = row.p.rho(low, p[t] + errors.y[t]);
     if (alone && model.alone_is_one()) e = std::min(e, errors.y[t]);
     Real own = e;  // what the row sum does not share
     if (sums_rounded) {
       errors.y[t] += e;
-      row.y_sum += e;
+      row.Y += e;
       // Dropout is in between: P may be rounded once more, or the sum's apart from it.
-      own = model.keep_roundoff > 0 ? 2 * e : Real(0);
+      own = model.u_zeta > 0 ? 2 * e : Real(0);
     }
-    errors.psi[t] = (p[t] + errors.y[t]) * row.g_pv + own * (1 + row.g_pv) + underflow;
+    errors.v_weight[t] = (p[t] + errors.y[t]) * row.G + own * (1 + row.G) + underflow;
   }
   if (sums_rounded) row.den = den_of(model, row);
 }
@@ -136,24 +136,22 @@ void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors
 template <class Real>
 void bound_lse_and_hull(const Model<Real>& model, RowState<Real>& row, Real largest_kappa) {
   const Real terms = Real(terms_of(row));
-  const Real narrowed = model.p.roundoff + Real(row.keys) *
-                                               std::max(model.p.underflow, model.p.flushed_below) /
-                                               row.least_weight;
-  const Real unshared = row.gamma_h + underflow_of(model, row) * terms * Real(0x1p60) +
-                        (model.declared.sums_rounded_p ? narrowed : Real(0));  // G''
-  const Real moved =
-      std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
-               unshared < 1 ? largest_kappa - std::log1p(-unshared) : Real(kInfinity));
+  const Real narrowed =
+      model.p.roundoff + Real(row.n) * std::max(model.p.underflow, model.p.flushed_below) / row.w_m;
+  const Real G_large = row.G_sum + U_of(model, row) * terms * Real(0x1p60) +
+                       (model.declared.sums_rounded_p ? narrowed : Real(0));  // G''
+  const Real moved = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
+                              G_large < 1 ? largest_kappa - std::log1p(-G_large) : Real(kInfinity));
   row.lse_bound =
-      (moved + model.u_s * (8 * (row.lse - row.m + model.lag) + 13 * row.chi +
-                            5 * (std::abs(row.m) + model.lag) + std::abs(row.lse) + 2)) *
+      (moved + model.u_s * (8 * (row.L - row.m + model.m_lambda) + 13 * row.chi +
+                            5 * (std::abs(row.m) + model.m_lambda) + std::abs(row.L) + 2)) *
           Real(kSlack) +
       model.flushed_lse;
   row.hull_share = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
   const bool one_maximum = model.declared.kv_splits == 1 || terms_of(row) == 1;
-  if (row.den > Real(0.25) && one_maximum && unshared < Real(0.5)) {
-    row.hull_share = (row.g_pv + narrowed * (1 + row.g_pv) + 2 * unshared) / (1 - unshared);
+  if (row.den > Real(0.25) && one_maximum && G_large < Real(0.5)) {
+    row.hull_share = (row.G + narrowed * (1 + row.G) + 2 * G_large) / (1 - G_large);
   }
 }
 
@@ -163,7 +161,7 @@ template <class Real>
 bool is_beyond(const Model<Real>& model, const RowState<Real>& row) {
   const Real limit = softmax_2_limit<Real>(model.declared.dtype);
   const Seen<Real>& seen = row.seen;
-  bool beyond = row.has_sink && std::abs(row.sink) > limit;
+  bool beyond = row.has_sink && std::abs(row.s_z) > limit;
   for (std::size_t t = 0; t < seen.s.size(); ++t) {
     beyond |= std::abs(seen.s[t]) + seen.eps[t] > limit;
   }
@@ -203,7 +201,7 @@ void prepare(const Context<Real>& context, Block<Real>& block) {
                {block.begin, block.begin + block.count}, context.model.tiny_score, block.q);
   const Index key_len = problem.lengths(block.b).key;
   for (auto* rows : {&block.dot, &block.size, &block.small_dot, &block.small_size, &block.p,
-                     &block.y, &block.psi}) {
+                     &block.y, &block.v_weight}) {
     clear(*rows, block.count, key_len);
   }
   for (auto* rows : {&block.o, &block.o_bound, &block.o_flushed}) {
@@ -223,15 +221,15 @@ void scatter(const Seen<Real>& seen, const std::vector<Real>& from, Real* to) {
   }
 }
 
-// LSE of row r with its bound, and the weights of its values: P, y, psi.
+// LSE of row r with its bound, and the weights of its values: P, y, v_weight.
 template <class Real>
 void weigh_values(const Context<Real>& context, Block<Real>& block, Index r) {
   const Model<Real>& model = context.model;
   RowState<Real>& row = block.rows[at(r)];
-  if (row.keys == 0 && row.has_sink) see_only_sink(model, row);
+  if (row.n == 0 && row.has_sink) see_only_sink(model, row);
   // What may overflow is unspecified, as what sees a NaN is.
-  row.lost |= row.keys > 0 && row.overflows;
-  if (row.lost || row.keys == 0) return;
+  row.lost |= row.n > 0 && row.overflows;
+  if (row.lost || row.n == 0) return;
   softmax(row);
   if (std::abs(row.m) >= model.score_overflow) {
     row.lost = true;
@@ -246,12 +244,12 @@ void weigh_values(const Context<Real>& context, Block<Real>& block, Index r) {
   if (context.drops()) {
     drop(context, block, r, row.seen);
     for (std::size_t t = 0; t < row.seen.key.size(); ++t) {
-      if (row.seen.zeta[t] == 0) row.y_of_zeros += errors.y[t];
+      if (row.seen.zeta[t] == 0) row.Y_of_zeros += errors.y[t];
     }
   }
   scatter(row.seen, row.seen.p, block.p.row(r));
   scatter(row.seen, errors.y, block.y.row(r));
-  scatter(row.seen, errors.psi, block.psi.row(r));
+  scatter(row.seen, errors.v_weight, block.v_weight.row(r));
 }
 
 // Whether a sum of P v may overflow: before it is normalised, in any order, every weight may have
@@ -259,7 +257,7 @@ void weigh_values(const Context<Real>& context, Block<Real>& block, Index r) {
 template <class Real>
 void find_overflow(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
   const Model<Real>& model = context.model;
-  const Real most = std::exp(model.lag) * model.keep_scale;
+  const Real most = std::exp(model.m_lambda) * model.keep_scale;
   block.o_size = {};
   if (head.v_channel * most < model.sum_overflow) return;
   Rows<Real> weights(block.count, block.p.width);
@@ -280,11 +278,11 @@ void find_overflow(const Context<Real>& context, const KeyHead<Real>& head, Bloc
 template <class Real>
 void sum_values(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block) {
   weighted_sums(block.p, head.v.value, block.keys, block.o);
-  if (context.drops()) {  // |v / (1 - p) - O| = |v - (1 - p) O| / (1 - p)
+  if (context.drops()) {  // |v / (1 - theta) - O| = |v - (1 - theta) O| / (1 - theta)
     block.centre = block.o;
     for (Real& each : block.centre.data) each /= context.model.keep_scale;
   }
-  weighted_distances(block.y, block.psi, head.v.value, block.keys,
+  weighted_distances(block.y, block.v_weight, head.v.value, block.keys,
                      context.drops() ? block.centre : block.o, block.o_bound);
   if (head.v.small.empty()) return;
   clear(block.w, block.count, context.problem.lengths(block.b).key);
@@ -299,18 +297,17 @@ template <class Real>
 void bound_o(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block, Index r) {
   const Model<Real>& model = context.model;
   const RowState<Real>& row = block.rows[at(r)];
-  if (row.keys == 0 || row.lost) return;
-  const Real underflow = underflow_of(model, row) * Real(2 * row.keys + 8) * model.keep_scale;
+  if (row.n == 0 || row.lost) return;
+  const Real underflow = U_of(model, row) * Real(2 * row.n + 8) * model.keep_scale;
   const std::vector<Real> hull = hull_bound(row, head.v.value, block.o.row(r));
   for (Index c = 0; c < context.problem.value_dim; ++c) {
     const Real size = std::abs(block.o.row(r)[c]), flushed = block.o_flushed.row(r)[c];
     const Real s = block.o_bound.row(r)[c] + flushed +
-                   (row.g_pv * (1 + row.y_sum) + row.y_of_zeros) * size + underflow;
+                   (row.G * (1 + row.Y) + row.Y_of_zeros) * size + underflow;
     Real bound = row.den < 1 ? s / (1 - row.den) : Real(kInfinity);
     if (!hull.empty()) bound = std::min(bound, hull[at(c)] + flushed + underflow);
     block.o_bound.row(r)[c] =
-        (bound + (3 * model.u_s + model.keep_roundoff + row.merged) * (size + bound)) *
-            model.slack +
+        (bound + (3 * model.u_s + model.u_zeta + row.W) * (size + bound)) * model.slack +
         model.flushed;
   }
 }
@@ -332,4 +329,4 @@ template void forward_block(const Context<double>&, const KeyHead<double>&, Bloc
 template void forward_block(const Context<long double>&, const KeyHead<long double>&,
                             Block<long double>&);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

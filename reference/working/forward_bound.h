@@ -5,10 +5,10 @@
 #include "reference/working/block.h"
 #include "reference/working/pack.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // For the rows that b, h, begin and count name.
 template <class Real>
 void forward_block(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& block);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

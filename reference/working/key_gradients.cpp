@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attest::working {
+namespace attest::bound::working {
 
 template <class Real>
 KeyGradients<Real>::KeyGradients(const Problem& problem, Index key_len, bool with_sizes)
@@ -47,8 +47,8 @@ void round_head(const Problem& problem, const Model<Real>& model, Index b,
   const auto round = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
     for (std::size_t e = 0; e < bound.data.size(); ++e) {
       const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow * rows;
-      const Real error = sum + (3 * model.u_s + model.keep_roundoff) * (size + sum);
-      bound.data[e] += output_rounding(model, value.data[e], error);
+      const Real error = sum + (3 * model.u_s + model.u_zeta) * (size + sum);
+      bound.data[e] += rho_out(model, value.data[e], error);
     }
   };
   round(sums.dk, sums.dk_bound, 2 * model.z * (1 + model.tau) * model.keep_scale);
@@ -62,8 +62,8 @@ void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradie
   const auto complete = [&](const Strips<Real>& value, Strips<Real>& bound, Real underflow) {
     for (std::size_t e = 0; e < bound.data.size(); ++e) {
       const Real size = std::abs(value.data[e]), sum = bound.data[e] + underflow;
-      bound.data[e] = (sum + (3 * model.u_s + model.keep_roundoff) * (size + sum)) * model.slack +
-                      model.flushed;
+      bound.data[e] =
+          (sum + (3 * model.u_s + model.u_zeta) * (size + sum)) * model.slack + model.flushed;
     }
   };
   const Real larger_tau = std::max(Real(1), model.tau);
@@ -81,4 +81,4 @@ ATTEST_KEY_GRADIENTS_FOR(double)
 ATTEST_KEY_GRADIENTS_FOR(long double)
 #undef ATTEST_KEY_GRADIENTS_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -10,7 +10,7 @@
 #include "reference/working/products.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // dK and dV of one key head, summed over some of the rows that read it.
 template <class Real>
@@ -37,4 +37,4 @@ void round_head(const Problem& problem, const Model<Real>& model, Index b,
 template <class Real>
 void finish(const Problem& problem, const Model<Real>& model, Index b, KeyGradients<Real>& sums);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace attest::working {
+namespace attest::bound::working {
 namespace {
 
 // Rows rows.begin to rows.end of one head, each at the place that `place` gives it.
@@ -128,4 +128,4 @@ ATTEST_PACK_FOR(double)
 ATTEST_PACK_FOR(long double)
 #undef ATTEST_PACK_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

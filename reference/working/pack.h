@@ -13,7 +13,7 @@
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 template <class Real>
 void clear(Rows<Real>& rows, Index count, Index columns) {
@@ -63,4 +63,4 @@ Real largest_of(const Rows<Real>& rows, Index r) {
   return most;
 }
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attest::working {
+namespace attest::bound::working {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -160,11 +160,11 @@ void AddOuterProducts(const Rows<double>& weight, const Rows<double>& x, Range k
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
-}  // namespace attest::working
+}  // namespace attest::bound::working
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace attest::working {
+namespace attest::bound::working {
 
 HWY_EXPORT(DotProducts);
 HWY_EXPORT(WeightedSums);
@@ -246,5 +246,5 @@ void add_outer_products(const Rows<long double>& weight, const Rows<long double>
   }
 }
 
-}  // namespace attest::working
+}  // namespace attest::bound::working
 #endif  // HWY_ONCE

@@ -11,7 +11,7 @@
 
 #include "spec/index.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 inline constexpr Index kRows = 8;  // query rows that are handled together
 inline constexpr Index kPad = 8;   // keys and channels are padded with zeros to a multiple of it
@@ -115,4 +115,4 @@ void add_outer_products(const Rows<double>& weight, const Rows<double>& x, Range
 void add_outer_products(const Rows<long double>& weight, const Rows<long double>& x, Range keys,
                         Strips<long double>& sum);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

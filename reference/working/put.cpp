@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace attest::working {
+namespace attest::bound::working {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -54,12 +54,12 @@ void put_forward(const Problem& problem, const Model<Real>& model, const Block<R
     const RowState<Real>& row = block.rows[at(r)];
     const Place place = problem.query_place(block.b, block.begin + r);
     const Index lse = dense_index(problem.lse_shape(), place.batch, block.h, place.position, 0);
-    if (row.keys == 0 && !row.has_sink && !row.lost) {
+    if (row.n == 0 && !row.has_sink && !row.lost) {
       result.lse.value[at(lse)] = -kInfinity;
     } else {
-      put(result.lse, lse, row.lost, row.lse, row.lse_bound, row.beyond);
+      put(result.lse, lse, row.lost, row.L, row.lse_bound, row.beyond);
     }
-    if (row.keys == 0 && !row.lost) {
+    if (row.n == 0 && !row.lost) {
       put_zeros(result.o, problem.o_shape(), place, block.h);
       continue;
     }
@@ -75,7 +75,7 @@ void put_dq(const Problem& problem, const Model<Real>& model, const Block<Real>&
   for (Index r = 0; r < block.count; ++r) {
     const RowState<Real>& row = block.rows[at(r)];
     const Place place = problem.query_place(block.b, block.begin + r);
-    if (row.keys == 0 && !row.lost) {
+    if (row.n == 0 && !row.lost) {
       put_zeros(dq, problem.q_shape(), place, block.h);
       continue;
     }
@@ -116,4 +116,4 @@ ATTEST_PUT_FOR(double)
 ATTEST_PUT_FOR(long double)
 #undef ATTEST_PUT_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -6,7 +6,7 @@
 #include "reference/working/key_gradients.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // A whole tensor, each element `value` with bound 0 unless it is put. `beyond`: some scores may be
 // too large for SOFTMAX-2.
@@ -46,4 +46,4 @@ template <class Real>
 void put_keys(const Problem& problem, const Model<Real>& model, Index b, Index h, Range wanted,
               const KeyGradients<Real>& sum, BackwardExpected& result);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

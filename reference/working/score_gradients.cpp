@@ -5,7 +5,7 @@
 
 #include "reference/working/put.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 namespace {
 
 Index blocks_of(const Problem& problem) { return (problem.query_len + kRows - 1) / kRows; }
@@ -63,14 +63,12 @@ void ScoreGradients<Real>::put_bias(const Problem& problem, const Model<Real>& m
                                     Expected& expected) const {
   const Shape& shape = *problem.bias_shape;
   std::vector<Sum<Real>> total(at(element_count(shape)));
-  const auto pick = [&](Axis axis, Index position) { return shape[axis] == 1 ? 0 : position; };
   for (std::size_t head = 0; head < bias_.size(); ++head) {
     const BiasGradients<Real>& part = bias_[head];
-    const Index b = pick(kBatch, Index(head) / problem.query_heads);
-    const Index h = pick(kHead, Index(head) % problem.query_heads);
+    const Index b = Index(head) / problem.query_heads, h = Index(head) % problem.query_heads;
     for (std::size_t e = 0; e < part.sums.size(); ++e) {
       const Index i = part.each_row ? Index(e) / part.keys : 0, j = Index(e) % part.keys;
-      total[at(dense_index(shape, b, h, i, j))].add(part.sums[e]);
+      total[at(broadcast_index(shape, b, h, i, j))].add(part.sums[e]);
     }
   }
   for (std::size_t e = 0; e < total.size(); ++e) {
@@ -104,4 +102,4 @@ void ScoreGradients<Real>::put_sink(const Problem& problem, const Model<Real>& m
 template class ScoreGradients<double>;
 template class ScoreGradients<long double>;
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

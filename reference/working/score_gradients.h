@@ -9,7 +9,7 @@
 #include "reference/working/block.h"
 #include "spec/problem.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // dBias of one query head of one batch element, summed along the axes of size 1 no further than
 // over a block of rows; then nobody waits for another.
@@ -38,4 +38,4 @@ class ScoreGradients {
   std::vector<Sum<Real>> sink_;
 };
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

@@ -6,18 +6,14 @@
 
 #include "reference/reach.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 namespace {
 
-// The element of a tensor that broadcasts along axes of size 1, and the step from key to key.
-const double* broadcast(const Values& values, Index b, Index h, Index i) {
-  const auto pick = [&](Axis axis, Index position) {
-    return values.shape[axis] == 1 ? 0 : position;
-  };
-  return values.data.data() +
-         dense_index(values.shape, pick(kBatch, b), pick(kHead, h), pick(kPosition, i), 0);
+// What a row reads of a tensor that broadcasts: its first element, and the step from key to key.
+const double* broadcast_row(const Values& values, Index b, Index h, Index i) {
+  return values.data.data() + broadcast_index(values.shape, b, h, i, 0);
 }
-Index key_step(const Shape& shape) { return shape[kChannel] == 1 ? 0 : 1; }
+Index key_step(const Shape& shape) { return broadcast(shape[kChannel], 1); }
 
 // The keys that row r of the block sees.
 template <class Real>
@@ -39,7 +35,7 @@ void see(const Context<Real>& context, const Block<Real>& block, Index r, bool s
     keys.resize(n);
   }
   if (problem.bias_shape) {  // MASK-14
-    const double* bias = broadcast(context.inputs.bias, block.b, block.h, position.query);
+    const double* bias = broadcast_row(context.inputs.bias, block.b, block.h, position.query);
     const Index step = key_step(*problem.bias_shape);
     std::erase_if(keys, [&](Index j) { return bias[j * step] == -kInfinity; });
   }
@@ -73,10 +69,11 @@ void add_bias_and_alibi(const Context<Real>& context, const Block<Real>& block, 
   Seen<Real>& seen = row.seen;
   const Index i = block.begin + r;
   const double* bias =
-      problem.bias_shape ? broadcast(context.inputs.bias, block.b, block.h, i) : nullptr;
+      problem.bias_shape ? broadcast_row(context.inputs.bias, block.b, block.h, i) : nullptr;
   const Index step = bias ? key_step(*problem.bias_shape) : 0;
-  const Real slope =
-      problem.slopes_shape ? Real(*broadcast(context.inputs.slopes, block.b, block.h, 0)) : Real(0);
+  const Real slope = problem.slopes_shape
+                         ? Real(*broadcast_row(context.inputs.slopes, block.b, block.h, 0))
+                         : Real(0);
   const Lengths lengths = problem.lengths(block.b);
   const Index diagonal = i + lengths.key - lengths.query;  // SCORE-4
   for (std::size_t t = 0; t < seen.key.size(); ++t) {
@@ -113,13 +110,13 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
     if (head.k.any_lost || head.v.any_lost) {
       for (const Index j : row.seen.key) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
     }
-    row.keys = Index(row.seen.key.size());
+    row.n = Index(row.seen.key.size());
     row.key_len = key_len;
     row.ds_lost = row.beyond = false;
     row.has_sink = problem.sink;
-    row.sink = problem.sink ? Real(context.inputs.sink.data[at(block.h)]) : Real(0);
+    row.s_z = problem.sink ? Real(context.inputs.sink.data[at(block.h)]) : Real(0);
     row.chi = 0;
-    if (row.keys == 0) continue;
+    if (row.n == 0) continue;
     row.span = row.seen.key.back() - row.seen.key.front() + 1;
     block.keys.begin = std::min(block.keys.begin, row.seen.key.front());
     block.keys.end = std::max(block.keys.end, row.seen.key.back() + 1);
@@ -192,4 +189,4 @@ ATTEST_SCORES_FOR(double)
 ATTEST_SCORES_FOR(long double)
 #undef ATTEST_SCORES_FOR
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

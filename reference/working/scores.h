@@ -5,7 +5,7 @@
 #include "reference/working/block.h"
 #include "reference/working/pack.h"
 
-namespace attest::working {
+namespace attest::bound::working {
 
 // Fills seen.key of each row and block.keys: the only place where the mask is asked. Block.q must
 // be packed.
@@ -21,4 +21,4 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
 template <class Real>
 void drop(const Context<Real>& context, const Block<Real>& block, Index r, Seen<Real>& seen);
 
-}  // namespace attest::working
+}  // namespace attest::bound::working

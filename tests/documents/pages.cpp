@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstring>
 #include <regex>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -150,6 +151,54 @@ std::string clause_page(const std::string& spec, const std::vector<Case>& cases)
   return page;
 }
 
+// ---- Profiles and features of SPEC.md -----------------------------------------------------------
+
+// In the order of the standard, whatever the order of `ids`: "LSE-1, LSE-2, LAW-1 to LAW-7".
+std::string clauses_in_order(const std::set<std::string_view>& ids) {
+  std::vector<std::vector<std::string>> runs;  // of clauses that follow each other
+  bool follows = false;
+  for (const Clause& clause : clauses()) {
+    const std::string id(clause.id), topic = id.substr(0, id.find('-') + 1);
+    if (!ids.contains(clause.id)) {
+      follows = false;
+      continue;
+    }
+    if (!follows || !runs.back().back().starts_with(topic)) runs.emplace_back();
+    runs.back().push_back(id);
+    follows = true;
+  }
+  std::vector<std::string> texts;
+  for (const auto& run : runs) {
+    texts.push_back(run.size() > 2 ? run.front() + " to " + run.back()
+                                   : fmt::format("{}", fmt::join(run, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string profile_table() {
+  std::string table = "| profile | what it is of | clauses |\n|---|---|---|\n";
+  std::set<std::string_view> rest;
+  for (const Clause& clause : clauses()) rest.insert(clause.id);
+  for (const Profile& profile : profiles()) {
+    table += fmt::format("| `{}` | {} | {} |\n", profile.name, profile.about,
+                         clauses_in_order({profile.clauses.begin(), profile.clauses.end()}));
+    for (const std::string_view id : profile.clauses) rest.erase(id);
+  }
+  return table + fmt::format("| none | | {} |\n", clauses_in_order(rest));
+}
+
+std::string feature_table() {
+  std::string table = "| feature | a problem needs it when | clauses |\n|---|---|---|\n";
+  for (const Feature& feature : features()) {
+    if (feature.key != kOfFeatures) continue;
+    std::set<std::string_view> ids;
+    for (const auto& demand : feature.demands()) ids.insert(demand.clause);
+    table += fmt::format("| `{}` | {} | {} |\n", feature.name, feature.needed_when,
+                         clauses_in_order(ids));
+  }
+  return table;
+}
+
 // ---- The figures of README.md -------------------------------------------------------------------
 
 std::string figures(const std::vector<Case>& cases) {
@@ -233,7 +282,9 @@ std::string criteria_lines() {
 std::map<std::string, std::string> written_pages() {
   const std::string spec = contents("spec/SPEC.md");
   const std::vector<Case> cases = load_cases(std::string(ATTEST_SOURCE_DIR) + "/cases");
-  return {{"spec/SPEC.md", with_part(spec, "index", index_of(spec))},
+  const std::string tables =
+      with_part(with_part(spec, "profiles", profile_table()), "features", feature_table());
+  return {{"spec/SPEC.md", with_part(tables, "index", index_of(spec))},
           {"spec/CLAUSES.md", clause_page(spec, cases)},
           {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
                                   "criteria", criteria_lines())}};

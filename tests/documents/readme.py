@@ -55,7 +55,9 @@ def blind():
                 passed.append(rule["name"])
         if any(score["Attest"]["bf16"]["missed_names"] for score in by_class.values()):
             raise SystemExit("Attest passes a kernel that looks at neither Q nor K")
-    return (f"| pass it, of {judged} rules for bf16 | fails it |\n|---|---|\n"
+    sizes = json.loads((HERE / "blind.json").read_text())["defaults"]
+    return (f"| pass it, of {judged} rules for bf16, on {sizes['query_len']} queries and "
+            f"{sizes['key_len']} keys of {sizes['head_dim']} channels | fails it |\n|---|---|\n"
             f"| {', '.join(passed)} | Attest, on each of these inputs |\n")
 
 

@@ -1,6 +1,6 @@
-// What a kernel should return: the exact values, and for each element a tolerance, a multiple of
-// the roundoffs at work times the sum of the magnitudes that enter it. Coarser than the bounds of
-// the standard, and independent of them.
+// What a kernel should return: the exact values, and as the bound of each element a multiple of the
+// roundoffs at work times the sum of the magnitudes that enter it. Coarser than the bounds of the
+// standard, and independent of them.
 #pragma once
 
 #include <cmath>
@@ -8,18 +8,11 @@
 #include <vector>
 
 #include "reference/exact.h"
+#include "reference/expected.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
 namespace attest {
-
-struct Expected {
-  std::vector<double> value = {}, tolerance = {};
-};
-
-struct ExpectedOutputs {
-  Expected o, lse, dq = {}, dk = {}, dv = {}, dbias = {}, dsink = {};
-};
 
 // Of one visible element of the score matrix.
 struct ExpectedWeight {
@@ -30,24 +23,24 @@ struct ExpectedWeight {
   double slope;  // the derivative of the softcap, at most 1
 };
 
-inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
+inline PassesExpected expect(const Problem& p, const Inputs& in) {
   using T = long double;
   const auto inputs = exact::inputs_as<T>(in);
   const auto start = [](const exact::Tensor<T>& exact_values) {
     Expected expected;
     for (const T value : exact_values.data) expected.value.push_back(static_cast<double>(value));
-    expected.tolerance.assign(expected.value.size(), 0.0);
+    expected.bound.assign(expected.value.size(), 0.0);
     return expected;
   };
-  const exact::Outputs<T> forward = exact::forward(p, inputs);
-  ExpectedOutputs out{.o = start(forward.o), .lse = start(forward.lse)};
+  const exact::Outputs<T> outputs = exact::forward(p, inputs);
+  PassesExpected out{.forward = {.o = start(outputs.o), .lse = start(outputs.lse)}, .backward = {}};
   if (p.backward) {
-    const exact::Gradients<T> backward = exact::backward(p, inputs);
-    out.dq = start(backward.dq);
-    out.dk = start(backward.dk);
-    out.dv = start(backward.dv);
-    out.dbias = start(backward.dbias);
-    out.dsink = start(backward.dsink);
+    const exact::Gradients<T> gradients = exact::backward(p, inputs);
+    out.backward = {.dq = start(gradients.dq),
+                    .dk = start(gradients.dk),
+                    .dv = start(gradients.dv),
+                    .dbias = start(gradients.dbias),
+                    .dsink = start(gradients.dsink)};
   }
   const auto at = [](const Shape& shape, Index b, Index h, Index s, Index d) {
     return static_cast<std::size_t>(dense_index(shape, b, h, s, d));
@@ -67,7 +60,7 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
       const Index g = h / p.group_size();
       for (Index i = 0; i < lengths.query; ++i) {
         const Place row = p.query_place(b, i);
-        const double lse = out.lse.value[at(p.lse_shape(), row.batch, h, row.position, 0)];
+        const double lse = out.forward.lse.value[at(p.lse_shape(), row.batch, h, row.position, 0)];
         std::vector<ExpectedWeight> weights;
         double most = p.sink ? std::abs(in.sink.at(0, h, 0, 0)) : 0;  // the largest magnitude
         for (Index j = 0; j < lengths.key; ++j) {
@@ -103,16 +96,16 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
         // The relative error of a weight: of its score, of the sum, of its own rounding.
         const double score_error = 8 * wide * length * (1 + most);
         const double error = score_error + 4 * u;
-        out.lse.tolerance[at(p.lse_shape(), row.batch, h, row.position, 0)] = score_error;
+        out.forward.lse.bound[at(p.lse_shape(), row.batch, h, row.position, 0)] = score_error;
         double delta_magnitude = 0;
         for (Index c = 0; c < p.value_dim; ++c) {
           const auto o = at(p.o_shape(), row.batch, h, row.position, c);
           for (const ExpectedWeight& w : weights) {
             const double v = std::abs(in.v.at(w.place.batch, g, w.place.position, c));
-            out.o.tolerance[o] += rescale * (w.p * error + tiny) * v;
+            out.forward.o.bound[o] += rescale * (w.p * error + tiny) * v;
             if (p.backward) delta_magnitude += std::abs(in.d_o.data[o]) * w.p * w.kept * v;
           }
-          out.o.tolerance[o] += tiny;
+          out.forward.o.bound[o] += tiny;
         }
         if (!p.backward) continue;
         const double d_lse = p.d_lse ? std::abs(in.d_lse.at(row.batch, h, row.position, 0)) : 0;
@@ -121,7 +114,7 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
           for (Index c = 0; c < p.value_dim; ++c) {
             const double d_o = std::abs(in.d_o.at(row.batch, h, row.position, c));
             dp_magnitude += d_o * w.kept * std::abs(in.v.at(w.place.batch, g, w.place.position, c));
-            out.dv.tolerance[at(p.v_shape(), w.place.batch, g, w.place.position, c)] +=
+            out.backward.dv.bound[at(p.v_shape(), w.place.batch, g, w.place.position, c)] +=
                 rescale * (w.p * error + tiny) * d_o + tiny;
           }
           const double ds_error =
@@ -129,14 +122,14 @@ inline ExpectedOutputs expect(const Problem& p, const Inputs& in) {
           for (Index d = 0; d < p.head_dim; ++d) {
             const auto q = at(p.q_shape(), row.batch, h, row.position, d);
             const auto k = at(p.k_shape(), w.place.batch, g, w.place.position, d);
-            out.dq.tolerance[q] += std::abs(p.scale * in.k.data[k]) * ds_error + tiny;
-            out.dk.tolerance[k] += std::abs(p.scale * in.q.data[q]) * ds_error + tiny;
+            out.backward.dq.bound[q] += std::abs(p.scale * in.k.data[k]) * ds_error + tiny;
+            out.backward.dk.bound[k] += std::abs(p.scale * in.q.data[q]) * ds_error + tiny;
           }
-          if (p.bias_shape) out.dbias.tolerance[bias_at(b, h, i, w.key)] += ds_error + tiny;
+          if (p.bias_shape) out.backward.dbias.bound[bias_at(b, h, i, w.key)] += ds_error + tiny;
         }
         if (p.sink) {
           const double share = std::exp(in.sink.at(0, h, 0, 0) - lse);
-          out.dsink.tolerance[static_cast<std::size_t>(h)] +=
+          out.backward.dsink.bound[static_cast<std::size_t>(h)] +=
               (share * error + tiny) * (1 + delta_magnitude + d_lse);
         }
       }

@@ -33,12 +33,7 @@ Sizes sizes_of(const Problem& p, const Inputs& in, Position at) {
   Sizes sizes;
   const Index group = at.head / p.group_size();
   for (at.key = 0; at.key < p.key_len; ++at.key) {
-    double bias = 0;
-    if (p.bias_shape) {
-      const Shape& s = *p.bias_shape;
-      bias = in.bias.at(s[0] == 1 ? 0 : at.batch, s[1] == 1 ? 0 : at.head, s[2] == 1 ? 0 : at.query,
-                        s[3] == 1 ? 0 : at.key);
-    }
+    const double bias = p.bias_shape ? in.bias.data[broadcast_element(*p.bias_shape, at)] : 0;
     if (!visible(p, at) || std::isinf(bias)) continue;
     double products = 0;
     for (Index c = 0; c < p.head_dim; ++c) {
