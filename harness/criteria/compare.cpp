@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "harness/criteria/eager.h"
-#include "harness/criteria/rule.h"
+#include "harness/criteria/rules.h"
 #include "harness/judge/exemptions.h"
 #include "harness/judge/judge.h"
 #include "harness/run/examine.h"

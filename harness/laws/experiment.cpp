@@ -11,7 +11,7 @@
 #include "harness/judge/schedule.h"
 #include "spec/assert.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 const Returned* find_returned(const Trial& trial, TensorName tensor) {
@@ -306,4 +306,4 @@ void Experiment::expect_same(const Sample& base, const Sample& variant, TensorNa
   }
 }
 
-}  // namespace attest::property
+}  // namespace attest::laws
