@@ -1,4 +1,4 @@
-// Cases fitted to a kernel's limits (SPEC.md, chapter "KernelLimits").
+// Cases fitted to a kernel's limits (SPEC.md, chapter "Limits").
 //
 // A case is an intent: what it tries is said by its clauses, and sizes that none of them speaks of
 // may be others. Where they lie outside the limits they become the smallest that is allowed at or

@@ -55,7 +55,7 @@ struct Description {
   std::vector<std::string> profiles;
   std::vector<DType> dtypes;
   std::vector<std::string> features;  // of known_features()
-  KernelLimits limits = {};                 // within which it takes them
+  KernelLimits limits = {};           // within which it takes them
   // In generated dropout, how far the rate at which elements are kept may be from 1-p (DROP-3).
   double keep_quantum = 0;
   // Rows beyond a query length are left as they were (MASK-15).

@@ -14,7 +14,7 @@
 namespace attest {
 namespace {
 
-constexpr std::array<std::pair<Size, std::string_view>, kSizes.size()> kSizeNames = {{
+constexpr std::array<std::pair<Size, std::string_view>, kLimitedSizes.size()> kSizeNames = {{
     {Size::batch, "batch"},
     {Size::query_heads, "query_heads"},
     {Size::key_heads, "key_heads"},
@@ -118,18 +118,19 @@ std::vector<Index> sizes_of(Size size, const Problem& p) {
   return {};
 }
 
-// ---- Sizes --------------------------------------------------------------------------------------
+// ---- Sets of sizes
+// --------------------------------------------------------------------------------------
 
-Sizes Sizes::listed(std::vector<Index> sizes) {
+SizeSet SizeSet::listed(std::vector<Index> sizes) {
   if (sizes.empty()) throw InputError("", "a list of sizes is empty");
-  Sizes result;
+  SizeSet result;
   result.listed_ = std::move(sizes);
   std::sort(result.listed_.begin(), result.listed_.end());
   return result;
 }
 
-Sizes Sizes::range(Index least, Index most, Index multiple) {
-  Sizes result;
+SizeSet SizeSet::range(Index least, Index most, Index multiple) {
+  SizeSet result;
   result.least_ = least;
   result.most_ = most;
   result.multiple_ = multiple;
@@ -143,12 +144,12 @@ Sizes Sizes::range(Index least, Index most, Index multiple) {
   return result;
 }
 
-bool Sizes::has(Index size) const {
+bool SizeSet::has(Index size) const {
   if (!listed_.empty()) return std::binary_search(listed_.begin(), listed_.end(), size);
   return size >= least_ && size <= most_ && size % multiple_ == 0;
 }
 
-std::optional<Index> Sizes::at_least(Index size) const {
+std::optional<Index> SizeSet::at_least(Index size) const {
   if (!listed_.empty()) {
     const auto place = std::lower_bound(listed_.begin(), listed_.end(), size);
     return place == listed_.end() ? std::nullopt : std::optional(*place);
@@ -160,7 +161,7 @@ std::optional<Index> Sizes::at_least(Index size) const {
   return from + step;
 }
 
-std::optional<Index> Sizes::at_most(Index size) const {
+std::optional<Index> SizeSet::at_most(Index size) const {
   if (!listed_.empty()) {
     const auto place = std::upper_bound(listed_.begin(), listed_.end(), size);
     return place == listed_.begin() ? std::nullopt : std::optional(*std::prev(place));
@@ -172,7 +173,7 @@ std::optional<Index> Sizes::at_most(Index size) const {
   return from - step;
 }
 
-std::string Sizes::to_string() const {
+std::string SizeSet::to_string() const {
   if (!listed_.empty()) {
     return listed_.size() == 1 ? fmt::format("{}", listed_.front())
                                : fmt::format("one of {}", fmt::join(listed_, ", "));
@@ -301,9 +302,8 @@ bool meets(const Terms& never, const Problem& p) {
   }
   if (never.layouts) {
     const auto layouts = layouts_of(p);
-    if (std::none_of(layouts.begin(), layouts.end(), [&](const Layout* each) {
-          return contains(*never.layouts, each->order());
-        })) {
+    if (std::none_of(layouts.begin(), layouts.end(),
+                     [&](const Layout* each) { return contains(*never.layouts, each->order()); })) {
       return false;
     }
   }
@@ -316,7 +316,7 @@ bool meets(const Terms& never, const Problem& p) {
   return true;
 }
 
-// ---- KernelLimits -------------------------------------------------------------------------------------
+// ---- Limits -------------------------------------------------------------------------------------
 
 bool KernelLimits::empty() const {
   return always.empty() && backward.empty() && formats.empty() && formats_backward.empty() &&
@@ -352,13 +352,13 @@ std::string beyond(const KernelLimits& limits, const Problem& problem) {
 
 Terms implied_by_absent(std::span<const std::string> features) {
   Terms terms;
-  if (!contains(features, "gqa")) terms.sizes.emplace(Size::group, Sizes::listed({1}));
+  if (!contains(features, "gqa")) terms.sizes.emplace(Size::group, SizeSet::listed({1}));
   if (!contains(features, "value-dim")) terms.same_head_dims = true;
   if (!contains(features, "strides")) terms.dense_layouts = true;
   if (contains(features, "zero-sizes")) return terms;
   for (const Size size : {Size::batch, Size::query_heads, Size::key_heads, Size::query_len,
                           Size::key_len, Size::head_dim, Size::value_dim}) {
-    terms.sizes.emplace(size, Sizes::range(1, std::numeric_limits<Index>::max()));
+    terms.sizes.emplace(size, SizeSet::range(1, std::numeric_limits<Index>::max()));
   }
   return terms;
 }

@@ -1,5 +1,5 @@
 // What a kernel does not take although it declares the features: the key "limits" of a description
-// (SPEC.md, chapter "KernelLimits").
+// (SPEC.md, chapter "Limits").
 //
 //   {"head_dim": [64, 128],                                 D is one of these
 //    "key_len": {"min": 1, "max": 4096, "multiple": 16},    Sk
@@ -40,7 +40,7 @@ enum class Size {
   page_size,    // of paged keys
   mask_offset,  // of a band or a dilation
 };
-inline constexpr std::array kSizes = {
+inline constexpr std::array kLimitedSizes = {
     Size::batch,   Size::query_heads, Size::key_heads, Size::group,     Size::query_len,
     Size::key_len, Size::head_dim,    Size::value_dim, Size::page_size, Size::mask_offset};
 
@@ -51,11 +51,11 @@ std::string_view name(Size size);  // as it is declared: "query_len"
 std::vector<Index> sizes_of(Size size, const Problem& problem);
 
 // A set of sizes: listed, or all multiples within a range. Never empty.
-class Sizes {
+class SizeSet {
  public:
-  static Sizes listed(std::vector<Index> sizes);
+  static SizeSet listed(std::vector<Index> sizes);
   // Throws InputError (at no pointer) if there is none.
-  static Sizes range(Index least, Index most, Index multiple = 1);
+  static SizeSet range(Index least, Index most, Index multiple = 1);
 
   bool has(Index size) const;
   // The smallest that is at least, and the largest that is at most so much; none if there is none.
@@ -84,7 +84,7 @@ struct MaskForm {
 
 // A conjunction. What is absent says nothing.
 struct Terms {
-  std::map<Size, Sizes> sizes = {};
+  std::map<Size, SizeSet> sizes = {};
   std::vector<std::pair<Index, Index>> head_dims = {};  // [D, Dv]
   bool same_head_dims = false;                          // Dv = D
   bool square = false;                                  // Sq = Sk; of packed sequences, of each
@@ -127,7 +127,7 @@ std::string beyond(const KernelLimits& limits, const Problem& problem);
 // InputError for what is not understood, for what no problem could meet, and for what speaks of
 // formats and features that are not declared.
 KernelLimits parse_limits(const nlohmann::json& json, const std::string& pointer,
-                    std::span<const DType> dtypes, std::span<const std::string> features);
+                          std::span<const DType> dtypes, std::span<const std::string> features);
 
 // What the absence of features says in these terms: without "gqa" one query head a key head,
 // without "value-dim" Dv = D, without "zero-sizes" no size of 0, and without "strides" dense

@@ -1,4 +1,4 @@
-// KernelLimits as descriptions write them.
+// Limits as descriptions write them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -59,7 +59,7 @@ Index read_size(const nlohmann::json& value, const std::string& pointer, bool ma
   return value.get<Index>();
 }
 
-Sizes read_sizes(const nlohmann::json& value, const std::string& pointer, Size size) {
+SizeSet read_sizes(const nlohmann::json& value, const std::string& pointer, Size size) {
   const bool negative = size == Size::mask_offset;
   try {
     if (value.is_array()) {
@@ -67,9 +67,9 @@ Sizes read_sizes(const nlohmann::json& value, const std::string& pointer, Size s
       for (std::size_t i = 0; i < value.size(); ++i) {
         listed.push_back(read_size(value[i], fmt::format("{}/{}", pointer, i), negative));
       }
-      return Sizes::listed(std::move(listed));
+      return SizeSet::listed(std::move(listed));
     }
-    if (!value.is_object()) return Sizes::listed({read_size(value, pointer, negative)});
+    if (!value.is_object()) return SizeSet::listed({read_size(value, pointer, negative)});
     ObjectReader reader(value, pointer);
     const auto bound = [&](const char* key, Index fallback) {
       const nlohmann::json* given = reader.find(key);
@@ -85,7 +85,7 @@ Sizes read_sizes(const nlohmann::json& value, const std::string& pointer, Size s
     if (value.empty()) {
       throw InputError(pointer, "a range has \"min\", \"max\" or \"multiple\"");
     }
-    return Sizes::range(least, most, multiple);
+    return SizeSet::range(least, most, multiple);
   } catch (const InputError& error) {
     if (!error.pointer().empty()) throw;
     throw InputError(pointer, error.what());
@@ -179,7 +179,7 @@ void check_declared(const char* key, const char* feature, const std::string& poi
 // The terms that allowed sizes and "never" have in common.
 Terms read_common(ObjectReader& reader, const Declared& declared) {
   Terms terms;
-  for (const Size size : kSizes) {
+  for (const Size size : kLimitedSizes) {
     const std::string key(name(size));
     const nlohmann::json* value = reader.find(key);
     if (!value) continue;
@@ -235,7 +235,7 @@ void check_possible(const Terms& terms, const std::string& pointer, const Declar
   const auto has = [&](Size size) { return terms.sizes.contains(size); };
   const auto disjoint = [&](Size one, Size other, const char* why) {
     if (!has(one) || !has(other)) return;
-    const Sizes &a = terms.sizes.at(one), &b = terms.sizes.at(other);
+    const SizeSet &a = terms.sizes.at(one), &b = terms.sizes.at(other);
     int tries = 10'000;  // a number that both have may lie far out; most have one near
     for (auto size = a.at_least(0); size; size = a.at_least(*size)) {
       if (b.has(*size) || --tries == 0) return;
@@ -303,7 +303,7 @@ void read_backward(ObjectReader& reader, const Declared& declared, std::vector<T
 }  // namespace
 
 KernelLimits parse_limits(const nlohmann::json& json, const std::string& pointer,
-                    std::span<const DType> dtypes, std::span<const std::string> features) {
+                          std::span<const DType> dtypes, std::span<const std::string> features) {
   const Declared declared = {.dtypes = dtypes, .features = features};
   ObjectReader reader(json, pointer);
   KernelLimits limits;

@@ -11,6 +11,7 @@
 #include "cases/entry.h"
 #include "cases/fit.h"
 #include "harness/process/wire.h"
+#include "spec/contains.h"
 #include "spec/feature.h"
 #include "spec/json_text.h"
 
@@ -82,9 +83,8 @@ class Entries {
 };
 
 bool has_all(const std::vector<std::string>& clauses, const std::vector<std::string>& some) {
-  return std::all_of(some.begin(), some.end(), [&](const std::string& each) {
-    return std::find(clauses.begin(), clauses.end(), each) != clauses.end();
-  });
+  return std::all_of(some.begin(), some.end(),
+                     [&](const std::string& each) { return contains(clauses, each); });
 }
 
 std::optional<Asking::Instead> other_than(const Case& c, const Description& testee,
