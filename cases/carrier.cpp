@@ -5,6 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/contains.h"
+#include "spec/feature.h"
+
 namespace attest {
 namespace {
 
@@ -74,8 +77,23 @@ bool keeps_pages(const Problem& base, const Problem& fitted) {
   const auto several = [](const Problem& p) { return p.key_len > p.paging.page_size; };
   return !several(base) || several(fitted);
 }
+bool keeps_sink(const Problem& base, const Problem& fitted) { return !base.sink || fitted.sink; }
 bool keeps_empty_rows(const Problem& base, const Problem& fitted) {
   return !sees_nothing_somewhere(base) || sees_nothing_somewhere(fitted);
+}
+
+// Clauses of features that are no longer needed.
+std::vector<std::string_view> left_out(const Problem& base, const Problem& fitted) {
+  std::vector<std::string_view> clauses;
+  const auto needed = needed_by(fitted);
+  for (const Feature* feature : needed_by(base)) {
+    if (feature->key != kOfFeatures || contains(needed, feature)) continue;
+    for (const auto& demand : feature->demands()) clauses.push_back(demand.clause);
+  }
+  for (const Feature* feature : needed) {
+    for (const auto& demand : feature->demands()) std::erase(clauses, demand.clause);
+  }
+  return clauses;
 }
 
 constexpr Carrier kCarriers[] = {
@@ -83,13 +101,15 @@ constexpr Carrier kCarriers[] = {
     {"SHAPE-2", keeps_zeros},    {"MASK-2", keeps_corner},     {"MASK-3", keeps_corner},
     {"LAYOUT-1", keeps_layouts}, {"LAYOUT-2", keeps_layouts},  {"LAYOUT-3", keeps_layouts},
     {"LAYOUT-4", keeps_layouts}, {"LAYOUT-5", keeps_batch},    {"DET-2", keeps_batch},
-    {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows},
+    {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows}, {"EMPTY-4", keeps_sink},
 };
 
 }  // namespace
 
 void strike_uncarried(Case& fitted, const Problem& base) {
+  const auto of_features = left_out(base, fitted.problem);
   std::erase_if(fitted.clauses, [&](const std::string& clause) {
+    if (contains(of_features, clause)) return true;
     return std::any_of(std::begin(kCarriers), std::end(kCarriers), [&](const Carrier& carrier) {
       const bool speaks = carrier.clause.ends_with('-') ? clause.starts_with(carrier.clause)
                                                         : clause == carrier.clause;

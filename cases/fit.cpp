@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cases/carrier.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -114,8 +115,31 @@ void adapt_lengths(json& fields, const Problem& base, const Fit& fit) {
   fields.erase("key_len");
 }
 
-json adapted(json entry, const Problem& base, const Fit& fit) {
+// Fields of an entry that say the feature is there.
+void leave_out(json& fields, const Problem& base, const std::vector<std::string>& without) {
+  const auto goes = [&](const char* feature) { return contains(without, feature); };
+  for (const auto& [feature, field] : {std::pair{"softcap", "softcap"},
+                                       {"sink", "sink"},
+                                       {"dropout", "dropout"},
+                                       {"dropout-generated", "dropout"},
+                                       {"dlse", "d_lse"},
+                                       {"packed", "packed"},
+                                       {"paged", "paging"}}) {
+    if (goes(feature)) fields.erase(field);
+  }
+  // What was packed, or lay in pages, has whole sequences then, or is padded.
+  if (goes("packed")) fields["query_len"] = base.query_len;
+  if (goes("packed") || goes("paged")) fields["key_len"] = base.key_len;
+  if (goes("lengths")) {
+    fields.erase("query_lens");
+    fields.erase("key_lens");
+  }
+}
+
+json adapted(json entry, const Problem& whole, const Fit& fit) {
   json& fields = entry.at("problem");
+  leave_out(fields, whole, fit.without);
+  const Problem base = without(whole, fit.without);
   for (const auto& [size, number] : fit.sizes) {
     if (size == Size::page_size) {
       fields.at("paging")["page_size"] = number;
@@ -144,7 +168,7 @@ json adapted(json entry, const Problem& base, const Fit& fit) {
 }  // namespace
 
 bool Fit::empty() const {
-  return sizes.empty() && packed == Relation::as_given && !anchor && !order;
+  return sizes.empty() && packed == Relation::as_given && !anchor && !order && without.empty();
 }
 
 std::string Fit::to_string() const {
@@ -160,6 +184,7 @@ std::string Fit::to_string() const {
     parts.emplace_back(*anchor == Anchor::top_left ? "corner:top_left" : "corner:bottom_right");
   }
   if (order) parts.push_back("order:" + *order);
+  if (!without.empty()) parts.push_back(fmt::format("without:{}", fmt::join(without, "+")));
   return fmt::format("{}", fmt::join(parts, ","));
 }
 
@@ -191,12 +216,36 @@ Fit Fit::parse(std::string_view text) {
     } else if (key == "order") {
       Layout::parse(value);
       fit.order = value;
+    } else if (key == "without") {
+      for (const std::string_view each : features_to_leave_out()) {
+        if (("+" + std::string(value) + "+").find(fmt::format("+{}+", each)) != std::string::npos) {
+          fit.without.emplace_back(each);
+        }
+      }
     } else {
       throw wrong();
     }
   }
   if (fit.empty() || fit.to_string() != whole) throw wrong();  // one text for one fit
   return fit;
+}
+
+std::span<const std::string_view> features_to_leave_out() {
+  static constexpr std::string_view kFeatures[] = {
+      "packed", "paged", "lengths", "softcap", "sink", "dropout", "dropout-generated", "dlse"};
+  return kFeatures;
+}
+
+Problem without(Problem p, std::span<const std::string> features) {
+  const auto goes = [&](std::string_view feature) { return contains(features, feature); };
+  if (goes("softcap")) p.softcap = 0;
+  if (goes("sink")) p.sink = false;
+  if (goes("dropout") || goes("dropout-generated")) p.dropout = {};
+  if (goes("dlse")) p.d_lse = false;
+  if (goes("packed")) p.packed = false;
+  if (goes("paged")) p.paging = {};
+  if (goes("lengths")) p.query_lens = p.key_lens = {};
+  return p;
 }
 
 std::string_view base_id(std::string_view id) { return id.substr(0, id.find(kMark)); }

@@ -2,8 +2,9 @@
 //
 // A case is an intent: what it tries is said by its clauses, and sizes that none of them speaks of
 // may be others. Where they lie outside the limits they become the smallest that is allowed at or
-// above them, else the largest below, and never more than 8 times the Sq Sk D of the case. Masks,
-// biases, the pass and the format stay, but for the corner of a band.
+// above them, else the largest below, and never more than 8 times the Sq Sk D of the case. What a
+// kernel doesn't declare of packing, pages, lengths, softcap, sink, dropout and dLSE is left out.
+// Masks, biases, the pass and the format stay, but for the corner of a band.
 //
 // The id of a fitted case ends with what was changed, in a fixed order, so that it alone gives the
 // problem; its numbers are made from the id of the case itself:
@@ -12,8 +13,10 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cases/case.h"
 #include "cases/entry.h"
@@ -30,6 +33,7 @@ struct Fit {
   Relation packed = Relation::as_given;
   std::optional<Anchor> anchor = {};      // of all bands and dilations
   std::optional<std::string> order = {};  // of the axes of all tensors, which lie without gaps
+  std::vector<std::string> without = {};  // features
 
   bool empty() const;
   std::string to_string() const;            // "sq:128,sk:128,d:64"
@@ -46,10 +50,15 @@ struct Fitted {
 };
 
 // What of `base` can be asked of a kernel with those limits and features. Clauses that the sizes
-// carried are struck from what is fitted. It must need no feature that is not declared, but "gqa",
-// "value-dim", "zero-sizes", "long" and those of layouts.
+// carried are struck from what is fitted.
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& features);
+
+// Those features that a case can be asked without, in the order in which an id has them.
+std::span<const std::string_view> features_to_leave_out();
+
+// The problem without them.
+Problem without(Problem problem, std::span<const std::string> features);
 
 // The case itself, of a fitted one.
 std::string_view base_id(std::string_view id);

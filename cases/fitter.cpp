@@ -1,5 +1,6 @@
 // The search for sizes that a kernel takes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,15 +16,17 @@
 namespace attest {
 namespace {
 
-constexpr double kMostTimes = 8;
+// A fitted case costs no more than so many times its case, or one of so little work that it costs
+// what a call costs anyhow.
+constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32;
 
 double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1)); }
 
 class Fitter {
  public:
-  Fitter(const Problem& base, const KernelLimits& limits, const std::vector<std::string>& features)
-      : base_(base), implied_(implied_by_absent(features)), features_(features) {
-    terms_ = limits.binding(base.dtype, base.backward);
+  Fitter(Problem base, const KernelLimits& limits, const std::vector<std::string>& features)
+      : base_(std::move(base)), implied_(implied_by_absent(features)), features_(features) {
+    terms_ = limits.binding(base_.dtype, base_.backward);
     terms_.push_back(&implied_);
   }
 
@@ -222,8 +225,9 @@ class Fitter {
   }
 
   bool choose_lengths_and_dims(Fit& fit, std::string& why) const {
-    const double most = kMostTimes * or_one(base_.query_len) * or_one(base_.key_len) *
+    const double work = or_one(base_.query_len) * or_one(base_.key_len) *
                         or_one(std::max(base_.head_dim, base_.value_dim));
+    const double most = kMostTimes * std::max(work, kLittleWork);
     for (const auto& [d, dv] : dims()) {
       const auto chosen = lengths(most / or_one(std::max(d, dv)));
       if (chosen.empty()) continue;
@@ -299,7 +303,7 @@ class Fitter {
     }
   }
 
-  const Problem& base_;
+  const Problem base_;
   const Terms implied_;
   const std::vector<std::string>& features_;
   std::vector<const Terms*> terms_;
@@ -320,10 +324,12 @@ std::vector<Size> sizes_to_avoid(const KernelLimits& limits, const Problem& prob
 }
 
 // Of a case that was fitted: with its id, and without what it no longer tries.
-Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fitter, int tries) {
+Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fitter,
+              const std::vector<std::string>& left_out, int tries) {
   std::string why;
-  const auto fit = fitter.find(why);
+  auto fit = fitter.find(why);
   if (!fit) return {.why = why};
+  fit->without = left_out;
   std::optional<Case> asked;
   if (fit->empty()) {
     asked = base.test_case;
@@ -345,7 +351,7 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fit
     if (tries == 0) break;
     Fitter other = fitter;
     other.forbid(size, sizes_of(size, asked->problem).front());
-    if (Fitted found = judged(base, limits, other, tries - 1); found.asked) return found;
+    if (Fitted found = judged(base, limits, other, left_out, tries - 1); found.asked) return found;
   }
   return {.why = why};
 }
@@ -355,8 +361,29 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fit
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& features) {
   constexpr int kTries = 4;  // of sizes beside a "never"
-  Fitter fitter(base.test_case.problem, limits, features);
-  return judged(base, limits, fitter, kTries);
+  const Case& c = base.test_case;
+  const bool is_plain = c.laws.empty() && c.check == Check::none;
+  const auto is_fitted = [](const Feature& feature) {
+    return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
+           feature.name == "zero-sizes";
+  };
+  std::vector<std::string> missing, left_out;
+  for (const Feature* feature : needed_by(c.problem)) {
+    if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
+    if (is_fitted(*feature)) continue;
+    const bool goes = is_plain && contains(features_to_leave_out(), feature->name);
+    (goes ? left_out : missing).emplace_back(feature->name);
+  }
+  // Lengths without packing or pages are a feature of their own.
+  const bool apart = contains(left_out, "packed") || contains(left_out, "paged");
+  if (apart && !contains(features, "lengths")) left_out.emplace_back("lengths");
+  if (!missing.empty()) return {.why = fmt::format("needs {}", fmt::join(missing, ", "))};
+  std::vector<std::string> in_order;
+  for (const std::string_view each : features_to_leave_out()) {
+    if (contains(left_out, each)) in_order.emplace_back(each);
+  }
+  Fitter fitter(without(c.problem, in_order), limits, features);
+  return judged(base, limits, fitter, in_order, kTries);
 }
 
 }  // namespace attest

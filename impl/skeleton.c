@@ -9,7 +9,7 @@
 static const char* describe(const attest_kernel* self) { /* SPEC.md, chapter Description */
   return "{\"name\": \"plain\", \"version\": \"1\", \"vendor\": \"mine\", \"dtypes\": [\"f32\"],"
          " \"profiles\": [\"forward-core\"], \"features\": [\"lse\", \"causal\", \"gqa\","
-         " \"value-dim\", \"zero-sizes\", \"strides\"]}";
+         " \"value-dim\", \"zero-sizes\", \"strides\", \"any-scale\"]}";
 }
 static int32_t supports(const attest_kernel* self, const attest_problem* p, char* why, uint64_t n) {
   const attest_mask* m = p->mask_count > 0 ? &p->mask[p->mask_count - 1] : NULL; /* the root */

@@ -21,6 +21,7 @@ constexpr std::array kClauses = {
     Clause{"SCORE-2", required, "softcap: c tanh(x/c), before bias and mask"},
     Clause{"SCORE-3", required, "dense bias, broadcast, after the softcap"},
     Clause{"SCORE-4", required, "ALiBi"},
+    Clause{"SCORE-5", required, "a scale of 0 or below"},
     Clause{"SOFTMAX-1", required, "O = softmax(s) V over the visible keys"},
     Clause{"SOFTMAX-2", required, "no overflow or loss while the scores are below 2^24"},
     Clause{"SOFTMAX-3", recommended, "no overflow beyond 2^24 either, while the scores are finite"},

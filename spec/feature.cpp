@@ -26,6 +26,7 @@ template <DType kDType>
 bool is_of(const Problem& p) {
   return p.dtype == kDType;
 }
+bool has_any_scale(const Problem& p) { return !(p.scale > 0); }
 bool has_softcap(const Problem& p) { return p.softcap != 0; }
 bool has_bias(const Problem& p) { return p.bias_shape.has_value(); }
 bool has_dbias(const Problem& p) { return has_bias(p) && p.backward; }
@@ -124,6 +125,7 @@ constexpr Feature kFeatures[] = {
     of_format("f32", is_of<DType::f32>, {{{"FORMAT-2", kForwardCore}}}),
     of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
     of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
+    of_problem("any-scale", "the scale is 0 or negative", has_any_scale, {{{"SCORE-5", "scores"}}}),
     of_problem("softcap", "there is a softcap", has_softcap,
                {{{"SCORE-2", "scores"}, {"GRAD-6", "training-full", is_backward}}}),
     of_problem("bias", "there is a bias", has_bias,

@@ -313,6 +313,12 @@ bool meets(const Terms& never, const Problem& p) {
       if (!contains(needed, feature)) return false;
     }
   }
+  if (never.lacks) {
+    const auto needed = features_of(p);
+    for (const std::string& feature : *never.lacks) {
+      if (contains(needed, feature)) return false;
+    }
+  }
   return true;
 }
 

@@ -95,8 +95,9 @@ struct Terms {
   std::optional<std::vector<std::string>> layouts = {};    // orders: "bhsd"; dense without gaps if
   bool dense_layouts = false;                              // this is set
   std::optional<std::vector<std::string>> features = {};
-  std::optional<std::vector<DType>> dtypes = {};  // of "never" alone
-  std::optional<bool> backward = {};              // of "never" alone
+  std::optional<std::vector<DType>> dtypes = {};       // of "never" alone
+  std::optional<bool> backward = {};                   // of "never" alone
+  std::optional<std::vector<std::string>> lacks = {};  // likewise: features, all of them
 };
 
 // The first term that `problem` doesn't meet, in words: "key_len 65: takes a multiple of 16".

@@ -176,6 +176,20 @@ void check_declared(const char* key, const char* feature, const std::string& poi
       fmt::format("\"{}\" speaks of what \"{}\" declares, which is not declared", key, feature));
 }
 
+// Of those that are declared.
+std::optional<std::vector<std::string>> read_features(ObjectReader& reader, const char* key,
+                                                      const Declared& declared) {
+  const nlohmann::json* list = reader.find(key);
+  if (!list) return std::nullopt;
+  const auto features = read_names(*list, reader.pointer(key), "feature", known_features());
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    if (declared.has(features[i])) continue;
+    throw InputError(fmt::format("{}/{}", reader.pointer(key), i),
+                     fmt::format("\"{}\" is not declared", features[i]));
+  }
+  return features;
+}
+
 // The terms that allowed sizes and "never" have in common.
 Terms read_common(ObjectReader& reader, const Declared& declared) {
   Terms terms;
@@ -218,15 +232,7 @@ Terms read_common(ObjectReader& reader, const Declared& declared) {
   terms.bias_axes =
       names("bias_axes", "bias", "set of axes (of bhqk, in this order)", known_axes());
   terms.layouts = names("layouts", "strides", "order of axes", known_orders());
-  if (const nlohmann::json* list = reader.find("features")) {
-    terms.features = read_names(*list, reader.pointer("features"), "feature", known_features());
-    for (std::size_t i = 0; i < terms.features->size(); ++i) {
-      const std::string& feature = (*terms.features)[i];
-      if (declared.has(feature)) continue;
-      throw InputError(fmt::format("{}/{}", reader.pointer("features"), i),
-                       fmt::format("\"{}\" is not declared", feature));
-    }
-  }
+  terms.features = read_features(reader, "features", declared);
   return terms;
 }
 
@@ -275,6 +281,7 @@ Terms read_never(const nlohmann::json& value, const std::string& pointer,
                  const Declared& declared) {
   ObjectReader reader(value, pointer);
   Terms terms = read_common(reader, declared);
+  terms.lacks = read_features(reader, "lacks", declared);
   if (reader.find("backward")) terms.backward = reader.get<bool>("backward");
   if (const nlohmann::json* list = reader.find("dtypes")) {
     std::vector<std::string> known;

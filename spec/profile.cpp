@@ -62,10 +62,23 @@ std::span<const Profile> profiles() {
   return kProfiles;
 }
 
-bool takes_declared(std::string_view name) { return name.ends_with(kTakesDeclared); }
+namespace {
+// A name without what follows it.
+std::string_view bare(std::string_view name) {
+  if (name.ends_with(kTakesLimits)) name.remove_suffix(kTakesLimits.size());
+  if (name.ends_with(kTakesDeclared)) name.remove_suffix(kTakesDeclared.size());
+  return name;
+}
+}  // namespace
+
+bool takes_limits(std::string_view name) { return name.ends_with(kTakesLimits); }
+bool takes_declared(std::string_view name) {
+  if (takes_limits(name)) name.remove_suffix(kTakesLimits.size());
+  return name.ends_with(kTakesDeclared);
+}
 
 const Profile* find_profile(std::string_view name) {
-  if (takes_declared(name)) name.remove_suffix(kTakesDeclared.size());
+  name = bare(name);
   for (const Profile& profile : profiles()) {
     if (profile.name == name) return &profile;
   }

@@ -6,7 +6,8 @@
 // window is demanded of a testee that claims both `training-core` and `masks`, and of no other.
 //
 // By its bare name a profile is met by arithmetic of the default column alone (NUM-2); as
-// `forward-core+declared` it takes what is declared beyond that, too.
+// `forward-core+declared` it takes what is declared beyond that, too. And as `forward-core/limits`
+// it takes a testee that is held to it within its limits alone (SPEC.md, chapter "Limits").
 #pragma once
 
 #include <span>
@@ -23,14 +24,18 @@ struct Profile {
 };
 
 inline constexpr std::string_view kTakesDeclared = "+declared";
+inline constexpr std::string_view kTakesLimits = "/limits";
 
 std::span<const Profile> profiles();
 
-// By its name, with or without "+declared" behind it; null if there is none.
+// By its name, with or without "+declared" and then "/limits" behind it; null if there is none.
 const Profile* find_profile(std::string_view name);
 
 // Whether a profile that is claimed or asked for so takes arithmetic beyond the default column.
 bool takes_declared(std::string_view name);
+
+// Whether it is content with what a testee's limits leave of it.
+bool takes_limits(std::string_view name);
 
 // Whether `profile`, one of `declared`, demands a case that cites `cited`.
 bool demands(const Profile& profile, std::span<const std::string> declared,

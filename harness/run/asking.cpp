@@ -18,21 +18,6 @@
 namespace attest {
 namespace {
 
-// Features whose absence is a limit on sizes or layouts.
-bool can_be_fitted(const Feature& feature) {
-  return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
-         feature.name == "zero-sizes";
-}
-
-bool needs_what_is_absent(const Problem& problem, const Description& testee) {
-  for (const Feature* feature : needed_by(problem)) {
-    if (feature->key == kOfFeatures && !testee.has(feature->name) && !can_be_fitted(*feature)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 Verdict unsupported(const Case& test_case, std::string reason, std::string why) {
   const bool is_long = reason == "undeclared" && why == "long";
   return {.outcome = Outcome::unsupported,
@@ -94,7 +79,7 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   const auto& formats = testee.dtypes;
   const bool of_format =
       std::find(formats.begin(), formats.end(), c.problem.dtype) != formats.end();
-  if (!of_format || needs_what_is_absent(c.problem, testee)) {
+  if (!of_format) {
     return Asking::Instead{.verdict = unsupported(c, excluded->reason, excluded->what)};
   }
   Fitted fit = fitted({c, entries.of(c)}, testee.limits, testee.features);

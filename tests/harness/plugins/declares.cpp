@@ -19,7 +19,7 @@ Kernel make(const char* name, const std::string& declaration) {
                     "\", \"version\": \"1\", \"vendor\": \"test\","
                     "\"profiles\": [\"forward-core\"], \"dtypes\": [\"f32\"], \"alignment\": 4,"
                     "\"features\": [\"lse\", \"causal\", \"gqa\", \"value-dim\", \"strides\","
-                    "\"zero-sizes\"]," +
+                    "\"zero-sizes\", \"any-scale\"]," +
                     declaration + "}"};
 }
 

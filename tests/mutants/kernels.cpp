@@ -1,0 +1,195 @@
+#include "tests/mutants/kernels.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "spec/feature.h"
+#include "tests/mutants/call.h"
+
+namespace attest::mutants {
+namespace {
+
+const Mutant& mutant_of(const attest_kernel* kernel) {
+  return *static_cast<const Mutant*>(kernel->self);
+}
+FaultId fault_of(const attest_kernel* kernel) { return FaultId(*mutant_of(kernel).fault); }
+
+// ---- What a kernel declares ---------------------------------------------------------------------
+
+std::string arithmetic(Base base, const char* dtype) {
+  const bool textbook = base == Base::textbook;
+  return fmt::format(
+      R"("{}": {{"products": {{"default": {{"accumulator": "f32", "truncates": false}}}},
+          "softmax": "f32", "exp_ulp": 1.25, "tanh_ulp": 3, "p": "{}", "p_normalised": "{}",
+          "ds": "{}", "ds_from": "p", "ds_scaled": "after_rounding", "kv_splits": {},
+          "rescales_output": {}, "key_block": {}, "subnormal_inputs": "kept",
+          "subnormal_outputs": "kept", "output_rounding": "nearest", "deterministic": true,
+          "thread_invariant": true, "batch_invariant": true}})",
+      dtype, textbook ? "f32" : dtype, textbook ? "first" : "last", textbook ? "f32" : dtype,
+      base == Base::split ? 16 : 1, base == Base::fa1, base == Base::split ? 0 : kTile);
+}
+
+// All features but "long": they hold a row of scores, or all of them.
+std::string known_but_long() {
+  std::vector<std::string> names;
+  for (const Feature& feature : features()) {
+    if (feature.key == kOfFeatures && feature.name != "long") {
+      names.push_back(fmt::format("\"{}\"", feature.name));
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string description_in(const Host& host, const Mutant& mutant) {
+  std::string formats;
+  for (const char* dtype : {"f32", "f16", "bf16"}) {
+    if (std::string(host.dtypes).find(fmt::format("\"{}\"", dtype)) == std::string::npos) continue;
+    formats += (formats.empty() ? "" : ", ") + arithmetic(mutant.fault->base, dtype);
+  }
+  return fmt::format(
+      R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests", "profiles": [{}],
+          "dtypes": [{}], "alignment": 4, "threads": true, "features": [{}], "limits": {},
+          "arithmetic": {{{}}}}})",
+      mutant.name, host.profiles, host.dtypes, host.features, host.limits, formats);
+}
+
+std::string description_of(const Mutant& mutant) {
+  if (mutant.host) return description_in(*mutant.host, mutant);
+  const Base base = mutant.fault->base;
+  const std::string_view fault = mutant.fault->name;
+  // The tiled kernels report neither blocks nor memory.
+  const std::string promises =
+      base != Base::textbook ? ""
+                             : fmt::format(
+                                   R"("schedule": {{"masks_partial_only": true, "imbalance": 1.1}},
+                   "memory": {{"growth": "linear",
+                               "own": {{"fixed": {}, "per_query_channel": 36,
+                                        "per_key_channel": 36}}}},)",
+                                   fault == "grows" || fault == "grows_wide" ? 1 << 30 : 0);
+  return fmt::format(
+      R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests",
+          "profiles": ["forward-core", "training-core", "training-full", "masks", "sparse-masks",
+                       "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
+                       "layouts"{}],
+          "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
+          "features": [{}],
+          {} "arithmetic": {{{}, {}, {}}}}})",
+      mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")", known_but_long(), promises,
+      arithmetic(base, "f32"), arithmetic(base, "f16"), arithmetic(base, "bf16"));
+}
+
+const char* describe(const attest_kernel* kernel) {
+  auto& mutant = *static_cast<Mutant*>(kernel->self);
+  if (mutant.description.empty()) mutant.description = description_of(mutant);
+  return mutant.description.c_str();
+}
+
+std::int32_t supports(const attest_kernel* kernel, const attest_problem* problem, char* reason,
+                      std::uint64_t reason_bytes) {
+  const FaultId fault = fault_of(kernel);
+  const auto refuse = [&](const char* why) {
+    std::snprintf(reason, reason_bytes, "%s", why);
+    return 0;
+  };
+  if (problem->dtype == ATTEST_F64) return refuse("no f64");
+  const Host* host = mutant_of(kernel).host;
+  if (host && !host->takes(*problem)) return refuse(host->about);
+  if (fault == "refuses" && problem->head_dim > 1) return refuse("not in the mood");
+  if (fault == "refuses_empty_batch" && problem->batch == 0) return refuse("an empty batch");
+  return fault != "refuses_silently";
+}
+
+std::uint64_t workspace(const attest_kernel* kernel, const attest_problem*, std::int32_t,
+                        std::int32_t) {
+  return fault_of(kernel) == "asks_for_more" ? 4096 : 0;
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
+
+attest_status run(const attest_kernel* kernel, const attest_problem* problem,
+                  const attest_inputs* inputs, const attest_outputs* outputs,
+                  const attest_context* context, bool backward) {
+  const FaultId fault = fault_of(kernel);
+  const Told told(fault, *problem, *inputs, *outputs);
+  const Call call(fault, told.problem, told.inputs, context->threads, backward);
+  // A host that returns no LSE computes it all the same.
+  attest_outputs returned = told.outputs;
+  std::vector<float> lse;
+  if (!returned.lse.data && !backward) {
+    const attest_tensor& o = returned.o;
+    returned.lse = {.data = nullptr,
+                    .dtype = ATTEST_F32,
+                    .reserved = 0,
+                    .shape = {o.shape[0], o.shape[1], o.shape[2], 1},
+                    .stride = {o.shape[1] * o.shape[2], o.shape[2], 1, 1},
+                    .capacity_bytes = 0};
+    lse.resize(at(elements(returned.lse)) + 1);
+    returned.lse.data = lse.data();
+    returned.lse.capacity_bytes = lse.size() * sizeof(float);
+  }
+  if (call.has("bad_status")) {
+    std::snprintf(context->message, context->message_bytes, "the flux capacitor is empty");
+    return ATTEST_ERROR;
+  }
+  misbehave(call, returned);
+  const std::vector<char> scores = scores_in_secret(call);
+  const bool textbook = fault.base() == Base::textbook;
+  if (textbook) report_blocks(call, *context);
+  if (backward) {
+    (textbook ? textbook_backward : tiled_backward)(call, returned);
+  } else {
+    (textbook ? textbook_forward : tiled_forward)(call, returned);
+  }
+  return ATTEST_OK;
+}
+
+attest_status forward(const attest_kernel* kernel, const attest_problem* problem,
+                      const attest_inputs* inputs, const attest_outputs* outputs,
+                      const attest_context* context) {
+  return run(kernel, problem, inputs, outputs, context, false);
+}
+
+attest_status backward(const attest_kernel* kernel, const attest_problem* problem,
+                       const attest_inputs* inputs, const attest_outputs* outputs,
+                       const attest_context* context) {
+  return run(kernel, problem, inputs, outputs, context, true);
+}
+
+}  // namespace
+
+Kernels::Kernels(std::span<const Host> hosts) {
+  const auto add = [&](const Host* host) {
+    for (const Fault& fault : kFaults) {
+      mutants_.push_back({.fault = &fault,
+                          .host = host,
+                          .name = fmt::format("{}/{}", host ? host->name : "mutant", fault.name)});
+    }
+  };
+  if (hosts.empty()) add(nullptr);
+  for (const Host& host : hosts) add(&host);
+  for (Mutant& mutant : mutants_) {
+    kernels_.push_back({.struct_size = sizeof(attest_kernel),
+                        .name = mutant.name.c_str(),
+                        .self = &mutant,
+                        .describe = describe,
+                        .supports = supports,
+                        .workspace = workspace,
+                        .forward = forward,
+                        .backward = backward});
+  }
+  for (const attest_kernel& kernel : kernels_) pointers_.push_back(&kernel);
+  plugin_ = {.struct_size = sizeof(attest_plugin),
+             .abi_version = ATTEST_ABI_VERSION,
+             .kernel_count = static_cast<std::uint32_t>(pointers_.size()),
+             .kernels = pointers_.data(),
+             .absent_kernels = nullptr,
+             .absent_kernel_count = 0,
+             .reserved = 0};
+}
+
+}  // namespace attest::mutants
