@@ -41,6 +41,7 @@
 #include "impl/amx/availability.h"
 #include "impl/elements.h"
 #include "impl/flash.h"
+#include "impl/mask.h"
 #include "impl/whole_mask.h"
 #include "spec/attest_plugin.h"
 #include "tests/bench/measure.h"
