@@ -15,6 +15,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/at.h"
 #include "reference/expected.h"
 #include "spec/arithmetic.h"
 #include "spec/dtype.h"
