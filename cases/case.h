@@ -42,7 +42,7 @@ enum class Check {
 
 // What the tensors beside Q, K and V hold.
 struct Extras {
-  std::string bias = "normal";      // one of bias_kinds() in generate.h
+  std::string bias = "normal";      // one of bias_kinds() in side_inputs.h
   DenseMask bias_allows = {};       // of the bias's shape: -inf where it is 0; empty: all finite
   std::vector<double> slopes = {};  // of ALiBi, in dense order; empty: the standard ones
   std::string sink = "normal";      // one of sink_kinds()

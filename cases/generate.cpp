@@ -49,6 +49,19 @@ Values fill(const RandomSource& source, MainTensor tensor, Make make) {
 
 }  // namespace
 
+const std::vector<InputClass>& input_classes() {
+  static const std::vector<InputClass> kClasses = [] {
+    std::vector<InputClass> classes;
+    for (const Recipe& recipe : recipes()) {
+      classes.push_back({.name = std::string(recipe.name),
+                         .about = std::string(recipe.about),
+                         .generic = recipe.generic});
+    }
+    return classes;
+  }();
+  return kClasses;
+}
+
 Inputs generate(const Case& test_case) {
   const Problem& p = test_case.problem;
   const RandomSource source(test_case);

@@ -19,10 +19,6 @@ struct InputClass {
 
 const std::vector<InputClass>& input_classes();
 
-// The kinds of numbers that a bias and a sink may hold (Extras).
-std::vector<std::string> bias_kinds();
-std::vector<std::string> sink_kinds();
-
 // Every value is rounded to the dtype of its tensor. Elements that a layout expands are equal.
 Inputs generate(const Case& test_case);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cases/generate.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -271,18 +270,7 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-const std::vector<InputClass>& input_classes() {
-  static const std::vector<InputClass> kClasses = [] {
-    std::vector<InputClass> classes;
-    for (const Recipe& recipe : kRecipes) {
-      classes.push_back({.name = std::string(recipe.name),
-                         .about = std::string(recipe.about),
-                         .generic = recipe.generic});
-    }
-    return classes;
-  }();
-  return kClasses;
-}
+std::span<const Recipe> recipes() { return kRecipes; }
 
 const Recipe& recipe_of(const Case& test_case) {
   for (const Recipe& recipe : kRecipes) {

@@ -1,6 +1,7 @@
 // The input classes: what the numbers of Q, K, V and dO are like, and what that makes visible.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "cases/random_source.h"
@@ -31,6 +32,8 @@ struct Recipe {
   Make q, k, v, d_o;
   bool generic = false;  // so random that roundings are as good as independent (NUM-3)
 };
+
+std::span<const Recipe> recipes();
 
 // Throws InputError if there is no class of the name that the case gives.
 const Recipe& recipe_of(const Case& test_case);

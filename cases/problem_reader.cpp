@@ -8,9 +8,9 @@
 #include <cmath>
 #include <set>
 
-#include "cases/generate.h"
 #include "cases/mask_reader.h"
 #include "cases/philox.h"
+#include "cases/side_inputs.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 

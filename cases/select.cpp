@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "cases/case.h"
+#include "cases/entry.h"
+#include "cases/fit.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -40,7 +42,8 @@ std::string first_elements(const std::string& path, std::ptrdiff_t count) {
 }  // namespace
 
 Case find_case(const std::vector<Case>& cases, const std::string& id) {
-  const SplitId wanted = split(id);
+  const std::string base(base_id(id));
+  const SplitId wanted = split(base);
   std::vector<std::string> stems;
   for (const Case& candidate : cases) {
     stems.push_back(split(candidate.id).stem);
@@ -50,7 +53,8 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
     found.id = fmt::format("{}/s={}", wanted.stem, found.seed);
     if (!found.bits.empty())
       found.bits = fmt::format("{}/s={}", split(found.bits).stem, found.seed);
-    return found;
+    if (base == id) return found;
+    return with_fit({found, entry_of(candidate)}, Fit::parse(fit_of(id)));
   }
   // Compared as far as the wanted id goes, so that the beginning of an id finds what begins so.
   const auto depth = std::count(wanted.stem.begin(), wanted.stem.end(), '/') + 1;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "cases/generate.h"
 #include "cases/random_source.h"
 #include "spec/assert.h"
 

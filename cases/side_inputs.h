@@ -2,10 +2,17 @@
 // by kinds of their own (Extras), not by its input class.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cases/case.h"
 #include "spec/inputs.h"
 
 namespace attest {
+
+// The kinds of numbers that a bias and a sink may hold (Extras).
+std::vector<std::string> bias_kinds();
+std::vector<std::string> sink_kinds();
 
 // Each for a problem that has such a tensor.
 Values make_bias(const Case& test_case);

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "impl/plugin.h"
+#include "impl/kernel_code.h"
 
 namespace attest::impl {
 

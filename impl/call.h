@@ -11,7 +11,7 @@
 
 namespace attest::impl {
 
-class WholeMask;
+class MadeMask;
 
 // How many queries and keys of a batch element are real (MASK-5, MASK-6).
 struct Lengths {
@@ -59,7 +59,7 @@ struct Call {
   int workers = 1;               // threads that the kernel shall use
   std::string_view target = {};  // the instruction set that it shall use; empty: the fastest
   // The mask element by element, where a kernel made it beforehand; null: by blocks, on demand.
-  const WholeMask* whole_mask = nullptr;
+  const MadeMask* whole_mask = nullptr;
 
   std::int64_t group_size() const { return group_of(problem); }
 

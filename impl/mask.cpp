@@ -5,8 +5,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "impl/whole_mask.h"
-
 namespace attest::impl {
 namespace {
 

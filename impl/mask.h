@@ -12,15 +12,10 @@
 #include <vector>
 
 #include "impl/call.h"
+#include "impl/coverage.h"
 #include "spec/attest_plugin.h"
 
 namespace attest::impl {
-
-enum class Coverage : std::uint8_t {
-  empty,  // no query of the block sees any key of it
-  partial,
-  full,  // every query sees every key
-};
 
 // Takes a row of elements, the first or a later one, into the coverage of its block.
 void add_row(const std::uint8_t* visible, std::int64_t keys, bool first, Coverage& block);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "impl/accept.h"
@@ -114,77 +113,7 @@ attest_status backward(const attest_kernel* kernel, const attest_problem* proble
   return run(kernel, problem, inputs, outputs, context, true);
 }
 
-std::string wide_format(const std::string& dtype) { return dtype == "f64" ? "f64" : "f32"; }
-
-std::string description_of(const KernelCode& code) {
-  nlohmann::ordered_json arithmetic;
-  for (const std::string& dtype : code.dtypes) {
-    const std::string wide = wide_format(dtype);
-    auto& declared = arithmetic[dtype];
-    declared["products"]["default"] = {{"accumulator", wide}, {"truncates", false}};
-    for (const auto& [key, value] : code.arithmetic(dtype)) {
-      std::visit([&, &name = key](const auto& v) { declared[name] = v; }, value);
-    }
-  }
-  nlohmann::ordered_json description = {
-      {"name", code.name},
-      {"version", "0.1.0"},
-      {"vendor", "The Attest authors"},
-      {"profiles",
-       {"forward-core", "training-core", "training-full", "masks", "sparse-masks", "scores",
-        "dropout", "dropout-generated", "varlen", "packed", "paged", "layouts"}},
-      {"dtypes", code.dtypes},
-      {"features", {"backward",   "lse",      "causal",     "window",
-                    "dense-mask", "prefix",   "segments",   "block-sparse",
-                    "dilated",    "mask-and", "mask-or",    "lengths",
-                    "packed",     "paged",    "gqa",        "value-dim",
-                    "strides",    "expanded", "transposed", "zero-sizes",
-                    "softcap",    "bias",     "dbias",      "alibi",
-                    "sink",       "dlse",     "dropout",    "dropout-generated"}},
-      {"keep_quantum", 0x1p-32},
-      {"alignment", 8},
-      {"threads", true},
-      {"arithmetic", arithmetic},
-  };
-  if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {
-    description["profiles"].push_back("double");
-  }
-  if (!code.longest) description["features"].push_back("long");
-  if (code.schedule) {
-    const ScheduleDeclaration declared = code.schedule();
-    auto& schedule = description["schedule"];
-    schedule["masks_partial_only"] = declared.masks_partial_only;
-    if (declared.imbalance) schedule["imbalance"] = *declared.imbalance;
-    description["profiles"].push_back("schedule");
-  }
-  if (code.memory) {
-    const MemoryDeclaration declared = code.memory();
-    description["memory"] = {{"growth", declared.growth}, {"workspace", declared.workspace}};
-    description["profiles"].push_back("memory");
-  }
-  return description.dump();
-}
-
 }  // namespace
-
-ArithmeticDeclaration unrounded_arithmetic(const std::string& dtype) {
-  const std::string wide = wide_format(dtype);
-  return {
-      {"softmax", wide},
-      {"exp_ulp", 1},
-      {"tanh_ulp", 2},
-      {"p", wide},
-      {"ds", wide},
-      {"ds_scaled", "after_rounding"},
-      {"ds_from", "p"},
-      {"kv_splits", 1},
-      {"rescales_output", false},
-      {"subnormal_inputs", "kept"},
-      {"subnormal_outputs", "kept"},
-      {"output_rounding", "nearest"},
-      {"deterministic", true},
-  };
-}
 
 Kernel::Kernel(const KernelCode& the_code)
     : code(the_code),

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "impl/mask.h"
 #include "impl/parallel.h"
 #include "impl/schedule.h"
 

@@ -9,12 +9,14 @@
 #include <cstdint>
 
 #include "impl/call.h"
-#include "impl/mask.h"
+#include "impl/coverage.h"
 #include "impl/tile.h"
 
 namespace attest::impl {
 
-class WholeMask {
+class BlockMask;
+
+class WholeMask final : public MadeMask {
  public:
   // Of the call's mask, which must outlive it, with blocks of so many queries and keys.
   WholeMask(const Call& call, std::int64_t query_block, std::int64_t key_block, Arena arena);
@@ -24,9 +26,9 @@ class WholeMask {
   // Makes it, with all of the call's workers. Before that it must not be asked.
   void make();
 
-  // As BlockMask::cover, for a block of the grid.
+  // For a block of the grid.
   Coverage cover(std::int64_t batch, std::int64_t head, const Block& block,
-                 std::uint8_t* visible) const;
+                 std::uint8_t* visible) const override;
 
  private:
   std::int64_t plane_of(std::int64_t batch, std::int64_t head) const;

@@ -5,16 +5,12 @@
 
 #include <algorithm>
 
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 #include "spec/profile.h"
 
 namespace attest {
 namespace {
-
-template <class List, class Value>
-bool contains(const List& list, const Value& value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
   std::vector<std::string> values;
@@ -211,6 +207,9 @@ Description parse_description(const nlohmann::json& json) {
                                                 fmt::join(known_features(), ", ")));
     }
   }
+  const nlohmann::json* limits = reader.find("limits");
+  result.declared_limits = limits ? *limits : nlohmann::json::object();
+  if (limits) result.limits = parse_limits(*limits, "/limits", result.dtypes, result.features);
   result.alignment = reader.get_or<Index>("alignment", result.alignment);
   if (result.alignment < 1 || result.alignment > 512 ||
       (result.alignment & (result.alignment - 1)) != 0) {
@@ -242,6 +241,16 @@ std::string undeclared(const Problem& problem, const Description& description) {
     if (!description.has(feature) && !contains(missing, feature)) missing.push_back(feature);
   }
   return fmt::format("{}", fmt::join(missing, ", "));
+}
+
+std::optional<Exclusion> exclusion(const Problem& problem, const Description& description) {
+  if (std::string missing = undeclared(problem, description); !missing.empty()) {
+    return Exclusion{.reason = "undeclared", .what = std::move(missing)};
+  }
+  if (std::string why = beyond(description.limits, problem); !why.empty()) {
+    return Exclusion{.reason = "limits", .what = std::move(why)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace attest

@@ -13,6 +13,7 @@
 
 #include "spec/arithmetic.h"
 #include "spec/feature.h"
+#include "spec/limits.h"
 #include "spec/problem.h"
 
 namespace attest {
@@ -54,6 +55,7 @@ struct Description {
   std::vector<std::string> profiles;
   std::vector<DType> dtypes;
   std::vector<std::string> features;  // of known_features()
+  KernelLimits limits = {};           // within which it takes them
   // In generated dropout, how far the rate at which elements are kept may be from 1-p (DROP-3).
   double keep_quantum = 0;
   // Rows beyond a query length are left as they were (MASK-15).
@@ -65,7 +67,7 @@ struct Description {
   std::optional<ScheduleDeclaration> schedule = {};  // empty: reports no blocks
   std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
   std::map<DType, Arithmetic> arithmetic;
-  nlohmann::json declared_arithmetic;  // as declared, for the record
+  nlohmann::json declared_arithmetic, declared_limits;  // as declared, for the record
   // In words, what of a format's arithmetic lies beyond the caps: it has no bounds (NUM-2).
   std::map<DType, std::string> beyond_caps = {};
 
@@ -76,7 +78,16 @@ struct Description {
 Description parse_description(const nlohmann::json& json);
 
 // The features and the dtype that `problem` asks for and `description` does not declare, in words;
-// empty if everything is declared, so that a refusal would break CALL-1.
+// empty if everything is declared.
 std::string undeclared(const Problem& problem, const Description& description);
+
+// Why a testee is not asked for a problem.
+struct Exclusion {
+  std::string reason;  // "undeclared" or "limits"
+  std::string what;    // the features, or the limit and how it is passed
+};
+
+// Empty if its declaration admits the problem, so that a refusal would break CALL-1.
+std::optional<Exclusion> exclusion(const Problem& problem, const Description& description);
 
 }  // namespace attest

@@ -48,10 +48,9 @@ bool has_zero_sizes(const Problem& p) {
 bool is_not_dense(const Layout& layout) { return layout != Layout{}; }
 bool transposes(const Layout& layout) { return layout.transposes(); }
 bool expands(const Layout& layout) { return layout.expands(); }
-std::string order_of(const Layout& layout) { return layout.to_string().substr(0, 4); }
-bool is_sbhd(const Layout& layout) { return order_of(layout) == "sbhd"; }
+bool is_sbhd(const Layout& layout) { return layout.order() == "sbhd"; }
 bool is_unusual(const Layout& layout) {
-  const std::string order = order_of(layout);
+  const std::string order = layout.order();
   return order != "bhsd" && order != "bshd" && order != "sbhd";
 }
 template <bool (*kTest)(const Layout&)>

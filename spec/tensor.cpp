@@ -95,9 +95,14 @@ Index Layout::span(const Shape& shape) const {
   return last + 1;
 }
 
-std::string Layout::to_string() const {
+std::string Layout::order() const {
   std::string text;
   for (const Axis axis : order_) text += kAxisLetters[axis];
+  return text;
+}
+
+std::string Layout::to_string() const {
+  std::string text = order();
   if (gap_ > 0) text += fmt::format(" gap={}", gap_);
   std::string expanded;
   for (std::size_t axis = 0; axis < 4; ++axis) {

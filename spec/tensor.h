@@ -70,6 +70,7 @@ class Layout {
   bool expands(Axis axis) const { return expanded_[axis]; }
   bool expands() const { return expanded_ != std::array<bool, 4>{}; }  // along any
 
+  std::string order() const;  // of its axes, outermost first: "bshd"
   std::string to_string() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 

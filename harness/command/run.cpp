@@ -40,16 +40,17 @@ int judge_cases(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = installation_for(options);
   const std::vector<Case> all = load_cases(installation.cases, options.seed);
-  const auto cases = select(all, {.tier = options.tier,
-                                  .filters = options.filters,
-                                  .seed = options.seed,
-                                  .shard = options.shard});
+  const auto whole =
+      select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+  const auto cases = shard_of(whole, options.shard);
   Plan plan = plan_for(options, installation, all, cases.size());
   if (!options.known.empty()) plan.known = read_known_failures(options.known);
   Session session(options, installation, plan);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
+  RunOptions run_options = session.run_options();
+  run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
   const Record record = run(
-      cases, session.testees(), session.header(), session.run_options(),
+      cases, session.testees(), session.header(), run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();

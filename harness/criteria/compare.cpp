@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "harness/criteria/eager.h"
-#include "harness/criteria/rule.h"
+#include "harness/criteria/rules.h"
 #include "harness/judge/exemptions.h"
 #include "harness/judge/judge.h"
 #include "harness/run/examine.h"
@@ -157,14 +157,7 @@ class Look {
     const auto verdict_of = [](const Finding& f) {
       return Verdict{.outcome = f.outcome, .reason = f.reason, .message = f.message};
     };
-    const Reply asked = ask(calling_, problem());
-    if (!asked.ok()) {
-      const bool refused =
-          asked.kind == Reply::Kind::answered && text_of(asked, "status") == "refused";
-      if (!refused) return verdict_of(finding_of(asked, "supports"));
-      if (!undeclared(problem(), testee_).empty()) return {.outcome = Outcome::unsupported};
-      return verdict_of(failure("wrong_refusal", "refused what it declares"));
-    }
+    if (const auto finding = ask(calling_, problem())) return verdict_of(*finding);
     trial = try_out(calling_, problem(), inputs(), Placement::end_flush);
     calling_.executor.settle();
     return trial.stopped ? verdict_of(*trial.stopped) : Verdict{.outcome = Outcome::pass};

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cases/entry.h"
-#include "harness/criteria/rule.h"
+#include "harness/criteria/rules.h"
 #include "spec/clause.h"
 #include "spec/json_text.h"
 

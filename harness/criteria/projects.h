@@ -1,4 +1,4 @@
-// The rule of each project, with what its tests try: a function each. rule.cpp lists them.
+// The rule of each project, with what its tests try: a function each. rules.cpp lists them.
 #pragma once
 
 #include "harness/criteria/rule.h"

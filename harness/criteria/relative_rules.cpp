@@ -6,7 +6,6 @@
 #include "harness/criteria/projects.h"
 
 namespace attest::criteria {
-
 namespace {
 
 // Three statistics of one implementation.

@@ -44,6 +44,4 @@ struct Rule {
   Ruling (*judge)(const Sample&);
 };
 
-const std::vector<Rule>& rules();
-
 }  // namespace attest::criteria

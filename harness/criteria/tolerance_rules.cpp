@@ -7,7 +7,6 @@
 #include "harness/criteria/projects.h"
 
 namespace attest::criteria {
-
 namespace {
 
 constexpr ByFormat kFlashinfer = {.f16 = {{1e-3, 1e-3}}, .bf16 = {{1e-2, 1e-2}}};

@@ -39,11 +39,11 @@ Problem as_drawn(const Case& test_case, const Scope& scope) {
 }
 
 // Whether the testee declares what the variants of a problem need, and the law's own promises.
-bool may_try(const property::Law& law, const Case& test_case, const Scope& scope) {
+bool may_try(const laws::Law& law, const Case& test_case, const Scope& scope) {
   const Problem& p = test_case.problem;
   const Description& testee = scope.testee;
   const std::string name(law.name);
-  if (property::missing_promise({name}, p, testee, testee.arithmetic.at(p.dtype))) return false;
+  if (laws::missing_promise({name}, p, testee, testee.arithmetic.at(p.dtype))) return false;
   if (law.name == "layouts" && !testee.has("strides")) return false;
   for (const std::string_view clause : clauses_of_variants(*find_law(law.name), p)) {
     for (const Feature* feature : features_with(clause)) {
@@ -77,9 +77,8 @@ json Draws::entry(Dice& dice, bool afresh) const {
 void Draws::add_law(json& entry, const Case& test_case, Dice& dice) const {
   const Inputs inputs = generate(test_case);
   std::vector<std::string> names;
-  for (const property::Law* law : property::all_laws()) {
-    if (may_try(*law, test_case, scope_) &&
-        property::unmet(*law, test_case.problem, inputs).empty()) {
+  for (const laws::Law* law : laws::all_laws()) {
+    if (may_try(*law, test_case, scope_) && laws::unmet(*law, test_case.problem, inputs).empty()) {
       names.emplace_back(law->name);
     }
   }

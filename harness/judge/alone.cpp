@@ -57,21 +57,34 @@ class Knife {
   }
 
   Mask mask(Mask mask) const {
-    if (mask.kind == Mask::Kind::dense) {
-      mask.table = table(*mask.table, scores(mask.table->shape));
-    } else if (mask.kind == Mask::Kind::block_sparse) {
-      const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
-      const Shape& shape = mask.table->shape;
-      mask.table = table(*mask.table, {{batch_of(shape), 0, 0, 0},
-                                       {1, shape[1], blocks(query_len(), mask.block_query),
-                                        blocks(key_len(), mask.block_key)}});
-    } else if (mask.kind == Mask::Kind::prefix) {
-      const auto at = mask.prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(b_);
-      mask.prefix_lens = {std::min(mask.prefix_lens[at], key_len())};
-    } else if (mask.kind == Mask::Kind::segments) {
-      mask.segments = std::make_shared<const Segments>(
-          Segments{.query = numbers(mask.segments->query, query_len()),
-                   .key = numbers(mask.segments->key, key_len())});
+    switch (mask.kind) {
+      case Mask::Kind::dense:
+        mask.table = table(*mask.table, scores(mask.table->shape));
+        break;
+      case Mask::Kind::block_sparse: {
+        const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
+        const Shape& shape = mask.table->shape;
+        mask.table = table(*mask.table, {{batch_of(shape), 0, 0, 0},
+                                         {1, shape[1], blocks(query_len(), mask.block_query),
+                                          blocks(key_len(), mask.block_key)}});
+        break;
+      }
+      case Mask::Kind::prefix: {
+        const auto at = mask.prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(b_);
+        mask.prefix_lens = {std::min(mask.prefix_lens[at], key_len())};
+        break;
+      }
+      case Mask::Kind::segments:
+        mask.segments = std::make_shared<const Segments>(
+            Segments{.query = numbers(mask.segments->query, query_len()),
+                     .key = numbers(mask.segments->key, key_len())});
+        break;
+      case Mask::Kind::full:
+      case Mask::Kind::band:
+      case Mask::Kind::dilated:
+      case Mask::Kind::all_of:
+      case Mask::Kind::any_of:
+        break;  // the same for every batch element, or by its parts
     }
     for (Mask& part : mask.parts) part = this->mask(std::move(part));
     return mask;

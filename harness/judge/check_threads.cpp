@@ -105,8 +105,8 @@ std::optional<Finding> check_threads(Subject& subject, const Trial& first) {
     }
     std::optional<PreparedCase> own;
     if (other.keep) {
-      if (auto finding = keep_defect(subject.problem(), subject.prepared.inputs(),
-                                     subject.testee.keep_quantum, *other.keep, *other.keep)) {
+      if (auto finding = check_keep(subject.problem(), subject.prepared.inputs(),
+                                    subject.testee.keep_quantum, *other.keep, *other.keep)) {
         return finding;
       }
       own = subject.prepared.with_keep(*other.keep);

@@ -41,6 +41,12 @@ std::optional<Expected> without_exempt(const Subject& subject, const Expected& w
 // correct testee may have bad luck once.
 std::optional<Finding> check_noise(Subject& subject, const Trial& first);
 
+// What is wrong with the keep-masks that two equal calls returned, flush with the end and the start
+// of their pages (DROP-3): they differ, or lack bytes; the rate is not 1-p, give or take the
+// quantum, in all of it, in a head or in a batch element; elements depend on each other.
+std::optional<Finding> check_keep(const Problem& problem, const Inputs& inputs, double quantum,
+                                  const Keep& first, const Keep& second);
+
 // That another seed or offset draws another keep-mask (DROP-3).
 std::optional<Finding> check_draws(Subject& subject, const Keep& keep);
 

@@ -1,22 +1,31 @@
-// The keep-masks that a testee drew itself, against chance (SPEC.md, DROP-3).
+// Keep-masks that a testee drew itself, as chance has them (SPEC.md, DROP-3): which of their
+// elements count, how many of them are kept, and how many of two masks are equal.
 //
 // Only elements that count are looked at: those of visible keys. All tests of a case together fail
 // a testee that keeps its elements independently of each other with a probability of at most 1e-9.
 #pragma once
 
-#include <optional>
+#include <vector>
 
-#include "harness/judge/finding.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
 
 namespace attest {
 
-// What is wrong with the masks that two equal calls returned, flush with the end and the start of
-// their pages: they differ, or lack bytes; the rate is not 1-p, give or take the quantum, in all of
-// it, in a head or in a batch element; elements depend on each other.
-std::optional<Finding> keep_defect(const Problem& problem, const Inputs& inputs, double quantum,
-                                   const Keep& first, const Keep& second);
+// How likely a case may fail a testee that draws as it should: shared out among its tests.
+inline constexpr double kRateChance = 0.5e-9, kPairChance = 0.25e-9, kSeedChance = 0.25e-9;
+
+// Which elements count, in the order of the mask.
+std::vector<bool> elements_that_count(const Problem& problem, const Inputs& inputs);
+
+// The rates of keeping that a testee may have.
+struct KeepRates {
+  double lowest, highest;
+};
+KeepRates keep_rates(const Dropout& dropout, double quantum);
+
+// How likely two elements that are drawn independently are equal.
+KeepRates agreement(const Dropout& dropout, double quantum);
 
 // How many other draws a mask is compared with: those of other seeds and of another offset.
 inline constexpr int kOtherDraws = 3;

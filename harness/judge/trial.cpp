@@ -1,5 +1,7 @@
 #include "harness/judge/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "harness/process/tensors.h"
@@ -86,21 +88,13 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   }
 }
 
-// Whether tensors lie as the testee does not declare to take them. It sees no tensor of numbers
-// before a call, and could not refuse.
-bool lies_unseen(const Problem& problem, const Description& testee) {
-  const auto needed = needed_by(problem);
-  return std::any_of(needed.begin(), needed.end(), [&](const Feature* feature) {
-    return feature->in_layout && !testee.has(feature->name);
-  });
-}
-
 }  // namespace
 
-Reply ask(const Calling& calling, const Problem& problem) {
-  if (lies_unseen(problem, calling.testee)) {
-    const std::string why = "does not declare " + undeclared(problem, calling.testee);
-    return {.body = {{"status", "refused"}, {"message", why}}};
+std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
+  if (auto excluded = exclusion(problem, calling.testee)) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = std::move(excluded->reason),
+                   .message = std::move(excluded->what)};
   }
   Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
                     calling.testee.alignment);
@@ -110,9 +104,16 @@ Reply ask(const Calling& calling, const Problem& problem) {
   request["kernel"] = calling.kernel;
   request["problem"] = problem_to_json(problem);
   request["tensors"] = question.to_json();
-  Reply reply = calling.executor.execute(std::move(request));
+  const Reply reply = calling.executor.execute(std::move(request));
   calling.captured += reply.captured;
-  return reply;
+  if (reply.ok()) return std::nullopt;
+  if (reply.kind != Reply::Kind::answered || text_of(reply, "status") != "refused") {
+    return finding_of(reply, "supports");
+  }
+  const std::string why = text_of(reply, "message");
+  if (why.empty()) return failure("wrong_refusal", "refused without a reason");
+  return failure("wrong_refusal",
+                 fmt::format("refused what it declares, {}: {}", to_string(problem), why));
 }
 
 Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,

@@ -56,9 +56,9 @@ struct Calling {
   bool measure = false;   // whether to measure its memory and threads
 };
 
-// Asks whether the testee takes the problem: the reply. For layouts that it does not declare, and
-// cannot see, the answer is no without asking.
-Reply ask(const Calling& calling, const Problem& problem);
+// Asks whether the testee takes the problem; nothing if it does. UNSUPPORTED, without asking, if
+// its declaration leaves the problem out; if it admits the problem, it must be taken (CALL-1).
+std::optional<Finding> ask(const Calling& calling, const Problem& problem);
 
 // A forward call between the two of a trial, as that of a network's next layer. What it returns is
 // not looked at.

@@ -8,7 +8,7 @@
 #include "harness/laws/variant.h"
 #include "reference/exact.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 // How precise a type is, and a step that balances the errors of a difference: h^2 of what the
@@ -149,4 +149,4 @@ constexpr std::array kLawsOfDirections = {
 
 std::span<const Law> laws_of_directions() { return kLawsOfDirections; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -11,7 +11,7 @@
 #include "harness/judge/schedule.h"
 #include "spec/assert.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 const Returned* find_returned(const Trial& trial, TensorName tensor) {
@@ -151,15 +151,11 @@ const Sample* Experiment::attempt(Variant variant, const Variant* between) {
   if (tally_.stopped || !tally_.refused.empty()) return nullptr;
   const auto defect = defect_of(variant.problem);
   ATTEST_ASSERT(!defect);
-  if (const Reply asked = ask(calling_, variant.problem); !asked.ok()) {
-    const std::string reason = text_of(asked, "message");
-    if (asked.kind != Reply::Kind::answered || text_of(asked, "status") != "refused") {
-      tally_.stopped = finding_of(asked, "supports");
-    } else if (undeclared(variant.problem, calling_.testee).empty()) {
-      tally_.stopped = failure("wrong_refusal", fmt::format("refused what it declares, {}: {}",
-                                                            to_string(variant.problem), reason));
+  if (auto finding = ask(calling_, variant.problem)) {
+    if (finding->outcome == Outcome::unsupported) {
+      tally_.refused = fmt::format("{}: {}", to_string(variant.problem), finding->message);
     } else {
-      tally_.refused = fmt::format("{}: {}", to_string(variant.problem), reason);
+      tally_.stopped = std::move(finding);
     }
     return nullptr;
   }
@@ -310,4 +306,4 @@ void Experiment::expect_same(const Sample& base, const Sample& variant, TensorNa
   }
 }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -17,7 +17,7 @@
 #include "reference/reach.h"
 #include "reference/working.h"
 
-namespace attest::property {
+namespace attest::laws {
 
 // Where an element is stored: batch, head, position, channel.
 using At = std::array<Index, 4>;
@@ -167,4 +167,4 @@ class Experiment {
   double worst_ = 0;
 };
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -5,7 +5,7 @@
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 // ---- A group of heads is a key head that is repeated (LAW-9) -----------------------------------
@@ -125,4 +125,4 @@ constexpr std::array kLawsOfForms = {
 
 std::span<const Law> laws_of_forms() { return kLawsOfForms; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

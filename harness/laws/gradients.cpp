@@ -7,7 +7,7 @@
 #include "harness/laws/running.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 std::string unmet_by_gradients(const Problem& p, const Inputs&) {
@@ -374,4 +374,4 @@ constexpr std::array kLawsOfGradients = {
 
 std::span<const Law> laws_of_gradients() { return kLawsOfGradients; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -7,7 +7,7 @@
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 // A flag for each stored key of each key head.
@@ -326,4 +326,4 @@ constexpr std::array kLawsOfIsolation = {
 
 std::span<const Law> laws_of_isolation() { return kLawsOfIsolation; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -5,7 +5,7 @@
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 bool lies_apart(const Problem& p) { return p.packed || p.paging.page_size > 0; }
@@ -146,4 +146,4 @@ constexpr std::array kLawsOfKeys = {
 
 std::span<const Law> laws_of_keys() { return kLawsOfKeys; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -7,7 +7,7 @@
 
 #include "reference/roundoff.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 constexpr long double kInfinite = std::numeric_limits<long double>::infinity();
@@ -114,4 +114,4 @@ Gap gap_between(const Known& a, const Known& b) {
           compatible ? std::min(ratio, 1.0) : std::max(ratio, std::nextafter(1.0, 2.0))};
 }
 
-}  // namespace attest::property
+}  // namespace attest::laws

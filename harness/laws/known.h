@@ -7,7 +7,7 @@
 
 #include "spec/dtype.h"
 
-namespace attest::property {
+namespace attest::laws {
 
 struct Known {
   long double value = 0;          // what was returned, or what an operation makes of it
@@ -46,4 +46,4 @@ struct Gap {
 };
 Gap gap_between(const Known& a, const Known& b);
 
-}  // namespace attest::property
+}  // namespace attest::laws

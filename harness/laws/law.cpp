@@ -10,7 +10,7 @@
 #include "cases/laws.h"
 #include "spec/assert.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 bool has_expanded_tensor(const Layouts& layouts) {
@@ -135,4 +135,4 @@ std::optional<Finding> try_laws(const Calling& calling, const Arithmetic& arithm
   return worst;
 }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -11,7 +11,7 @@
 
 #include "harness/laws/experiment.h"
 
-namespace attest::property {
+namespace attest::laws {
 
 struct Law {
   std::string_view name;
@@ -58,4 +58,4 @@ std::optional<Finding> try_laws(const Calling& calling, const Arithmetic& arithm
                                 const Sample& first, const std::vector<std::string>& names,
                                 std::vector<SlopeEvidence>* slopes = nullptr);
 
-}  // namespace attest::property
+}  // namespace attest::laws

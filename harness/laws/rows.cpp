@@ -5,7 +5,7 @@
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 std::string unmet_by_lengths(const Problem& p) {
@@ -106,4 +106,4 @@ constexpr std::array kLawsOfRows = {
 
 std::span<const Law> laws_of_rows() { return kLawsOfRows; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

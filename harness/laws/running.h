@@ -9,7 +9,7 @@
 #include "reference/reach.h"
 #include "reference/roundoff.h"
 
-namespace attest::property {
+namespace attest::laws {
 
 // Sums of each channel, as differences of running sums.
 class KnownSums {
@@ -70,4 +70,4 @@ class RunningExtreme {
   std::vector<Kept> kept_ = {};  // falling from `first_` on: who may still become the largest
 };
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -7,7 +7,7 @@
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 // ---- A bias constant over a row (LAW-2) --------------------------------------------------------
@@ -247,4 +247,4 @@ constexpr std::array kLawsOfScores = {
 
 std::span<const Law> laws_of_scores() { return kLawsOfScores; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -7,7 +7,7 @@
 #include "harness/laws/running.h"
 #include "harness/laws/variant.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 double value_of_key(const Sample& sample, const Position& at, Index c) {
@@ -445,4 +445,4 @@ constexpr std::array kLawsOfValues = {
 
 std::span<const Law> laws_of_values() { return kLawsOfValues; }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace attest::property {
+namespace attest::laws {
 
 double coarse(double x) {
   return std::isfinite(x) ? std::clamp(std::nearbyint(8 * x) / 8, -8.0, 8.0) : x;
@@ -111,4 +111,4 @@ Mask mask_of(const Problem& problem, const Selection& selection) {
   return Mask::dense(std::move(table));
 }
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -6,7 +6,7 @@
 
 #include "harness/laws/experiment.h"
 
-namespace attest::property {
+namespace attest::laws {
 
 // A tensor of which element (b, h, s, c) is at(b, h, s, c).
 template <class Element>
@@ -64,4 +64,4 @@ Variant selected(const Problem& problem, const Inputs& inputs, const Selection& 
 // The mask of the problem on these queries and keys, as a table; full stays full.
 Mask mask_of(const Problem& problem, const Selection& selection);
 
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -74,12 +74,13 @@ Measurement::Memory Measurement::taken(pid_t pid, const Before& then, const Seen
     if (then.forgot || *seen.peak > *then.peak) least = most;
   }
   const BytesTaken risen = {std::max(0.0, least - resident), std::max(0.0, most - resident)};
-  const std::optional<std::size_t> used = then.forgot ? touched_bytes(pid) : std::nullopt;
-  // Else all that is its own may have been used.
-  const auto own = static_cast<double>(then.own.value_or(*then.resident));
-  return {.risen = risen,
-          .touched = {static_cast<double>(used.value_or(0)),
-                      used ? static_cast<double>(*used) : own + risen.most}};
+  // All that is its own may have been used, if nothing is told.
+  BytesTaken touched = {0, static_cast<double>(then.own.value_or(*then.resident)) + risen.most};
+  if (then.forgot) {
+    if (const auto used = touched_bytes(pid))
+      touched.least = touched.most = static_cast<double>(*used);
+  }
+  return {.risen = risen, .touched = touched};
 }
 
 std::optional<Measurement::Memory> Measurement::memory() const {

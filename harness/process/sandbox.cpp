@@ -18,7 +18,7 @@
 #include <system_error>
 
 #include "harness/process/descriptor.h"
-#include "harness/process/surroundings.h"
+#include "harness/process/variables.h"
 
 namespace attest {
 namespace {

@@ -10,21 +10,9 @@
 #include <vector>
 
 #include "harness/process/sandbox.h"
+#include "harness/process/variables.h"
 
 namespace attest {
-
-// The names of variables that testees get, where a * ends a name of which only the beginning
-// counts. Others may hold secrets.
-const std::vector<std::string>& passed_names();
-
-// The variables (NAME=VALUE) of this process that testees get: those of passed_names, and those
-// named besides.
-std::vector<std::string> passed_variables(const std::vector<std::string>& more_names = {});
-
-// The same with HOME, TMPDIR and the caches of compilers in that home, and the name of a user if it
-// has none. What finds the packages that the user installed keeps its value.
-std::vector<std::string> at_home(std::vector<std::string> variables,
-                                 const std::filesystem::path& home);
 
 // Homes of testees: empty folders, one for each command, that last as long as this.
 class Homes {

@@ -84,15 +84,15 @@ std::optional<Finding> check(Subject& subject, const Trial& first) {
 
 std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   std::vector<std::string> names = subject.prepared.test_case().laws;
-  if (subject.beyond_caps()) names = property::in_bits(names, subject.arithmetic);
+  if (subject.beyond_caps()) names = laws::in_bits(names, subject.arithmetic);
   if (names.empty()) return std::nullopt;
   std::optional<PreparedCase> own;
   if (first.keep) own = subject.prepared.with_keep(*first.keep);
   PreparedCase& prepared = own ? *own : subject.prepared;
-  property::Bounds bounds;
+  laws::Bounds bounds;
   if (prepared.test_case().excerpt > 0) {
     // The reference knows a part of it, laws are about the whole.
-    bounds = property::coarse_bounds(prepared.problem(), prepared.inputs(), subject.arithmetic);
+    bounds = laws::coarse_bounds(prepared.problem(), prepared.inputs(), subject.arithmetic);
   } else {
     bounds.forward = [&]() -> const ForwardExpected& {
       return prepared.forward(subject.arithmetic);
@@ -101,18 +101,18 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
       return prepared.backward(subject.arithmetic);
     };
   }
-  const property::Sample sample(prepared.problem(), prepared.inputs(), first, subject.testee,
-                                subject.arithmetic, bounds);
-  auto found = property::try_laws(subject.calling, subject.arithmetic, sample, names,
-                                  &subject.verdict.slopes);
+  const laws::Sample sample(prepared.problem(), prepared.inputs(), first, subject.testee,
+                            subject.arithmetic, bounds);
+  auto found =
+      laws::try_laws(subject.calling, subject.arithmetic, sample, names, &subject.verdict.slopes);
   if (!subject.verdict.slopes.empty()) subject.verdict.features = features_of(subject.problem());
   return found;
 }
 
 // Puts the case to the testee; `first` becomes the first trial.
 std::optional<Finding> find(Subject& subject, Trial& first) {
-  const auto missing = property::missing_promise(subject.test_case().laws, subject.problem(),
-                                                 subject.testee, subject.arithmetic);
+  const auto missing = laws::missing_promise(subject.test_case().laws, subject.problem(),
+                                             subject.testee, subject.arithmetic);
   if (auto finding = check_promises(subject, missing)) return finding;
   if (auto finding = check_support(subject, subject.problem())) return finding;
   // Twice: with the tensors flush against a guard at their end, then at their start.
@@ -124,8 +124,8 @@ std::optional<Finding> find(Subject& subject, Trial& first) {
   if (second.stopped) return second.stopped;
   if (auto finding = check_written(first, second, subject.exemptions)) return finding;
   if (first.keep) {
-    if (auto finding = keep_defect(subject.problem(), subject.prepared.inputs(),
-                                   subject.testee.keep_quantum, *first.keep, *second.keep)) {
+    if (auto finding = check_keep(subject.problem(), subject.prepared.inputs(),
+                                  subject.testee.keep_quantum, *first.keep, *second.keep)) {
       return finding;
     }
   }

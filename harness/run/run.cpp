@@ -258,12 +258,14 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   Ends ends(options, testees.size());
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
-      const Case& test_case = cases[order[n]];
-      std::optional<Preparation> preparation;
+      std::map<std::string, Preparation> preparations;  // by id: some testees have it fitted
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
         const Testee& testee = testees[t];
         if (interrupted()) break;
+        const Asking::Instead* instead =
+            options.asking ? options.asking->instead(testee.name, cases[order[n]].id) : nullptr;
+        const Case& test_case = instead && instead->fitted ? *instead->fitted : cases[order[n]];
         const auto leave_out = [&](Verdict untried) {
           untried.repro = repro_line(test_case, testee, options);
           verdicts.push_back({.case_id = test_case.id,
@@ -272,16 +274,25 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
                               .because = test_case.because,
                               .verdict = std::move(untried)});
         };
+        if (instead && !instead->fitted) {
+          leave_out(instead->verdict);
+          continue;
+        }
         if (auto untried = ends.untried(t, test_case)) {
           leave_out(std::move(*untried));
           continue;
         }
-        if (!preparation) {
-          preparation = options.floor->among_others([&] { return prepare(test_case); });
+        auto preparation = preparations.find(test_case.id);
+        if (preparation == preparations.end()) {
+          preparation =
+              preparations
+                  .emplace(test_case.id,
+                           options.floor->among_others([&] { return prepare(test_case); }))
+                  .first;
         }
         const auto executor = executors.take(testee.name, testee);
-        VerdictRecord verdict = examine_safely(*preparation, test_case, testee, *executor, options,
-                                               [&] { return ends.gave_up(t); });
+        VerdictRecord verdict = examine_safely(preparation->second, test_case, testee, *executor,
+                                               options, [&] { return ends.gave_up(t); });
         if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
           // It was broken off. In a run that is interrupted it is left out, as all that never
           // began.

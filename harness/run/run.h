@@ -12,6 +12,7 @@
 #include "cases/case.h"
 #include "harness/process/pool.h"
 #include "harness/process/testee.h"
+#include "harness/run/asking.h"
 #include "harness/run/examine.h"
 #include "harness/run/floor.h"
 #include "spec/record.h"
@@ -34,6 +35,8 @@ struct RunOptions {
   // Asked at the end: which files of testees changed meanwhile, in words.
   std::function<std::vector<std::string>()> changes = {};
   bool tries_again = true;  // after a time-out while the machine had other work
+  // What testees are asked in place of cases; without it, each case as it is.
+  std::shared_ptr<const Asking> asking = {};
   std::shared_ptr<Floor> floor = std::make_shared<Floor>();  // of all who examine at a time
 };
 

@@ -1,4 +1,5 @@
 #include "cases/generate.h"
+#include "cases/side_inputs.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -16,7 +16,7 @@
 #include "harness/criteria/eager.h"
 #include "harness/criteria/inputs.h"
 #include "harness/criteria/report.h"
-#include "harness/criteria/rule.h"
+#include "harness/criteria/rules.h"
 #include "harness/process/in_process.h"
 #include "reference/working.h"
 #include "spec/description.h"

@@ -10,6 +10,8 @@
 #include <string>
 #include <tuple>
 
+#include "harness/judge/checks.h"
+
 namespace attest {
 namespace {
 
@@ -45,7 +47,7 @@ Keep draw(const Problem& p, const std::function<double(const Position&)>& rate, 
 }
 
 std::string defect(const Problem& p, const Keep& keep, double quantum = 0) {
-  const auto finding = keep_defect(p, {}, quantum, keep, keep);
+  const auto finding = check_keep(p, {}, quantum, keep, keep);
   if (!finding) return "";
   EXPECT_EQ(finding->reason, "statistical");
   EXPECT_EQ(finding->clause, "DROP-3");
@@ -89,9 +91,9 @@ TEST(DrawnTest, BiasThatHidesIsPartOfTheMask) {
   in.bias = zeros(*p.bias_shape);
   for (std::size_t j = 20; j < 40; ++j) in.bias.data[j] = -std::numeric_limits<double>::infinity();
   const Keep keep = draw(p, [](const Position& at) { return at.key < 20 ? 0.8 : 0.1; });
-  EXPECT_FALSE(keep_defect(p, in, 0, keep, keep));
+  EXPECT_FALSE(check_keep(p, in, 0, keep, keep));
   std::fill_n(in.bias.data.begin() + 20, 5, 0);
-  EXPECT_TRUE(keep_defect(p, in, 0, keep, keep));
+  EXPECT_TRUE(check_keep(p, in, 0, keep, keep));
 }
 
 TEST(DrawnTest, EachHeadHasTheRate) {

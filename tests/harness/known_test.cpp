@@ -8,7 +8,7 @@
 
 #include "tests/harness/not_finite.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 bool holds(const Known& known, long double exact) {
@@ -74,4 +74,4 @@ RC_GTEST_PROP(KnownTest, OperationsHoldAllThatTheirOperandsHold, ()) {
 }
 
 }  // namespace
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -16,7 +16,7 @@
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 
-namespace attest::property {
+namespace attest::laws {
 namespace {
 
 using testing::ElementsAre;
@@ -754,4 +754,4 @@ TEST_F(LawVerdictTest, SaysWhatWasNotPromised) {
 }
 
 }  // namespace
-}  // namespace attest::property
+}  // namespace attest::laws

@@ -4,7 +4,9 @@
 //   harness <- spec, reference, cases, reports   tests <- all
 //
 // and within harness/, room by room, from process/ to command/. What reference/ has to be read
-// stands alone, and no file includes itself by way of others.
+// stands alone, and neither a file nor a unit, which is a header with its source and the parts in
+// the folder of its name, includes itself by way of others. No file is longer than 500 lines;
+// that no function is longer than 70, script/lint sees.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -147,15 +149,10 @@ void check_source(const Tree& tree, const std::string& path, const std::string& 
   }
 }
 
-// Files that include themselves by way of others.
-void check_loops(const Tree& tree, std::vector<std::string>& faults) {
-  std::map<std::string, std::set<std::string>> included;
-  for (const auto& [path, text] : tree) {
-    for (const std::string& line : lines_of(text)) {
-      std::smatch match;
-      if (std::regex_match(line, match, kInclude)) included[path].insert(match[2]);
-    }
-  }
+using Includes = std::map<std::string, std::set<std::string>>;
+
+// Whatever includes itself by way of others.
+void check_loops(const Includes& included, const char* what, std::vector<std::string>& faults) {
   for (const auto& [path, direct] : included) {
     std::set<std::string> reached = direct;
     std::vector<std::string> open(direct.begin(), direct.end());
@@ -167,8 +164,43 @@ void check_loops(const Tree& tree, std::vector<std::string>& faults) {
         if (reached.insert(target).second) open.push_back(target);
       }
     }
-    if (reached.contains(path)) faults.push_back(path + ": includes itself by way of others");
+    if (reached.contains(path)) {
+      faults.push_back(path + ": " + what + "includes itself by way of others");
+    }
   }
+}
+
+// "impl/flash" of impl/flash.h, impl/flash.cpp and impl/flash/forward.h.
+std::string unit_of(const Tree& tree, const std::string& path) {
+  const std::string folder = parent_of(path);
+  return tree.contains(folder + ".h") ? folder : path.substr(0, path.rfind('.'));
+}
+
+void check_loops(const Tree& tree, std::vector<std::string>& faults) {
+  Includes files, units;
+  for (const auto& [path, text] : tree) {
+    for (const std::string& line : lines_of(text)) {
+      std::smatch match;
+      if (!std::regex_match(line, match, kInclude)) continue;
+      const std::string target = match[2];
+      files[path].insert(target);
+      // An .inl is a part of whoever includes it.
+      if (!tree.contains(target) || target.ends_with(".inl")) continue;
+      const std::string from = unit_of(tree, path), to = unit_of(tree, target);
+      if (from != to) units[from].insert(to);
+    }
+  }
+  check_loops(files, "", faults);
+  if (faults.empty()) check_loops(units, "the unit ", faults);
+}
+
+// What a reader has before him at once. Tests are lists of claims, of any length.
+void check_length(const std::string& path, const std::string& text,
+                  std::vector<std::string>& faults) {
+  constexpr std::size_t kMostLines = 500;
+  const std::size_t lines = lines_of(text).size();
+  if (path.starts_with("tests/") || lines <= kMostLines) return;
+  faults.push_back(path + ": has " + std::to_string(lines) + " lines, which are several subjects");
 }
 
 // Whether a CMakeLists.txt at or above the file names it: with its ending or without (tests), by
@@ -209,8 +241,9 @@ std::vector<std::string> faults_of(const Tree& tree) {
   std::vector<std::string> faults;
   check_loops(tree, faults);
   for (const auto& [path, text] : tree) {
-    if (!ends_with_any(path, {".h", ".cpp", ".c"})) continue;
+    if (!ends_with_any(path, {".h", ".cpp", ".c", ".inl"})) continue;
     check_source(tree, path, text, faults);
+    check_length(path, text, faults);
     if (path.starts_with("harness/") && !kRooms.contains(room_of(path))) {
       faults.push_back(path + ": lies in no room of harness/");
     }
@@ -228,7 +261,8 @@ Tree read_tree() {
   for (const auto& [layer, others] : kMayInclude) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / layer)) {
       const std::string path = fs::relative(entry.path(), root).generic_string();
-      if (!entry.is_regular_file() || !ends_with_any(path, {".h", ".cpp", ".c", "CMakeLists.txt"}))
+      if (!entry.is_regular_file() ||
+          !ends_with_any(path, {".h", ".cpp", ".c", ".inl", "CMakeLists.txt"}))
         continue;
       std::ifstream file(entry.path());
       std::ostringstream text;
@@ -277,6 +311,8 @@ TEST(LayeringTest, FindsIncludesAgainstTheDirection) {
               ElementsAre(HasSubstr("impl must not include reference")));
   EXPECT_THAT(planted("harness/process/a.h", kComment + "#include \"impl/kernel.h\"\n"),
               ElementsAre(HasSubstr("harness must not include impl")));
+  EXPECT_THAT(planted("impl/a.inl", "#include \"reference/exact.h\"\n"),
+              ElementsAre(HasSubstr("impl must not include reference")));
   EXPECT_THAT(planted("spec/a.c", "#include \"cases/case.h\"\n"),
               ElementsAre(HasSubstr("spec must not include cases")));
   EXPECT_THAT(planted("reports/a.cpp", "#include \"harness/run/run.h\"\n"),
@@ -317,6 +353,31 @@ TEST(LayeringTest, FindsFilesThatIncludeThemselves) {
                      {"spec/c.h", kComment + "#include \"spec/b.h\"\n"}};
   EXPECT_THAT(faults_of(tree), ElementsAre("spec/b.h: includes itself by way of others",
                                            "spec/c.h: includes itself by way of others"));
+}
+
+TEST(LayeringTest, FindsUnitsThatIncludeThemselves) {
+  const std::string list = "attest_layer(x SOURCES a.cpp b.cpp)";
+  Tree tree = {{"impl/CMakeLists.txt", list},
+               {"impl/a.h", kComment},
+               {"impl/a.cpp", "#include \"impl/a.h\"\n#include \"impl/b.h\"\n"},
+               {"impl/b.h", kComment + "#include \"impl/a.h\"\n"},
+               {"impl/b.cpp", "#include \"impl/b.h\"\n"}};
+  EXPECT_THAT(faults_of(tree), ElementsAre("impl/a: the unit includes itself by way of others",
+                                           "impl/b: the unit includes itself by way of others"));
+  // The parts of a unit may include its header.
+  tree = {{"impl/CMakeLists.txt", "attest_layer(x SOURCES a.cpp a/b.cpp)"},
+          {"impl/a.h", kComment},
+          {"impl/a.cpp", "#include \"impl/a.h\"\n#include \"impl/a/b.h\"\n"},
+          {"impl/a/b.h", kComment + "#include \"impl/a.h\"\n"},
+          {"impl/a/b.cpp", "#include \"impl/a/b.h\"\n"}};
+  EXPECT_THAT(faults_of(tree), IsEmpty());
+}
+
+TEST(LayeringTest, FindsLongFiles) {
+  std::string text;
+  for (int line = 0; line < 500; ++line) text += "\n";
+  EXPECT_THAT(planted("spec/a.cpp", text), IsEmpty());
+  EXPECT_THAT(planted("spec/a.cpp", text + "\n"), ElementsAre(HasSubstr("has 501 lines")));
 }
 
 TEST(LayeringTest, FindsIncludesWithoutTheirFolder) {

@@ -1,4 +1,4 @@
-#include "harness/criteria/rule.h"
+#include "harness/criteria/rules.h"
 
 #include "harness/criteria/projects.h"
 

@@ -1,0 +1,101 @@
+#include "cases/carrier.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
+namespace attest {
+namespace {
+
+bool sees_nothing_somewhere(const Problem& p) {
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index h = 0; h < p.query_heads; ++h) {
+      for (Index i = 0; i < p.lengths(b).query; ++i) {
+        Index j = 0;
+        while (j < p.key_len && !visible(p, {.batch = b, .head = h, .query = i, .key = j})) ++j;
+        if (j == p.key_len) return true;
+      }
+    }
+  }
+  return false;
+}
+
+int order_of_lengths(const Problem& p) {
+  return (p.query_len > p.key_len) - (p.query_len < p.key_len);
+}
+
+std::vector<Anchor> anchors_of(const Mask& mask) {
+  std::vector<Anchor> found;
+  if (mask.kind == Mask::Kind::band || mask.kind == Mask::Kind::dilated) {
+    found.push_back(mask.anchor);
+  }
+  for (const Mask& part : mask.parts) {
+    const auto below = anchors_of(part);
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  return found;
+}
+
+bool has_zero(const Problem& p) {
+  const Index sizes[] = {p.batch,   p.query_heads, p.key_heads, p.query_len,
+                         p.key_len, p.head_dim,    p.value_dim};
+  return std::count(std::begin(sizes), std::end(sizes), 0) > 0;
+}
+
+// Whether what the clause speaks of is there in the fitted problem, if it was in the case's.
+struct Carrier {
+  std::string_view clause;  // or the beginning of several, with - at its end
+  bool (*carries)(const Problem& base, const Problem& fitted);
+};
+
+bool keeps_groups(const Problem& base, const Problem& fitted) {
+  return base.key_heads == base.query_heads || fitted.key_heads != fitted.query_heads;
+}
+bool keeps_dims(const Problem& base, const Problem& fitted) {
+  return base.head_dim == base.value_dim || fitted.head_dim != fitted.value_dim;
+}
+bool keeps_zeros(const Problem& base, const Problem& fitted) {
+  return !has_zero(base) || has_zero(fitted);
+}
+bool keeps_corner(const Problem& base, const Problem& fitted) {
+  return order_of_lengths(base) == order_of_lengths(fitted) &&
+         anchors_of(base.mask) == anchors_of(fitted.mask);
+}
+bool keeps_layouts(const Problem& base, const Problem& fitted) {
+  return std::all_of(kLaidOut.begin(), kLaidOut.end(), [&](TensorName tensor) {
+    return base.layouts[tensor] == fitted.layouts[tensor];
+  });
+}
+bool keeps_batch(const Problem& base, const Problem& fitted) {
+  return base.batch <= 1 || fitted.batch > 1;
+}
+bool keeps_pages(const Problem& base, const Problem& fitted) {
+  const auto several = [](const Problem& p) { return p.key_len > p.paging.page_size; };
+  return !several(base) || several(fitted);
+}
+bool keeps_empty_rows(const Problem& base, const Problem& fitted) {
+  return !sees_nothing_somewhere(base) || sees_nothing_somewhere(fitted);
+}
+
+constexpr Carrier kCarriers[] = {
+    {"HEAD-", keeps_groups},     {"LAW-9", keeps_groups},      {"SHAPE-1", keeps_dims},
+    {"SHAPE-2", keeps_zeros},    {"MASK-2", keeps_corner},     {"MASK-3", keeps_corner},
+    {"LAYOUT-1", keeps_layouts}, {"LAYOUT-2", keeps_layouts},  {"LAYOUT-3", keeps_layouts},
+    {"LAYOUT-4", keeps_layouts}, {"LAYOUT-5", keeps_batch},    {"DET-2", keeps_batch},
+    {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows},
+};
+
+}  // namespace
+
+void strike_uncarried(Case& fitted, const Problem& base) {
+  std::erase_if(fitted.clauses, [&](const std::string& clause) {
+    return std::any_of(std::begin(kCarriers), std::end(kCarriers), [&](const Carrier& carrier) {
+      const bool speaks = carrier.clause.ends_with('-') ? clause.starts_with(carrier.clause)
+                                                        : clause == carrier.clause;
+      return speaks && !carrier.carries(base, fitted.problem);
+    });
+  });
+}
+
+}  // namespace attest

@@ -1,0 +1,221 @@
+#include "cases/fit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cases/carrier.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kMark = "/fit=";
+
+// In the order in which an id has them, with their names there.
+constexpr std::array<std::pair<Size, std::string_view>, 8> kShort = {{
+    {Size::batch, "b"},
+    {Size::query_heads, "h"},
+    {Size::key_heads, "kv"},
+    {Size::query_len, "sq"},
+    {Size::key_len, "sk"},
+    {Size::head_dim, "d"},
+    {Size::value_dim, "dv"},
+    {Size::page_size, "page"},
+}};
+
+// ---- What an entry becomes ----------------------------------------------------------------------
+
+// As many as there are batch elements, again from the first where there are too few.
+void set_count(json& list, Index count) {
+  const json given = list;
+  if (given.empty()) return;
+  list = json::array();
+  for (Index n = 0; n < count; ++n) {
+    list.push_back(given[static_cast<std::size_t>(n) % given.size()]);
+  }
+}
+
+void cut(json& list, Index most) {
+  for (json& each : list) each = std::min(each.get<Index>(), most);
+}
+
+// None longer than that, and the longest as long.
+void set_longest(json& list, Index longest) {
+  cut(list, longest);
+  const auto place = std::max_element(list.begin(), list.end(), [](const json& a, const json& b) {
+    return a.get<Index>() < b.get<Index>();
+  });
+  if (place != list.end()) *place = longest;
+}
+
+// Prefixes within the keys, and as many of them as there are batch elements; bands at that corner.
+void adapt_mask(json& mask, const Problem& sizes, std::optional<Anchor> anchor) {
+  if (mask.is_string()) {
+    auto text = mask.get<std::string>();
+    if (text.starts_with("prefix ")) {
+      Index length = 0;
+      std::from_chars(text.data() + 7, text.data() + text.size(), length);
+      mask = fmt::format("prefix {}", std::min(length, sizes.key_len));
+    } else if (anchor && text != "full") {
+      for (const std::string_view corner : {" top_left", " bottom_right"}) {
+        if (const auto place = text.find(corner); place != text.npos) {
+          text.erase(place, corner.size());
+        }
+      }
+      mask = text + (*anchor == Anchor::top_left ? " top_left" : " bottom_right");
+    }
+  } else if (mask.is_object()) {
+    for (auto& [key, value] : mask.items()) {
+      if (key == "prefix") {
+        if (value.size() > 1) set_count(value, sizes.batch);
+        cut(value, sizes.key_len);
+      } else if (key == "all_of" || key == "any_of") {
+        for (json& part : value) adapt_mask(part, sizes, anchor);
+      }
+    }
+  }
+}
+
+// The lengths of an entry, given or not, within the new sizes.
+void adapt_lengths(json& fields, const Problem& base, const Fit& fit) {
+  for (const auto& [list, field, size] : {std::tuple{"query_lens", "query_len", Size::query_len},
+                                          {"key_lens", "key_len", Size::key_len}}) {
+    const auto wanted = fit.sizes.find(size);
+    const bool follow = base.packed || (size == Size::key_len && base.paging.page_size > 0);
+    if (fields.contains(list)) {
+      json& lens = fields[list];
+      if (fit.sizes.contains(Size::batch)) set_count(lens, fit.sizes.at(Size::batch));
+      if (wanted != fit.sizes.end()) {
+        follow ? set_longest(lens, wanted->second) : cut(lens, wanted->second);
+      }
+    }
+    if (wanted == fit.sizes.end()) continue;
+    if (follow) {
+      fields.erase(field);
+    } else {
+      fields[field] = wanted->second;
+    }
+  }
+  if (!base.packed || fit.packed == Fit::Relation::as_given) return;
+  json& keys = fields.at("key_lens");
+  const json& queries = fields.at("query_lens");
+  for (std::size_t b = 0; b < keys.size() && b < queries.size(); ++b) {
+    const Index query = queries[b].get<Index>(), key = keys[b].get<Index>();
+    keys[b] = fit.packed == Fit::Relation::square ? query : std::max(query, key);
+  }
+  fields.erase("key_len");
+}
+
+json adapted(json entry, const Problem& base, const Fit& fit) {
+  json& fields = entry.at("problem");
+  for (const auto& [size, number] : fit.sizes) {
+    if (size == Size::page_size) {
+      fields.at("paging")["page_size"] = number;
+    } else if (size != Size::query_len && size != Size::key_len) {
+      fields[std::string(name(size))] = number;
+    }
+  }
+  const bool channels = fit.sizes.contains(Size::head_dim) || fit.sizes.contains(Size::value_dim);
+  if (channels && !fit.sizes.contains(Size::value_dim)) fields["value_dim"] = base.value_dim;
+  adapt_lengths(fields, base, fit);
+  Problem sizes = base;
+  for (const auto& [size, into] :
+       {std::pair{Size::batch, &sizes.batch}, {Size::key_len, &sizes.key_len}}) {
+    if (fit.sizes.contains(size)) *into = fit.sizes.at(size);
+  }
+  if (fields.contains("mask")) adapt_mask(fields["mask"], sizes, fit.anchor);
+  const bool heads = fit.sizes.contains(Size::query_heads) || fit.sizes.contains(Size::batch);
+  if (heads && fields.contains("alibi")) fields["alibi"]["slopes"] = "standard";
+  if (fit.order) {
+    fields.erase("layouts");
+    if (*fit.order != "bhsd") fields["layouts"] = *fit.order;
+  }
+  return entry;
+}
+
+}  // namespace
+
+bool Fit::empty() const {
+  return sizes.empty() && packed == Relation::as_given && !anchor && !order;
+}
+
+std::string Fit::to_string() const {
+  std::vector<std::string> parts;
+  for (const auto& [size, key] : kShort) {
+    if (const auto place = sizes.find(size); place != sizes.end()) {
+      parts.push_back(fmt::format("{}:{}", key, place->second));
+    }
+  }
+  if (packed == Relation::square) parts.emplace_back("packed:square");
+  if (packed == Relation::keys_at_least_queries) parts.emplace_back("packed:keys");
+  if (anchor) {
+    parts.emplace_back(*anchor == Anchor::top_left ? "corner:top_left" : "corner:bottom_right");
+  }
+  if (order) parts.push_back("order:" + *order);
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+Fit Fit::parse(std::string_view text) {
+  Fit fit;
+  const std::string_view whole = text;
+  const auto wrong = [&] {
+    return InputError("", fmt::format("\"fit={}\" is no fit of a case, such as "
+                                      "fit=sq:128,sk:128,d:64",
+                                      whole));
+  };
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const auto colon = part.find(':');
+    if (colon == part.npos) throw wrong();
+    const std::string_view key = part.substr(0, colon), value = part.substr(colon + 1);
+    const auto size = std::find_if(kShort.begin(), kShort.end(),
+                                   [&](const auto& each) { return each.second == key; });
+    if (size != kShort.end()) {
+      Index number = 0;
+      const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error != std::errc() || stop != value.data() + value.size() || number < 0) throw wrong();
+      fit.sizes[size->first] = number;
+    } else if (key == "packed" && (value == "square" || value == "keys")) {
+      fit.packed = value == "square" ? Relation::square : Relation::keys_at_least_queries;
+    } else if (key == "corner" && (value == "top_left" || value == "bottom_right")) {
+      fit.anchor = value == "top_left" ? Anchor::top_left : Anchor::bottom_right;
+    } else if (key == "order") {
+      Layout::parse(value);
+      fit.order = value;
+    } else {
+      throw wrong();
+    }
+  }
+  if (fit.empty() || fit.to_string() != whole) throw wrong();  // one text for one fit
+  return fit;
+}
+
+std::string_view base_id(std::string_view id) { return id.substr(0, id.find(kMark)); }
+
+std::string_view fit_of(std::string_view id) {
+  return base_id(id) == id ? "" : id.substr(base_id(id).size() + kMark.size());
+}
+
+Case with_fit(const CaseWithEntry& base, const Fit& fit) {
+  const Case& c = base.test_case;
+  Case fitted = read_entry(adapted(base.entry, c.problem, fit), "fit");
+  fitted.id = fmt::format("{}{}{}", c.id, kMark, fit.to_string());
+  fitted.bits = c.bits.empty() ? c.id : c.bits;
+  fitted.tier = c.tier;
+  fitted.seed = c.seed;
+  fitted.file = c.file;
+  fitted.line = c.line;
+  strike_uncarried(fitted, c.problem);
+  return fitted;
+}
+
+}  // namespace attest

@@ -1,0 +1,60 @@
+// Cases fitted to a kernel's limits (SPEC.md, chapter "Limits").
+//
+// A case is an intent: what it tries is said by its clauses, and sizes that none of them speaks of
+// may be others. Where they lie outside the limits they become the smallest that is allowed at or
+// above them, else the largest below, and never more than 8 times the Sq Sk D of the case. Masks,
+// biases, the pass and the format stay, but for the corner of a band.
+//
+// The id of a fitted case ends with what was changed, in a fixed order, so that it alone gives the
+// problem; its numbers are made from the id of the case itself:
+//   mask/causal/rows/sq=65,sk=80/dtype=f16/data=normal/s=1/fit=sq:128,sk:128,d:64
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cases/case.h"
+#include "cases/entry.h"
+#include "spec/limits.h"
+
+namespace attest {
+
+// What is changed; what is absent stays.
+struct Fit {
+  // How the lengths of each packed sequence are related: as they are, Sk = Sq, or Sk >= Sq.
+  enum class Relation { as_given, square, keys_at_least_queries };
+
+  std::map<Size, Index> sizes = {};
+  Relation packed = Relation::as_given;
+  std::optional<Anchor> anchor = {};      // of all bands and dilations
+  std::optional<std::string> order = {};  // of the axes of all tensors, which lie without gaps
+
+  bool empty() const;
+  std::string to_string() const;            // "sq:128,sk:128,d:64"
+  static Fit parse(std::string_view text);  // throws InputError for anything else
+};
+
+// The case with other sizes. Throws InputError if it has no such form: a table that is written out,
+// nothing left to hide.
+Case with_fit(const CaseWithEntry& base, const Fit& fit);
+
+struct Fitted {
+  std::optional<Case> asked = {};  // the case itself if nothing had to change
+  std::string why = {};            // of none: which limit is in the way
+};
+
+// What of `base` can be asked of a kernel with those limits and features. Clauses that the sizes
+// carried are struck from what is fitted. It must need no feature that is not declared, but "gqa",
+// "value-dim", "zero-sizes", "long" and those of layouts.
+Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
+              const std::vector<std::string>& features);
+
+// The case itself, of a fitted one.
+std::string_view base_id(std::string_view id);
+
+// What was changed, as its id says; empty of a case itself.
+std::string_view fit_of(std::string_view id);
+
+}  // namespace attest

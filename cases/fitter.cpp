@@ -1,0 +1,362 @@
+// The search for sizes that a kernel takes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "cases/fit.h"
+#include "spec/contains.h"
+#include "spec/feature.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+constexpr double kMostTimes = 8;
+
+double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1)); }
+
+class Fitter {
+ public:
+  Fitter(const Problem& base, const KernelLimits& limits, const std::vector<std::string>& features)
+      : base_(base), implied_(implied_by_absent(features)), features_(features) {
+    terms_ = limits.binding(base.dtype, base.backward);
+    terms_.push_back(&implied_);
+  }
+
+  // Sizes that nothing but "never" may object to; none if there are none, and then `why` says which
+  // limit is in the way.
+  std::optional<Fit> find(std::string& why) {
+    Fit fit;
+    const bool found = choose_heads(fit, why) && choose_one(Size::batch, base_.batch, fit, why) &&
+                       (base_.paging.page_size == 0 ||
+                        choose_one(Size::page_size, base_.paging.page_size, fit, why)) &&
+                       choose_lengths_and_dims(fit, why);
+    if (!found) return std::nullopt;
+    choose_anchor(fit);
+    choose_order(fit);
+    return fit;
+  }
+
+  // Not that one again.
+  void forbid(Size size, Index number) { forbidden_[size].push_back(number); }
+
+ private:
+  using Candidates = std::vector<Index>;
+
+  // The next allowed number in one direction, itself included.
+  std::optional<Index> next(Size size, Index from, bool up) const {
+    for (int steps = 0; steps < 1000; ++steps) {
+      const Index before = from;
+      for (const Terms* terms : terms_) {
+        const auto place = terms->sizes.find(size);
+        if (place == terms->sizes.end()) continue;
+        const auto found = up ? place->second.at_least(from) : place->second.at_most(from);
+        if (!found) return std::nullopt;
+        from = *found;
+      }
+      const auto place = forbidden_.find(size);
+      if (place != forbidden_.end() && contains(place->second, from)) {
+        from += up ? 1 : -1;
+      }
+      if (from < 0) return std::nullopt;
+      if (from == before) return from;
+    }
+    return std::nullopt;
+  }
+  bool allowed(Size size, Index number) const { return next(size, number, true) == number; }
+
+  // At or above, else below.
+  Candidates candidates(Size size, Index wanted) const {
+    Candidates found;
+    for (const bool up : {true, false}) {
+      const auto number = next(size, wanted, up);
+      if (number && (found.empty() || found.front() != *number)) found.push_back(*number);
+    }
+    return found;
+  }
+
+  // What a limit of `size` says of the number wanted.
+  std::string words(Size size, Index wanted) const {
+    for (const Terms* terms : terms_) {
+      const auto place = terms->sizes.find(size);
+      if (place == terms->sizes.end() || place->second.has(wanted)) continue;
+      return fmt::format("{} {}: takes {}", name(size), wanted, place->second.to_string());
+    }
+    return fmt::format("{} {}", name(size), wanted);
+  }
+
+  static void set(Fit& fit, Size size, Index wanted, Index number) {
+    if (number != wanted) fit.sizes[size] = number;
+  }
+
+  bool choose_one(Size size, Index wanted, Fit& fit, std::string& why) const {
+    const Candidates found = candidates(size, wanted);
+    why = words(size, wanted);
+    if (found.empty()) return false;
+    set(fit, size, wanted, found.front());
+    return true;
+  }
+
+  // Query heads at or above those wanted first, for each the key heads likewise.
+  bool choose_heads(Fit& fit, std::string& why) const {
+    constexpr int kTries = 64;
+    const auto key_heads_for = [&](Index heads) -> std::optional<Index> {
+      std::optional<Index> found;
+      for (Index keys = 0; keys <= heads; ++keys) {
+        if (!allowed(Size::key_heads, keys)) continue;
+        const bool divides = keys == 0 ? heads == 0 || base_.key_heads == 0 : heads % keys == 0;
+        if (!divides || (keys > 0 && !allowed(Size::group, heads / keys))) continue;
+        found = keys;
+        if (keys >= base_.key_heads) break;
+      }
+      return found;
+    };
+    for (const bool up : {true, false}) {
+      auto heads = next(Size::query_heads, base_.query_heads, up);
+      for (int n = 0; heads && n < kTries; ++n) {
+        if (const auto keys = key_heads_for(*heads)) {
+          set(fit, Size::query_heads, base_.query_heads, *heads);
+          set(fit, Size::key_heads, base_.key_heads, *keys);
+          return true;
+        }
+        if (!up && *heads == 0) break;
+        heads = next(Size::query_heads, *heads + (up ? 1 : -1), up);
+      }
+    }
+    why = fmt::format("{} query heads of {} key heads", base_.query_heads, base_.key_heads);
+    for (const Terms* terms : terms_) {
+      for (const Size size : {Size::query_heads, Size::key_heads, Size::group}) {
+        if (const auto place = terms->sizes.find(size); place != terms->sizes.end()) {
+          why += fmt::format("; {}: takes {}", name(size), place->second.to_string());
+        }
+      }
+    }
+    return false;
+  }
+
+  bool is(bool Terms::*flag) const {
+    return std::any_of(terms_.begin(), terms_.end(), [&](const Terms* t) { return t->*flag; });
+  }
+
+  // [D, Dv], the likeliest first.
+  std::vector<std::pair<Index, Index>> dims() const {
+    std::vector<std::pair<Index, Index>> found;
+    std::vector<std::pair<Index, Index>> listed;
+    bool pairs = false;
+    for (const Terms* terms : terms_) {
+      if (terms->head_dims.empty()) continue;
+      if (!pairs) listed = terms->head_dims;
+      std::erase_if(listed, [&](const auto& pair) { return !contains(terms->head_dims, pair); });
+      pairs = true;
+    }
+    const auto take = [&](Index d, Index dv) {
+      const bool same = !is(&Terms::same_head_dims) || d == dv;
+      if (same && allowed(Size::head_dim, d) && allowed(Size::value_dim, dv)) {
+        found.emplace_back(d, dv);
+      }
+    };
+    if (pairs) {
+      // The smallest that have both at or above, else the largest.
+      const auto above = [&](const auto& pair) {
+        return pair.first >= base_.head_dim && pair.second >= base_.value_dim;
+      };
+      std::sort(listed.begin(), listed.end());
+      for (const auto& pair : listed) {
+        if (above(pair)) take(pair.first, pair.second);
+      }
+      std::reverse(listed.begin(), listed.end());
+      for (const auto& pair : listed) {
+        if (!above(pair)) take(pair.first, pair.second);
+      }
+      return found;
+    }
+    for (const Index d : candidates(Size::head_dim, base_.head_dim)) {
+      if (is(&Terms::same_head_dims)) {
+        take(d, d);
+      } else {
+        for (const Index dv : candidates(Size::value_dim, base_.value_dim)) take(d, dv);
+      }
+    }
+    return found;
+  }
+
+  // [Sq, Sk] with a product of at most so much, the likeliest first.
+  std::vector<std::pair<Index, Index>> lengths(double most) const {
+    std::vector<std::pair<Index, Index>> found;
+    const auto take = [&](std::optional<Index> queries, std::optional<Index> keys) {
+      if (!queries || !keys || or_one(*queries) * or_one(*keys) > most) return;
+      found.emplace_back(*queries, *keys);
+    };
+    const auto both = [&](Index from, bool up) {
+      auto number = next(Size::query_len, from, up);
+      for (int n = 0; number && !allowed(Size::key_len, *number); ++n) {
+        if (n == 1000) return std::optional<Index>();
+        number = next(Size::key_len, *number, up);
+        if (number) number = next(Size::query_len, *number, up);
+      }
+      return number;
+    };
+    const bool square = is(&Terms::square), more_keys = is(&Terms::keys_at_least_queries);
+    if (square) {
+      const auto above = both(std::max(base_.query_len, base_.key_len), true);
+      take(above, above);
+      const auto below = both(static_cast<Index>(std::sqrt(most)), false);
+      take(below, below);
+      return found;
+    }
+    for (const Index queries : candidates(Size::query_len, base_.query_len)) {
+      for (const Index keys : candidates(Size::key_len, base_.key_len)) {
+        if (!more_keys || keys >= queries) {
+          take(queries, keys);
+          continue;
+        }
+        take(queries, next(Size::key_len, queries, true));
+        take(next(Size::query_len, keys, false), keys);
+      }
+    }
+    return found;
+  }
+
+  bool choose_lengths_and_dims(Fit& fit, std::string& why) const {
+    const double most = kMostTimes * or_one(base_.query_len) * or_one(base_.key_len) *
+                        or_one(std::max(base_.head_dim, base_.value_dim));
+    for (const auto& [d, dv] : dims()) {
+      const auto chosen = lengths(most / or_one(std::max(d, dv)));
+      if (chosen.empty()) continue;
+      const auto [queries, keys] = chosen.front();
+      set(fit, Size::query_len, base_.query_len, queries);
+      set(fit, Size::key_len, base_.key_len, keys);
+      if (d != base_.head_dim || dv != base_.value_dim) {
+        fit.sizes[Size::head_dim] = d;
+        fit.sizes[Size::value_dim] = dv;
+      }
+      if (base_.packed && is(&Terms::square)) fit.packed = Fit::Relation::square;
+      if (base_.packed && !is(&Terms::square) && is(&Terms::keys_at_least_queries)) {
+        fit.packed = Fit::Relation::keys_at_least_queries;
+      }
+      return true;
+    }
+    why.clear();
+    for (const Terms* terms : terms_) {
+      Terms sizes = *terms;
+      sizes.masks.reset();
+      sizes.layouts.reset();
+      sizes.features.reset();
+      sizes.lengths.reset();
+      sizes.bias_axes.reset();
+      sizes.dense_layouts = false;
+      if (why.empty()) why = beyond(sizes, base_);
+    }
+    why += ", and what it takes has more than 8 times the case's Sq Sk D";
+    return false;
+  }
+
+  // The other corner, where the one given is not taken.
+  void choose_anchor(Fit& fit) const {
+    const auto takes = [&](const Mask& mask) {
+      Problem p = base_;
+      p.mask = mask;
+      return std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
+        return beyond(Terms{.masks = terms->masks}, p).empty();
+      });
+    };
+    if (takes(base_.mask)) return;
+    for (const Anchor anchor : {Anchor::top_left, Anchor::bottom_right}) {
+      Mask other = base_.mask;
+      place_at(other, anchor);
+      if (!takes(other)) continue;
+      fit.anchor = anchor;
+      return;
+    }
+  }
+  static void place_at(Mask& mask, Anchor anchor) {
+    mask.anchor = anchor;
+    for (Mask& part : mask.parts) place_at(part, anchor);
+  }
+
+  void choose_order(Fit& fit) const {
+    const auto takes = [&](const Problem& p) {
+      return std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
+        return beyond(Terms{.layouts = terms->layouts, .dense_layouts = terms->dense_layouts}, p)
+            .empty();
+      });
+    };
+    const auto needed = needed_by(base_);
+    const bool declared = std::all_of(needed.begin(), needed.end(), [&](const Feature* feature) {
+      return !feature->in_layout || contains(features_, feature->name);
+    });
+    if (declared && takes(base_)) return;
+    for (const char* order : {"bhsd", "bshd", "sbhd"}) {
+      Problem p = base_;
+      for (const TensorName tensor : kLaidOut) p.layouts[tensor] = Layout::parse(order);
+      if (!takes(p)) continue;
+      fit.order = order;
+      return;
+    }
+  }
+
+  const Problem& base_;
+  const Terms implied_;
+  const std::vector<std::string>& features_;
+  std::vector<const Terms*> terms_;
+  std::map<Size, Candidates> forbidden_;
+};
+
+// Sizes of a "never" that the problem meets: those to avoid.
+std::vector<Size> sizes_to_avoid(const KernelLimits& limits, const Problem& problem) {
+  std::vector<Size> sizes;
+  for (const auto& [terms, text] : limits.never) {
+    if (!meets(terms, problem)) continue;
+    for (const auto& [size, among] : terms.sizes) {
+      if (size != Size::mask_offset && size != Size::group) sizes.push_back(size);
+    }
+    if (!terms.head_dims.empty()) sizes.push_back(Size::head_dim);
+  }
+  return sizes;
+}
+
+// Of a case that was fitted: with its id, and without what it no longer tries.
+Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fitter, int tries) {
+  std::string why;
+  const auto fit = fitter.find(why);
+  if (!fit) return {.why = why};
+  std::optional<Case> asked;
+  if (fit->empty()) {
+    asked = base.test_case;
+  } else {
+    try {
+      asked = with_fit(base, *fit);
+    } catch (const InputError& error) {
+      return {.why = fmt::format("fit={}: {}", fit->to_string(), error.what())};
+    }
+  }
+  why = beyond(limits, asked->problem);
+  if (why.empty()) {
+    if (asked->clauses.empty()) {
+      return {.why = fmt::format("fit={}: nothing is left of what it tries", fit->to_string())};
+    }
+    return {.asked = std::move(asked)};
+  }
+  for (const Size size : sizes_to_avoid(limits, asked->problem)) {
+    if (tries == 0) break;
+    Fitter other = fitter;
+    other.forbid(size, sizes_of(size, asked->problem).front());
+    if (Fitted found = judged(base, limits, other, tries - 1); found.asked) return found;
+  }
+  return {.why = why};
+}
+
+}  // namespace
+
+Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
+              const std::vector<std::string>& features) {
+  constexpr int kTries = 4;  // of sizes beside a "never"
+  Fitter fitter(base.test_case.problem, limits, features);
+  return judged(base, limits, fitter, kTries);
+}
+
+}  // namespace attest

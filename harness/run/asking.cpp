@@ -1,0 +1,149 @@
+#include "harness/run/asking.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cases/entry.h"
+#include "cases/fit.h"
+#include "harness/process/wire.h"
+#include "spec/contains.h"
+#include "spec/feature.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+// Features whose absence is a limit on sizes or layouts.
+bool can_be_fitted(const Feature& feature) {
+  return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
+         feature.name == "zero-sizes";
+}
+
+bool needs_what_is_absent(const Problem& problem, const Description& testee) {
+  for (const Feature* feature : needed_by(problem)) {
+    if (feature->key == kOfFeatures && !testee.has(feature->name) && !can_be_fitted(*feature)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Verdict unsupported(const Case& test_case, std::string reason, std::string why) {
+  const bool is_long = reason == "undeclared" && why == "long";
+  return {.outcome = Outcome::unsupported,
+          .reason = std::move(reason),
+          .message = std::move(why),
+          // Nobody has to take sequences of any length: no profile demands such a case.
+          .clauses = is_long ? std::vector<std::string>() : test_case.clauses};
+}
+
+// All by which cases differ, but their clauses and their random numbers.
+void add_tables(const Mask& mask, std::string& text) {
+  if (mask.table) text.append(mask.table->allowed.begin(), mask.table->allowed.end());
+  if (mask.segments) {
+    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
+      for (const std::int32_t number : numbers->number) text += fmt::format("{},", number);
+    }
+  }
+  for (const Mask& part : mask.parts) add_tables(part, text);
+}
+std::string likeness(const Case& c) {
+  std::string text = fmt::format("{} {} {} {} {} {} {}", json_text(problem_to_json(c.problem)),
+                                 c.data, static_cast<int>(c.hidden), static_cast<int>(c.check),
+                                 c.excerpt, c.statistical, json_text(c.laws));
+  text += fmt::format(" {} {} {} {}", c.extras.bias, c.extras.sink, json_text(c.extras.slopes),
+                      json_text(c.extras.bias_allows.allowed));
+  add_tables(c.problem.mask, text);
+  return text;
+}
+
+std::string without_seed(const std::string& id) { return id.substr(0, id.rfind("/s=")); }
+
+// The cases as entries, once they are needed.
+class Entries {
+ public:
+  explicit Entries(const std::filesystem::path& root) : root_(root) {}
+  const nlohmann::json& of(const Case& test_case) {
+    if (entries_.empty()) {
+      for (CaseWithEntry& each : load_entries(root_)) {
+        entries_[without_seed(each.test_case.id)] = std::move(each.entry);
+      }
+    }
+    return entries_.at(without_seed(test_case.id));
+  }
+
+ private:
+  const std::filesystem::path& root_;
+  std::unordered_map<std::string, nlohmann::json> entries_;
+};
+
+bool has_all(const std::vector<std::string>& clauses, const std::vector<std::string>& some) {
+  return std::all_of(some.begin(), some.end(),
+                     [&](const std::string& each) { return contains(clauses, each); });
+}
+
+std::optional<Asking::Instead> other_than(const Case& c, const Description& testee,
+                                          Entries& entries) {
+  const auto excluded = exclusion(c.problem, testee);
+  if (!excluded) return std::nullopt;
+  const auto& formats = testee.dtypes;
+  const bool of_format =
+      std::find(formats.begin(), formats.end(), c.problem.dtype) != formats.end();
+  if (!of_format || needs_what_is_absent(c.problem, testee)) {
+    return Asking::Instead{.verdict = unsupported(c, excluded->reason, excluded->what)};
+  }
+  Fitted fit = fitted({c, entries.of(c)}, testee.limits, testee.features);
+  if (fit.asked)
+    return Asking::Instead{.fitted = std::make_shared<const Case>(*std::move(fit.asked))};
+  const bool absent = excluded->reason == "undeclared";
+  return Asking::Instead{.verdict =
+                             unsupported(c, excluded->reason, absent ? excluded->what : fit.why)};
+}
+
+// Those that have become alike run once, if that one has all their clauses.
+void leave_out_alike(const std::vector<Case>& cases,
+                     std::unordered_map<std::string, Asking::Instead>& instead) {
+  std::unordered_map<std::string, const Case*> first;
+  for (const Case& c : cases) {
+    if (!instead.contains(c.id)) first.emplace(likeness(c), &c);
+  }
+  for (const Case& c : cases) {
+    const auto place = instead.find(c.id);
+    if (place == instead.end() || !place->second.fitted) continue;
+    const Case& fitted = *place->second.fitted;
+    const auto [other, is_first] = first.emplace(likeness(fitted), &fitted);
+    if (is_first || !has_all(other->second->clauses, fitted.clauses)) continue;
+    place->second.verdict = unsupported(fitted, "alike", other->second->id);
+    place->second.fitted = nullptr;
+  }
+}
+
+}  // namespace
+
+Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testees,
+               const std::filesystem::path& root) {
+  Entries entries(root);
+  for (const Testee& testee : testees) {
+    auto& instead = instead_[testee.name];
+    for (const Case& c : cases) {
+      if (auto other = other_than(c, testee.description, entries)) instead[c.id] = *other;
+    }
+    const bool fits = std::any_of(instead.begin(), instead.end(),
+                                  [](const auto& each) { return each.second.fitted != nullptr; });
+    if (fits) leave_out_alike(cases, instead);
+  }
+}
+
+const Asking::Instead* Asking::instead(const std::string& testee,
+                                       const std::string& case_id) const {
+  const auto& of_testee = instead_.at(testee);
+  const auto place = of_testee.find(case_id);
+  return place == of_testee.end() ? nullptr : &place->second;
+}
+
+}  // namespace attest

@@ -1,0 +1,37 @@
+// What of each case a testee is asked: the case, the case fitted to its limits (cases/fit.h), or
+// nothing, and why. Decided from its declaration alone, before the run.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/process/testee.h"
+#include "spec/verdict.h"
+
+namespace attest {
+
+class Asking {
+ public:
+  // Of all cases of a selection, before it is cut into shards. `root` is where they are from; it is
+  // read again only if some testee is to be fitted.
+  Asking(const std::vector<Case>& cases, const std::vector<Testee>& testees,
+         const std::filesystem::path& root);
+
+  // What a testee is asked in place of a case, if not the case itself.
+  struct Instead {
+    std::shared_ptr<const Case> fitted = {};  // null: nothing
+    Verdict verdict = {};                     // if nothing
+  };
+  // Null: the case itself.
+  const Instead* instead(const std::string& testee, const std::string& case_id) const;
+
+ private:
+  // By testee, then by case.
+  std::unordered_map<std::string, std::unordered_map<std::string, Instead>> instead_;
+};
+
+}  // namespace attest

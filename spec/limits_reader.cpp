@@ -1,0 +1,339 @@
+// Limits as descriptions write them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "spec/contains.h"
+#include "spec/feature.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+#include "spec/limits.h"
+
+namespace attest {
+namespace {
+
+constexpr Index kLargest = Index(1) << 40;  // of which sums and products stay within their type
+
+// What limits may speak of: of what the kernel declares.
+struct Declared {
+  std::span<const DType> dtypes;
+  std::span<const std::string> features;
+
+  bool has(std::string_view feature) const { return contains(features, feature); }
+};
+
+// A name of `known`, else an error with the nearest.
+void check_name(const std::string& given, const std::vector<std::string>& known,
+                std::string_view what, const std::string& pointer) {
+  if (contains(known, given)) return;
+  throw InputError(pointer, fmt::format("there is no {} \"{}\"; similar: {}", what, given,
+                                        fmt::join(nearest_names(given, known), ", ")));
+}
+
+std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
+                                    std::string_view what, const std::vector<std::string>& known) {
+  if (!list.is_array() || list.empty()) {
+    throw InputError(
+        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = fmt::format("{}/{}", pointer, i);
+    if (!list[i].is_string()) {
+      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
+    }
+    names.push_back(list[i].get<std::string>());
+    check_name(names.back(), known, what, place);
+  }
+  return names;
+}
+
+Index read_size(const nlohmann::json& value, const std::string& pointer, bool may_be_negative) {
+  if (!value.is_number_integer() || value > kLargest || value < (may_be_negative ? -kLargest : 0)) {
+    throw InputError(pointer,
+                     fmt::format("{} is no size: a whole number up to 2^40{}", json_text(value),
+                                 may_be_negative ? ", or its negative" : ""));
+  }
+  return value.get<Index>();
+}
+
+SizeSet read_sizes(const nlohmann::json& value, const std::string& pointer, Size size) {
+  const bool negative = size == Size::mask_offset;
+  try {
+    if (value.is_array()) {
+      std::vector<Index> listed;
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        listed.push_back(read_size(value[i], fmt::format("{}/{}", pointer, i), negative));
+      }
+      return SizeSet::listed(std::move(listed));
+    }
+    if (!value.is_object()) return SizeSet::listed({read_size(value, pointer, negative)});
+    ObjectReader reader(value, pointer);
+    const auto bound = [&](const char* key, Index fallback) {
+      const nlohmann::json* given = reader.find(key);
+      return given ? read_size(*given, reader.pointer(key), negative) : fallback;
+    };
+    const Index least = bound("min", std::numeric_limits<Index>::min());
+    const Index most = bound("max", std::numeric_limits<Index>::max());
+    const Index multiple = reader.get_or<Index>("multiple", 1);
+    reader.finish();
+    if (multiple < 1 || multiple > kLargest) {
+      throw InputError(reader.pointer("multiple"), "\"multiple\" is at least 1");
+    }
+    if (value.empty()) {
+      throw InputError(pointer, "a range has \"min\", \"max\" or \"multiple\"");
+    }
+    return SizeSet::range(least, most, multiple);
+  } catch (const InputError& error) {
+    if (!error.pointer().empty()) throw;
+    throw InputError(pointer, error.what());
+  }
+}
+
+// [[64, 64], [192, 128]]
+std::vector<std::pair<Index, Index>> read_head_dims(const nlohmann::json& list,
+                                                    const std::string& pointer,
+                                                    const Declared& declared) {
+  std::vector<std::pair<Index, Index>> pairs;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = fmt::format("{}/{}", pointer, i);
+    if (!list[i].is_array() || list[i].size() != 2) {
+      throw InputError(place, fmt::format("{} is no pair [D, Dv]", json_text(list[i])));
+    }
+    pairs.emplace_back(read_size(list[i][0], place + "/0", false),
+                       read_size(list[i][1], place + "/1", false));
+    if (pairs.back().first != pairs.back().second && !declared.has("value-dim")) {
+      throw InputError(place, "D and Dv differ, and \"value-dim\" is not declared");
+    }
+  }
+  return pairs;
+}
+
+MaskForm read_mask_form(const std::string& text, const std::string& pointer,
+                        const Declared& declared) {
+  using Kind = Mask::Kind;
+  static const std::vector<std::pair<std::string, MaskForm>> kForms = {
+      {"full", {.kind = Kind::full}},
+      {"causal", {.kind = Kind::band, .causal = true}},
+      {"window", {.kind = Kind::band}},
+      {"window causal", {.kind = Kind::band, .right_is_zero = true}},
+      {"dense-mask", {.kind = Kind::dense}},
+      {"prefix", {.kind = Kind::prefix}},
+      {"segments", {.kind = Kind::segments}},
+      {"block-sparse", {.kind = Kind::block_sparse}},
+      {"dilated", {.kind = Kind::dilated}},
+  };
+  std::vector<std::string> known;
+  for (const auto& [name, form] : kForms) {
+    for (const char* anchor : {"", " top_left", " bottom_right"}) {
+      const bool anchored = form.kind == Kind::band || form.kind == Kind::dilated;
+      if (*anchor != '\0' && !anchored) continue;
+      known.push_back(name + anchor);
+      if (known.back() != text) continue;
+      const std::string feature = name.substr(0, name.find(' '));
+      if (feature != "full" && !declared.has(feature)) {
+        throw InputError(pointer, fmt::format("\"{}\" is not declared", feature));
+      }
+      MaskForm found = form;
+      if (text.ends_with("top_left")) found.anchor = Anchor::top_left;
+      if (text.ends_with("bottom_right")) found.anchor = Anchor::bottom_right;
+      return found;
+    }
+  }
+  check_name(text, known, "form of a mask", pointer);
+  return {};
+}
+
+// The orders of the four axes.
+std::vector<std::string> known_orders() {
+  std::string order = "bdhs";
+  std::vector<std::string> orders;
+  do {
+    orders.push_back(order);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return orders;
+}
+
+std::vector<std::string> known_axes() {
+  std::vector<std::string> all;
+  for (unsigned set = 0; set < 16; ++set) {
+    all.emplace_back();
+    for (unsigned axis = 0; axis < 4; ++axis) {
+      if (set >> axis & 1) all.back() += "bhqk"[axis];
+    }
+  }
+  return all;
+}
+
+// Throws if `key` speaks of what the kernel does not declare.
+void check_declared(const char* key, const char* feature, const std::string& pointer,
+                    const Declared& declared) {
+  if (declared.has(feature)) return;
+  throw InputError(
+      pointer,
+      fmt::format("\"{}\" speaks of what \"{}\" declares, which is not declared", key, feature));
+}
+
+// The terms that allowed sizes and "never" have in common.
+Terms read_common(ObjectReader& reader, const Declared& declared) {
+  Terms terms;
+  for (const Size size : kLimitedSizes) {
+    const std::string key(name(size));
+    const nlohmann::json* value = reader.find(key);
+    if (!value) continue;
+    const std::string pointer = reader.pointer(key);
+    if (size == Size::page_size) check_declared("page_size", "paged", pointer, declared);
+    if (size == Size::head_dim && value->is_array() && !value->empty() &&
+        value->front().is_array()) {
+      terms.head_dims = read_head_dims(*value, pointer, declared);
+      continue;
+    }
+    terms.sizes.emplace(size, read_sizes(*value, pointer, size));
+  }
+  terms.square = reader.get_or("square", false);
+  terms.keys_at_least_queries = reader.get_or("keys_at_least_queries", false);
+  if (const nlohmann::json* list = reader.find("masks")) {
+    if (!list->is_array() || list->empty()) {
+      throw InputError(reader.pointer("masks"), "\"masks\" takes a list of at least one form");
+    }
+    terms.masks.emplace();
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const std::string place = fmt::format("{}/{}", reader.pointer("masks"), i);
+      if (!(*list)[i].is_string()) throw InputError(place, "a form of a mask is a text");
+      terms.masks->push_back(read_mask_form((*list)[i].get<std::string>(), place, declared));
+    }
+  }
+  const auto names = [&](const char* key, const char* feature, const char* what,
+                         const std::vector<std::string>& known) {
+    std::optional<std::vector<std::string>> given;
+    const nlohmann::json* list = reader.find(key);
+    if (!list) return given;
+    check_declared(key, feature, reader.pointer(key), declared);
+    given = read_names(*list, reader.pointer(key), what, known);
+    return given;
+  };
+  terms.lengths = names("lengths", "lengths", "kind of lengths", {"key", "query"});
+  terms.bias_axes =
+      names("bias_axes", "bias", "set of axes (of bhqk, in this order)", known_axes());
+  terms.layouts = names("layouts", "strides", "order of axes", known_orders());
+  if (const nlohmann::json* list = reader.find("features")) {
+    terms.features = read_names(*list, reader.pointer("features"), "feature", known_features());
+    for (std::size_t i = 0; i < terms.features->size(); ++i) {
+      const std::string& feature = (*terms.features)[i];
+      if (declared.has(feature)) continue;
+      throw InputError(fmt::format("{}/{}", reader.pointer("features"), i),
+                       fmt::format("\"{}\" is not declared", feature));
+    }
+  }
+  return terms;
+}
+
+// Throws if no sizes meet these terms and what follows from features that are absent.
+void check_possible(const Terms& terms, const std::string& pointer, const Declared& declared) {
+  const auto has = [&](Size size) { return terms.sizes.contains(size); };
+  const auto disjoint = [&](Size one, Size other, const char* why) {
+    if (!has(one) || !has(other)) return;
+    const SizeSet &a = terms.sizes.at(one), &b = terms.sizes.at(other);
+    int tries = 10'000;  // a number that both have may lie far out; most have one near
+    for (auto size = a.at_least(0); size; size = a.at_least(*size)) {
+      if (b.has(*size) || --tries == 0) return;
+      size = b.at_least(*size);  // none that both have lies between
+      if (!size) break;
+    }
+    throw InputError(pointer, fmt::format("no problem can be asked: {}, and no \"{}\" is a \"{}\"",
+                                          why, name(one), name(other)));
+  };
+  if (terms.square) disjoint(Size::query_len, Size::key_len, "\"square\"");
+  if (!declared.has("gqa")) {
+    if (has(Size::group) && !terms.sizes.at(Size::group).has(1)) {
+      throw InputError(pointer + "/group", "without \"gqa\" a group is 1 head");
+    }
+    disjoint(Size::query_heads, Size::key_heads, "\"gqa\" is not declared");
+  }
+  if (!declared.has("value-dim")) {
+    disjoint(Size::head_dim, Size::value_dim, "\"value-dim\" is not declared");
+  }
+  if (terms.keys_at_least_queries && has(Size::query_len) && has(Size::key_len)) {
+    const auto queries = terms.sizes.at(Size::query_len).at_least(0);
+    if (queries && !terms.sizes.at(Size::key_len).at_least(*queries)) {
+      throw InputError(pointer,
+                       "no problem can be asked: \"keys_at_least_queries\", and every "
+                       "\"key_len\" is below every \"query_len\"");
+    }
+  }
+}
+
+Terms read_terms(ObjectReader& reader, const std::string& pointer, const Declared& declared) {
+  Terms terms = read_common(reader, declared);
+  check_possible(terms, pointer, declared);
+  return terms;
+}
+
+Terms read_never(const nlohmann::json& value, const std::string& pointer,
+                 const Declared& declared) {
+  ObjectReader reader(value, pointer);
+  Terms terms = read_common(reader, declared);
+  if (reader.find("backward")) terms.backward = reader.get<bool>("backward");
+  if (const nlohmann::json* list = reader.find("dtypes")) {
+    std::vector<std::string> known;
+    for (const DType dtype : declared.dtypes) known.emplace_back(name(dtype));
+    terms.dtypes.emplace();
+    for (const std::string& each :
+         read_names(*list, reader.pointer("dtypes"), "declared dtype", known)) {
+      terms.dtypes->push_back(*dtype_named(each));
+    }
+  }
+  reader.finish();
+  if (value.empty()) throw InputError(pointer, "without a term nothing would ever be asked");
+  return terms;
+}
+
+void read_backward(ObjectReader& reader, const Declared& declared, std::vector<Terms>& terms) {
+  const nlohmann::json* value = reader.find("backward");
+  if (!value) return;
+  const std::string pointer = reader.pointer("backward");
+  check_declared("backward", "backward", pointer, declared);
+  ObjectReader own(*value, pointer);
+  terms.push_back(read_terms(own, pointer, declared));
+  own.finish();
+}
+
+}  // namespace
+
+KernelLimits parse_limits(const nlohmann::json& json, const std::string& pointer,
+                          std::span<const DType> dtypes, std::span<const std::string> features) {
+  const Declared declared = {.dtypes = dtypes, .features = features};
+  ObjectReader reader(json, pointer);
+  KernelLimits limits;
+  limits.always.push_back(read_terms(reader, pointer, declared));
+  read_backward(reader, declared, limits.backward);
+  if (const nlohmann::json* formats = reader.find("dtypes")) {
+    ObjectReader each(*formats, reader.pointer("dtypes"));
+    for (const DType dtype : dtypes) {
+      const std::string key(name(dtype));
+      const nlohmann::json* value = each.find(key);
+      if (!value) continue;
+      ObjectReader own(*value, each.pointer(key));
+      limits.formats[dtype].push_back(read_terms(own, each.pointer(key), declared));
+      read_backward(own, declared, limits.formats_backward[dtype]);
+      own.finish();
+    }
+    each.finish();
+  }
+  if (const nlohmann::json* list = reader.find("never")) {
+    if (!list->is_array()) {
+      throw InputError(reader.pointer("never"), "\"never\" takes a list of objects");
+    }
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      limits.never.emplace_back(
+          read_never((*list)[i], fmt::format("{}/{}", reader.pointer("never"), i), declared),
+          json_text((*list)[i]));
+    }
+  }
+  reader.finish();
+  return limits;
+}
+
+}  // namespace attest
