@@ -17,15 +17,12 @@ class OnAMock {
  protected:
   OnAMock(std::vector<std::string> features, std::string id, std::vector<std::string> clauses,
           Problem problem) {
-    description_ = {.name = "mock",
-                    .version = "1",
-                    .vendor = "test",
-                    .profiles = {},
-                    .dtypes = {DType::f32},
-                    .features = std::move(features),
-                    .alignment = 4,
-                    .arithmetic = {},
-                    .declared_arithmetic = {}};
+    description_.name = "mock";
+    description_.version = "1";
+    description_.vendor = "test";
+    description_.dtypes = {DType::f32};
+    description_.features = std::move(features);
+    description_.alignment = 4;
     test_case_.id = std::move(id);
     test_case_.clauses = std::move(clauses);
     test_case_.data = "normal";
