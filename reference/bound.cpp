@@ -252,7 +252,7 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   if (row.overflows || std::abs(row.m) >= model.score_overflow) {  // it admits anything
     row.G = row.G_sum = std::numeric_limits<Real>::infinity();
   }
-  const Real terms = Real(row.n + (row.has_sink ? 1 : 0));
+  const Real terms = Real(row.terms());
   const Real entropy = std::log(terms + 1) + model.m_lambda;
   row.split = row.G_sum + model.u_s * (6 * entropy + 4) + 2 * model.e_x;
   row.W = 0;

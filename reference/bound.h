@@ -15,6 +15,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/at.h"
 #include "reference/expected.h"
 #include "spec/arithmetic.h"
 #include "spec/dtype.h"
@@ -176,6 +177,8 @@ struct Row {
   Real den = 0;
   Real w_m = 1;  // of the largest key, before P is divided by its sum
   Narrow<Real> p = {};
+
+  Index terms() const { return n + (has_sink ? 1 : 0); }  // n', of the denominator
 };
 
 // A score c tanh(x / c), and the derivative 1 - tanh^2, each with its error.
@@ -251,6 +254,33 @@ Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real scor
 template <class Real>
 Real U_of(const Model<Real>& model, const Row<Real>& row) {
   return model.z * Real(row.R + 4) / row.w_m;
+}
+
+// Of "Large errors of the scores": u_p + n eta_p / w_m, and G''.
+template <class Real>
+struct Large {
+  Real narrowed, G;
+};
+template <class Real>
+Large<Real> large_errors(const Model<Real>& model, const Row<Real>& row) {
+  const Real eta = std::max(model.p.underflow, model.p.flushed_below);
+  const Real narrowed = model.p.roundoff + Real(row.n) * eta / row.w_m;
+  return {narrowed, row.G_sum + U_of(model, row) * Real(row.terms()) * Real(0x1p60) +
+                        (model.declared.sums_rounded_p ? narrowed : Real(0))};
+}
+
+// The error of log l: log sum exp moves by no more than its arguments do, however large that is.
+template <class Real>
+Real error_of_log_l(const Row<Real>& row, const Large<Real>& large, Real largest_kappa) {
+  return std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
+                  large.G < 1 ? largest_kappa - std::log1p(-large.G) : Real(kInfinity));
+}
+
+// How far beyond the hull of V the output may lie in a single pass, as a share of max |v|. Not
+// where G'' is 1/2 or more.
+template <class Real>
+Real beyond_hull(const Row<Real>& row, const Large<Real>& large) {
+  return (row.G + large.narrowed * (1 + row.G) + 2 * large.G) / (1 - large.G);
 }
 
 // kappa of a row of weights that are exactly 1, but for the merge of its parts.

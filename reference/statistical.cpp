@@ -180,6 +180,7 @@ class Gradients {
 }  // namespace
 }  // namespace bound::statistical
 
+using namespace bound;
 using namespace bound::statistical;
 
 ForwardSpread spread_forward(const Problem& problem, const Inputs& inputs,

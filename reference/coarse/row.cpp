@@ -122,21 +122,17 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
       row.exact ? exact_kappa(model, row) : kappa(model, row, -row.size, row.eps);
   row.U = U_of(model, row);
   row.Y = E(largest);
-  const double rounded =
-      model.p.roundoff + most_keys * std::max(model.p.underflow, model.p.flushed_below) / row.w_m;
-  const bool sums_rounded = model.declared.sums_rounded_p;
-  // What P loses where it is rounded, of all keys, is then part of the row sum as well.
-  if (sums_rounded) row.Y += narrowed(row.p, 1 + row.Y, most_keys);
+  // What P loses where it is rounded, of all keys, may be part of the row sum as well.
+  if (model.declared.sums_rounded_p) row.Y += narrowed(row.p, 1 + row.Y, most_keys);
   row.den = row.Y + row.G_sum * (1 + row.Y) + row.U * most_keys;
-  const double G_large = row.G_sum + row.U * most_keys * 0x1p60 + (sums_rounded ? rounded : 0);
-  const double lost = std::min(row.den < 1 ? -std::log1p(-row.den) : kInfinity,
-                               G_large < 1 ? largest - std::log1p(-G_large) : kInfinity);
-  if (model.declared.kv_splits == 1 && G_large < 0.5 &&
+  const Large<double> large = large_errors(model, row);
+  const double moved = error_of_log_l(row, large, largest);
+  if (model.declared.kv_splits == 1 && large.G < 0.5 &&
       row.size <= softmax_2_limit<double>(model.declared.dtype)) {
-    row.hull_share = (row.G + rounded * (1 + row.G) + 2 * G_large) / (1 - G_large);
+    row.hull_share = beyond_hull(row, large);
   }
-  row.lse_bound = (lost + model.u_s * (8 * (std::log(most_keys) + model.m_lambda) +
-                                       5 * (row.size + model.m_lambda) + std::abs(row.L) + 2)) *
+  row.lse_bound = (moved + model.u_s * (8 * (std::log(most_keys) + model.m_lambda) +
+                                        5 * (row.size + model.m_lambda) + std::abs(row.L) + 2)) *
                       kSlack * kUp +
                   model.flushed_lse;
   return row;

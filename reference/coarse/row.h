@@ -15,8 +15,6 @@ namespace attest::bound::coarse {
 // More than the sums of magnitudes here may be rounded down.
 inline constexpr double kUp = 1 + 0x1p-20;
 
-inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 // Of |x|, what may be flushed.
 inline double small_part(double x, double tiny) { return std::abs(x) < tiny ? std::abs(x) : 0; }
 

@@ -12,7 +12,6 @@ namespace attest::bound::statistical {
 
 using Channels = std::vector<double>;  // of one position
 
-inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 inline double square(double x) { return x * x; }
 
 // The first channel of a position, and all of them.

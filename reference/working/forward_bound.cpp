@@ -40,12 +40,6 @@ void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
                   model.flushed_lse + model.z;
 }
 
-// n': the terms of the denominator.
-template <class Real>
-Index terms_of(const RowState<Real>& row) {
-  return row.n + (row.has_sink ? 1 : 0);
-}
-
 // R, chi, and what follows from them: h, G, G', W and the like.
 template <class Real>
 void count_roundings(const Model<Real>& model, RowState<Real>& row) {
@@ -103,14 +97,14 @@ Real bound_common(const Model<Real>& model, RowState<Real>& row, ForwardErrors<R
 
 template <class Real>
 Real den_of(const Model<Real>& model, const RowState<Real>& row) {
-  return row.Y + row.G_sum * (1 + row.Y) + U_of(model, row) * Real(terms_of(row));
+  return row.Y + row.G_sum * (1 + row.Y) + U_of(model, row) * Real(row.terms());
 }
 
 // psi_j, from e_j, the rounding of P; and den.
 template <class Real>
 void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors<Real>& errors) {
   const std::vector<Real>& p = row.seen.p;
-  const bool alone = terms_of(row) == 1, sums_rounded = model.declared.sums_rounded_p;
+  const bool alone = row.terms() == 1, sums_rounded = model.declared.sums_rounded_p;
   const Real underflow = U_of(model, row);
   row.den = den_of(model, row);
   // Of sums over the rounded P nothing is known before they are rounded.
@@ -135,13 +129,8 @@ void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors
 // the largest of them, and the weights are not negative, the largest of them being 1 (SOFTMAX-2).
 template <class Real>
 void bound_lse_and_hull(const Model<Real>& model, RowState<Real>& row, Real largest_kappa) {
-  const Real terms = Real(terms_of(row));
-  const Real narrowed =
-      model.p.roundoff + Real(row.n) * std::max(model.p.underflow, model.p.flushed_below) / row.w_m;
-  const Real G_large = row.G_sum + U_of(model, row) * terms * Real(0x1p60) +
-                       (model.declared.sums_rounded_p ? narrowed : Real(0));  // G''
-  const Real moved = std::min(row.den < 1 ? -std::log1p(-row.den) : Real(kInfinity),
-                              G_large < 1 ? largest_kappa - std::log1p(-G_large) : Real(kInfinity));
+  const Large<Real> large = large_errors(model, row);
+  const Real moved = error_of_log_l(row, large, largest_kappa);
   row.lse_bound =
       (moved + model.u_s * (8 * (row.L - row.m + model.m_lambda) + 13 * row.chi +
                             5 * (std::abs(row.m) + model.m_lambda) + std::abs(row.L) + 2)) *
@@ -149,9 +138,9 @@ void bound_lse_and_hull(const Model<Real>& model, RowState<Real>& row, Real larg
       model.flushed_lse;
   row.hull_share = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
-  const bool one_maximum = model.declared.kv_splits == 1 || terms_of(row) == 1;
-  if (row.den > Real(0.25) && one_maximum && G_large < Real(0.5)) {
-    row.hull_share = (row.G + narrowed * (1 + row.G) + 2 * G_large) / (1 - G_large);
+  const bool one_maximum = model.declared.kv_splits == 1 || row.terms() == 1;
+  if (row.den > Real(0.25) && one_maximum && large.G < Real(0.5)) {
+    row.hull_share = beyond_hull(row, large);
   }
 }
 

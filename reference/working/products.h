@@ -9,14 +9,13 @@
 #include <cstddef>
 #include <vector>
 
+#include "reference/at.h"
 #include "spec/index.h"
 
 namespace attest::bound::working {
 
 inline constexpr Index kRows = 8;  // query rows that are handled together
 inline constexpr Index kPad = 8;   // keys and channels are padded with zeros to a multiple of it
-
-inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 constexpr Index padded(Index count) { return (count + kPad - 1) / kPad * kPad; }
 

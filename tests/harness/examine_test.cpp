@@ -13,6 +13,7 @@
 #include "spec/clause.h"
 #include "spec/pattern.h"
 #include "tests/harness/mock_plugin.h"
+#include "tests/harness/on_a_mock.h"
 #include "tests/harness/plain_kernel.h"
 
 namespace attest {
@@ -48,35 +49,14 @@ attest_status right_backward(const attest_problem& p, const attest_inputs& in,
   return ATTEST_OK;
 }
 
-class ExamineTest : public testing::Test {
+class ExamineTest : public testing::Test, protected OnAMock {
  protected:
-  ExamineTest() {
-    test_case_.id = "test/examine/dtype=f32/data=normal/s=1";
-    test_case_.clauses = {"MASK-1", "LSE-1"};
-    test_case_.data = "normal";
-    test_case_.problem = {.dtype = DType::f32, .query_len = 3, .scale = 0.5};
-    description_ = {.name = "mock",
-                    .version = "1",
-                    .vendor = "test",
-                    .profiles = {},
-                    .dtypes = {DType::f32},
-                    .features = {"lse"},
-                    .alignment = 4,
-                    .arithmetic = {},
-                    .declared_arithmetic = {}};
+  ExamineTest()
+      : OnAMock({"lse"}, "test/examine/dtype=f32/data=normal/s=1", {"MASK-1", "LSE-1"},
+                {.dtype = DType::f32, .query_len = 3, .scale = 0.5}) {
     ON_CALL(mock_, forward).WillByDefault(Invoke(right_forward));
     ON_CALL(mock_, backward).WillByDefault(Invoke(right_backward));
   }
-
-  Verdict verdict() {
-    PreparedCase prepared(test_case_, 1);
-    return examine(prepared, description_, "mock", executor_, 1).verdict;
-  }
-
-  Case test_case_;
-  Description description_;
-  NiceMock<MockPlugin> mock_;
-  InProcessExecutor executor_{mock_.plugin()};
 };
 
 TEST_F(ExamineTest, OfAnExcerptOnlyItsGroupsAreCompared) {

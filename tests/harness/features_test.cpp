@@ -9,6 +9,7 @@
 #include "harness/process/in_process.h"
 #include "harness/run/examine.h"
 #include "tests/harness/mock_plugin.h"
+#include "tests/harness/on_a_mock.h"
 #include "tests/harness/plain_kernel.h"
 
 namespace attest {
@@ -188,33 +189,12 @@ std::vector<Feature> features() {
   };
 }
 
-class FeatureTest : public testing::TestWithParam<Feature> {
+class FeatureTest : public testing::TestWithParam<Feature>, protected OnAMock {
  protected:
-  FeatureTest() {
-    test_case_.id = std::string("test/features/") + GetParam().name + "/dtype=f32/s=1";
-    test_case_.clauses = {"MASK-1"};
-    test_case_.data = "normal";
-    test_case_.problem = GetParam().problem;
-    description_ = {.name = "plain",
-                    .version = "1",
-                    .vendor = "test",
-                    .profiles = {},
-                    .dtypes = {DType::f32},
-                    .features = known_features(),
-                    .alignment = 4,
-                    .arithmetic = {},
-                    .declared_arithmetic = {}};
-  }
-
-  Verdict verdict() {
-    PreparedCase prepared(test_case_, 1);
-    return examine(prepared, description_, "mock", executor_, 1).verdict;
-  }
-
-  Case test_case_;
-  Description description_;
-  NiceMock<MockPlugin> mock_;
-  InProcessExecutor executor_{mock_.plugin()};
+  FeatureTest()
+      : OnAMock(known_features(),
+                std::string("test/features/") + GetParam().name + "/dtype=f32/s=1", {"MASK-1"},
+                GetParam().problem) {}
 };
 
 TEST_P(FeatureTest, KernelThatKnowsItPassesWithEveryTensorJudged) {

@@ -13,6 +13,7 @@
 #include "reference/exact_bound.h"
 #include "reference/working.h"
 #include "tests/reference/random_problem.h"
+#include "tests/reference/some_features.h"
 
 namespace attest {
 namespace {
@@ -71,22 +72,6 @@ Arithmetic within_default(Arithmetic a) {
   return a;
 }
 
-// Any of them, or none.
-void add_features(Problem& problem, std::mt19937_64& random) {
-  const auto maybe = [&] { return random() % 3 == 0; };
-  const auto one_or = [&](Index whole) { return random() % 2 == 0 ? 1 : whole; };
-  if (maybe()) return;
-  if (maybe()) problem.softcap = random() % 2 == 0 ? 0.7 : 30;
-  if (maybe()) {
-    problem.bias_shape =
-        Shape{1, one_or(problem.query_heads), one_or(problem.query_len), one_or(problem.key_len)};
-  }
-  if (maybe()) problem.slopes_shape = Shape{1, problem.query_heads, 1, 1};
-  problem.sink = maybe();
-  problem.d_lse = maybe();
-  if (maybe()) problem.dropout = {.mode = Dropout::Mode::given, .probability = 0.25};
-}
-
 // Where the first of the bounds differ, and how; empty if none does.
 std::string difference(const char* name, const Expected& expected_fast,
                        const std::vector<Real>& readable, double tolerance) {
@@ -142,7 +127,7 @@ TEST(BoundTest, TheFastFormsAgreeWithTheReadableOnesWhateverIsDeclared) {
         .scale = std::array{0.125, -0.5, 2.0, 0x1p-133}[random() % 4],
         .mask = repeat % 2 ? Mask::full() : Mask::window(60, 3, Anchor::bottom_right),
         .backward = true};
-    add_features(problem, random);
+    add_some_features(problem, random, {0.7, 30}, {0.25});
     const double spread = std::array{0.3, 1.0, 10.0}[random() % 3];
     std::normal_distribution<double> normal;
     const auto values = [&](const Shape& shape, double scale) {

@@ -16,6 +16,7 @@
 
 #include "reference/working.h"
 #include "tests/bounds/kernel.h"
+#include "tests/reference/some_features.h"
 
 namespace attest {
 namespace {
@@ -291,21 +292,7 @@ Problem any_small_problem(DType dtype, std::mt19937_64& random) {
                      .backward = true};
   if (random() % 3 == 0) problem.mask = Mask::causal(Anchor::bottom_right);
   if (random() % 4 == 0) problem.mask = Mask::window(5, 7, Anchor::top_left, 3);
-  if (random() % 3 == 0) return problem;
-  const auto maybe = [&] { return random() % 3 == 0; };
-  const auto one_or = [&](Index whole) { return random() % 2 == 0 ? 1 : whole; };
-  if (maybe()) problem.softcap = std::array{0.7, 5.0, 50.0}[random() % 3];
-  if (maybe()) {
-    problem.bias_shape =
-        Shape{1, one_or(problem.query_heads), one_or(problem.query_len), one_or(problem.key_len)};
-  }
-  if (maybe()) problem.slopes_shape = Shape{1, problem.query_heads, 1, 1};
-  problem.sink = maybe();
-  problem.d_lse = maybe();
-  if (maybe()) {
-    problem.dropout = {.mode = Dropout::Mode::given,
-                       .probability = std::array{0.1, 0.5, 0.9, 0.999}[random() % 4]};
-  }
+  add_some_features(problem, random, {0.7, 5.0, 50.0}, {0.1, 0.5, 0.9, 0.999});
   return problem;
 }
 
