@@ -67,7 +67,9 @@ struct Description {
   std::optional<ScheduleDeclaration> schedule = {};  // empty: reports no blocks
   std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
   std::map<DType, Arithmetic> arithmetic;
-  nlohmann::json declared_arithmetic, declared_limits;  // as declared, for the record
+  // As declared, for the record.
+  nlohmann::json declared_arithmetic = nlohmann::json::object();
+  nlohmann::json declared_limits = nlohmann::json::object();
   // In words, what of a format's arithmetic lies beyond the caps: it has no bounds (NUM-2).
   std::map<DType, std::string> beyond_caps = {};
 

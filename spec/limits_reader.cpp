@@ -113,22 +113,22 @@ std::vector<std::pair<Index, Index>> read_head_dims(const nlohmann::json& list,
 
 MaskForm read_mask_form(const std::string& text, const std::string& pointer,
                         const Declared& declared) {
-  using Kind = Mask::Kind;
+  using MaskKind = Mask::Kind;
   static const std::vector<std::pair<std::string, MaskForm>> kForms = {
-      {"full", {.kind = Kind::full}},
-      {"causal", {.kind = Kind::band, .causal = true}},
-      {"window", {.kind = Kind::band}},
-      {"window causal", {.kind = Kind::band, .right_is_zero = true}},
-      {"dense-mask", {.kind = Kind::dense}},
-      {"prefix", {.kind = Kind::prefix}},
-      {"segments", {.kind = Kind::segments}},
-      {"block-sparse", {.kind = Kind::block_sparse}},
-      {"dilated", {.kind = Kind::dilated}},
+      {"full", {.kind = MaskKind::full}},
+      {"causal", {.kind = MaskKind::band, .causal = true}},
+      {"window", {.kind = MaskKind::band}},
+      {"window causal", {.kind = MaskKind::band, .right_is_zero = true}},
+      {"dense-mask", {.kind = MaskKind::dense}},
+      {"prefix", {.kind = MaskKind::prefix}},
+      {"segments", {.kind = MaskKind::segments}},
+      {"block-sparse", {.kind = MaskKind::block_sparse}},
+      {"dilated", {.kind = MaskKind::dilated}},
   };
   std::vector<std::string> known;
   for (const auto& [name, form] : kForms) {
     for (const char* anchor : {"", " top_left", " bottom_right"}) {
-      const bool anchored = form.kind == Kind::band || form.kind == Kind::dilated;
+      const bool anchored = form.kind == MaskKind::band || form.kind == MaskKind::dilated;
       if (*anchor != '\0' && !anchored) continue;
       known.push_back(name + anchor);
       if (known.back() != text) continue;

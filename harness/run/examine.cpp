@@ -3,6 +3,7 @@
 #include <optional>
 #include <set>
 
+#include "cases/fit.h"
 #include "harness/judge/checks.h"
 #include "harness/judge/drawn.h"
 #include "harness/judge/subject.h"
@@ -106,6 +107,13 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   auto found =
       laws::try_laws(subject.calling, subject.arithmetic, sample, names, &subject.verdict.slopes);
   if (!subject.verdict.slopes.empty()) subject.verdict.features = features_of(subject.problem());
+  // A law that a case's own sizes are made for may have nothing to say of those that a testee
+  // takes.
+  const std::string& id = subject.test_case().id;
+  if (found && found->outcome == Outcome::inconclusive && base_id(id) != id) {
+    found->outcome = Outcome::unsupported;
+    found->reason = "limits";
+  }
   return found;
 }
 

@@ -53,7 +53,7 @@ std::string description_in(const Host& host, const Mutant& mutant) {
   }
   return fmt::format(
       R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests", "profiles": [{}],
-          "dtypes": [{}], "alignment": 4, "threads": true, "features": [{}], "limits": {},
+          "dtypes": [{}], "alignment": 4, "features": [{}], "limits": {},
           "arithmetic": {{{}}}}})",
       mutant.name, host.profiles, host.dtypes, host.features, host.limits, formats);
 }
