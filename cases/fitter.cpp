@@ -363,14 +363,10 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
   constexpr int kTries = 4;  // of sizes beside a "never"
   const Case& c = base.test_case;
   const bool is_plain = c.laws.empty() && c.check == Check::none;
-  const auto is_fitted = [](const Feature& feature) {
-    return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
-           feature.name == "zero-sizes";
-  };
   std::vector<std::string> missing, left_out;
   for (const Feature* feature : needed_by(c.problem)) {
     if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
-    if (is_fitted(*feature)) continue;
+    if (is_limit_if_absent(*feature)) continue;
     const bool goes = is_plain && contains(features_to_leave_out(), feature->name);
     (goes ? left_out : missing).emplace_back(feature->name);
   }

@@ -92,14 +92,14 @@ Markup profiles(const Digest& d) {
           continue;
         }
         const bool judged = p->complete && p->demanded > 0;
-        row += element(
-            "td",
-            {{"class", !judged                     ? "warn"
-                       : p->met && p->with.empty() ? "good"
-                       : p->met                    ? "warn"
-                                                   : "bad"},
-             {"title", fmt::format("{} of {} demanded cases passed", p->passed, p->demanded)}},
-            standing_text(*p));
+        row += element("td",
+                       {{"class", !judged                     ? "warn"
+                                  : p->met && p->with.empty() ? "good"
+                                  : p->met                    ? "warn"
+                                                              : "bad"},
+                        {"title", fmt::format("{} of {} demanded cases asked, {} passed", p->asked,
+                                              p->demanded, p->passed)}},
+                       standing_text(*p));
       }
       rows += element("tr", {}, row);
     }

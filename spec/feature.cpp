@@ -193,6 +193,11 @@ const Feature* find_feature(std::string_view name) {
   return found == std::end(kFeatures) ? nullptr : found;
 }
 
+bool is_limit_if_absent(const Feature& feature) {
+  return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
+         feature.name == "zero-sizes";
+}
+
 std::vector<const Feature*> features_with(std::string_view clause) {
   std::vector<const Feature*> found;
   for (const Feature& feature : kFeatures) {

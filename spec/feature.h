@@ -51,6 +51,9 @@ std::span<const Feature> features();
 inline constexpr Index kLong = 16384;
 
 const Feature* find_feature(std::string_view name);  // null if there is none of that name
+// Whether a testee without it has other sizes or layouts alone: cases are fitted to it.
+bool is_limit_if_absent(const Feature& feature);
+
 std::vector<const Feature*> features_with(std::string_view clause);
 
 // Those that `problem` needs: of each part of its mask, of itself, of each tensor's layout. So one

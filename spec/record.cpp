@@ -145,7 +145,8 @@ Header header_from(const json& j) {
                               .features = t.at("features").get<std::vector<std::string>>(),
                               .dtypes = t.at("dtypes").get<std::vector<std::string>>(),
                               .arithmetic = t.at("arithmetic"),
-                              .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps)});
+                              .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps),
+                              .limits = t.value("limits", json::object())});
   }
   header.tier = j.at("tier").get<std::string>();
   header.seed = j.at("seed").get<std::uint64_t>();
@@ -220,8 +221,12 @@ Footer footer_from(const json& j) {
                                .met = p.at("met").get<bool>(),
                                .complete = p.at("complete").get<bool>(),
                                .demanded = p.at("demanded").get<Index>(),
+                               .asked = p.value("asked", p.at("demanded").get<Index>()),
                                .passed = p.at("passed").get<Index>(),
-                               .with = p.value("with", std::vector<std::string>())});
+                               .with = p.value("with", std::vector<std::string>()),
+                               .needs = p.value("needs", std::map<std::string, Index>()),
+                               .within_limits = p.value("within_limits", false),
+                               .thin = p.value("thin", std::map<std::string, Index>())});
   }
   footer.conclusion = j.at("conclusion").get<std::string>();
   footer.exit_code = j.at("exit_code").get<int>();
@@ -284,6 +289,7 @@ std::string to_line(const Header& header) {
                        {"dtypes", t.dtypes},
                        {"arithmetic", t.arithmetic}});
     if (!t.beyond_caps.empty()) testees.back()["beyond_caps"] = t.beyond_caps;
+    if (!t.limits.empty()) testees.back()["limits"] = t.limits;
   }
   json known = json::array();
   for (const KnownFailure& each : header.known) known.push_back(to_json(each));
@@ -357,8 +363,12 @@ std::string to_line(const Footer& footer) {
                         {"met", p.met},
                         {"complete", p.complete},
                         {"demanded", p.demanded},
+                        {"asked", p.asked},
                         {"passed", p.passed},
                         {"with", p.with}});
+    if (!p.needs.empty()) profiles.back()["needs"] = p.needs;
+    if (p.within_limits) profiles.back()["within_limits"] = true;
+    if (!p.thin.empty()) profiles.back()["thin"] = p.thin;
   }
   json j = {
       {"kind", "footer"},

@@ -32,6 +32,7 @@ struct TesteeRecord {
   std::vector<std::string> dtypes = {};
   nlohmann::json arithmetic = nlohmann::json::object();  // as declared
   std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
+  nlohmann::json limits = nlohmann::json::object();      // as declared
 };
 
 // Whether it was kept from writing the record itself.
@@ -98,10 +99,17 @@ struct ProfileRecord {
   bool met = false;
   bool complete = false;  // every case that the profile demands in this tier was run
   Index demanded = 0;     // cases
+  Index asked = 0;        // of them, as they are or fitted to its limits
   Index passed = 0;
   // What of the arithmetic declared lies beyond the default column, in words: a profile is met with
   // it only where it was claimed or asked for as "+declared".
   std::vector<std::string> with = {};
+  // Where cases were fitted, or not asked: the features that were missing, with the number of cases
+  // that need each; whether all that was asked lay within limits; and the clauses of which fewer
+  // than 3 distinct cases are left to say that they are met.
+  std::map<std::string, Index> needs = {};
+  bool within_limits = false;
+  std::map<std::string, Index> thin = {};
 };
 
 // What a random search with one testee came to, of which only what was found has verdicts.

@@ -190,7 +190,8 @@ Session::Session(const Options& options, const Installation& installation, const
                         .profiles = t.description.profiles,
                         .features = t.description.features,
                         .dtypes = {},
-                        .arithmetic = t.description.declared_arithmetic};
+                        .arithmetic = t.description.declared_arithmetic,
+                        .limits = t.description.declared_limits};
     for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
     for (const auto& [dtype, words] : t.description.beyond_caps) {
       record.beyond_caps[std::string(name(dtype))] = words;

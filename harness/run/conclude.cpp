@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
 #include <string_view>
 
+#include "cases/fit.h"
 #include "spec/arithmetic.h"
+#include "spec/contains.h"
+#include "spec/feature.h"
 #include "spec/known_failure.h"
 #include "spec/profile.h"
 
@@ -43,6 +48,95 @@ struct Standing {
   bool excused = true;  // nothing but known failures keeps it from being met
 };
 
+// The demanded cases of one profile, counted.
+class Count {
+ public:
+  Count(const Profile& profile, const Header& header, ProfileRecord& record)
+      : profile_(profile), header_(header), record_(record) {}
+
+  void add(const VerdictRecord& v) {
+    const Verdict& verdict = v.verdict;
+    const bool unsupported = verdict.outcome == Outcome::unsupported;
+    if (unsupported && verdict.reason == "alike") return;  // it runs as another
+    ++record_.demanded;
+    if (unsupported && verdict.reason == "undeclared") {
+      for (const std::string& feature : split(verdict.message, ", ")) ++record_.needs[feature];
+    }
+    const bool fitted = base_id(v.case_id) != v.case_id;
+    const bool left_out =
+        unsupported && (verdict.reason == "undeclared" || verdict.reason == "limits");
+    record_.within_limits |= fitted || left_out;
+    not_asked_ += left_out;
+    if (left_out) return;
+    record_.passed += conforms(verdict.outcome);
+    known_ += find_known(header_.known, v) != nullptr;
+    untried_ |= verdict.outcome == Outcome::not_run;
+    if (!conforms(verdict.outcome)) return;
+    for (const std::string& clause : verdict.clauses) ++passed_[clause];
+  }
+
+  // Clauses of which too little was tried to say that they are met. One whose absence is a limit on
+  // sizes or layouts is told as such.
+  void note_thin(const TesteeRecord& testee) {
+    constexpr Index kEnough = 3;
+    if (!record_.within_limits) return;
+    for (const std::string_view clause : profile_.clauses) {
+      if (is_promise(clause) || !speaks_of(clause, testee)) continue;
+      const Index cases = passed_[std::string(clause)];
+      if (cases < kEnough) record_.thin[std::string(clause)] = cases;
+    }
+  }
+
+  Index asked() const { return record_.demanded - not_asked_; }
+  Index known() const { return known_; }
+  bool untried() const { return untried_; }
+
+ private:
+  static std::vector<std::string> split(const std::string& text, std::string_view by) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(by, begin), text.size());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end + by.size();
+    }
+    return parts;
+  }
+
+  // What binds those alone who promise it, or is judged in every case.
+  static bool is_promise(std::string_view clause) {
+    return contains(
+        std::array<std::string_view, 10>{"CALL-1", "CALL-2", "DET-1", "DET-3", "NUM-2", "NUM-3",
+                                         "SAFE-1", "SAFE-2", "SAFE-3", "SAFE-4"},
+        clause);
+  }
+
+  // Not of formats and features that are none of the testee's.
+  bool speaks_of(std::string_view clause, const TesteeRecord& testee) const {
+    for (const Feature* feature : features_with(clause)) {
+      if (feature->key == kOfFormats ? feature->name != record_.dtype
+                                     : !contains(testee.features, feature->name)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Profile& profile_;
+  const Header& header_;
+  ProfileRecord& record_;
+  std::map<std::string, Index> passed_ = {};
+  Index not_asked_ = 0, known_ = 0;
+  bool untried_ = false;
+};
+
+// Features whose absence is a limit on sizes or layouts, not a part of the profile that is missing.
+bool only_limits(const std::map<std::string, Index>& needs) {
+  return std::all_of(needs.begin(), needs.end(), [](const auto& each) {
+    const Feature* feature = find_feature(each.first);
+    return feature && is_limit_if_absent(*feature);
+  });
+}
+
 Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                const std::string& dtype, const std::vector<std::string>& claimed,
                const Header& header, const Scope& scope,
@@ -52,24 +146,23 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                        .profile = profile_name,
                        .dtype = dtype,
                        .with = declared_beyond_default(testee, dtype)};
-  const auto& features = testee.features;
-  if (std::find(features.begin(), features.end(), "lse") == features.end())
-    record.profile += " (O-only)";
-  Index known = 0;
-  bool untried = false;
+  if (!contains(testee.features, "lse")) record.profile += " (O-only)";
+  Count count(profile, header, record);
   for (const VerdictRecord& v : verdicts) {
     if (v.testee != testee.name || v.dtype != dtype) continue;
-    if (!demands(profile, claimed, v.verdict.clauses)) continue;
-    ++record.demanded;
-    record.passed += conforms(v.verdict.outcome);
-    known += find_known(header.known, v) != nullptr;
-    untried = untried || v.verdict.outcome == Outcome::not_run;
+    if (demands(profile, claimed, v.verdict.clauses)) count.add(v);
   }
+  count.note_thin(testee);
   const bool taken = record.with.empty() || takes_declared(profile_name);
   const bool within_caps = !testee.beyond_caps.contains(dtype);
-  record.complete = scope.proves && record.demanded > 0 && !untried;
-  record.met = record.complete && record.passed == record.demanded && taken && within_caps;
-  const bool excused = record.passed + known == record.demanded && taken && within_caps;
+  const bool wide_enough =
+      !record.within_limits ||
+      (takes_limits(profile_name) && only_limits(record.needs) && record.thin.empty());
+  const bool all_that_it_takes = taken && within_caps && wide_enough;
+  record.complete = scope.proves && record.demanded > 0 && !count.untried();
+  record.met = record.complete && record.passed == count.asked() && all_that_it_takes;
+  const bool excused = record.passed + count.known() == count.asked() && all_that_it_takes;
+  record.asked = count.asked();
   return {.record = std::move(record), .excused = excused};
 }
 
