@@ -274,8 +274,9 @@ std::string beyond(const Terms& terms, const Problem& p) {
 bool meets(const Terms& never, const Problem& p) {
   if (never.backward && *never.backward != p.backward) return false;
   if (never.dtypes && !contains(*never.dtypes, p.dtype)) return false;
-  for (const auto& [size, among] : never.sizes) {
+  for (const auto& [size, allowed] : never.sizes) {
     const auto sizes = sizes_of(size, p);
+    const SizeSet& among = allowed;  // a lambda can't capture a structured binding
     if (std::none_of(sizes.begin(), sizes.end(), [&](Index each) { return among.has(each); })) {
       return false;
     }
