@@ -192,6 +192,7 @@ class Fitter {
     std::vector<std::pair<Index, Index>> found;
     const auto take = [&](std::optional<Index> queries, std::optional<Index> keys) {
       if (!queries || !keys || or_one(*queries) * or_one(*keys) > most) return;
+      if (!allowed(Size::pairs, *queries * *keys)) return;
       found.emplace_back(*queries, *keys);
     };
     const auto both = [&](Index from, bool up) {
@@ -316,7 +317,8 @@ std::vector<Size> sizes_to_avoid(const KernelLimits& limits, const Problem& prob
   for (const auto& [terms, text] : limits.never) {
     if (!meets(terms, problem)) continue;
     for (const auto& [size, among] : terms.sizes) {
-      if (size != Size::mask_offset && size != Size::group) sizes.push_back(size);
+      const bool follows = size == Size::mask_offset || size == Size::group || size == Size::pairs;
+      if (!follows) sizes.push_back(size);
     }
     if (!terms.head_dims.empty()) sizes.push_back(Size::head_dim);
   }

@@ -76,7 +76,8 @@ std::string description_of(const KernelCode& code) {
         "sink",
         "dlse",
         "dropout",
-        "dropout-generated"}},
+        "dropout-generated",
+        "long"}},
       {"keep_quantum", 0x1p-32},
       {"alignment", 8},
       {"threads", true},
@@ -85,7 +86,7 @@ std::string description_of(const KernelCode& code) {
   if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {
     description["profiles"].push_back("double");
   }
-  if (!code.longest) description["features"].push_back("long");
+  if (code.longest) description["limits"]["pairs"]["max"] = *code.longest * *code.longest;
   if (code.schedule) {
     const ScheduleDeclaration declared = code.schedule();
     auto& schedule = description["schedule"];

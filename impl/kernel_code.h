@@ -40,7 +40,7 @@ struct KernelCode {
   std::uint64_t (*shared_workspace)(const Call& call, bool backward) = nullptr;
   std::vector<std::string> dtypes = {"f64", "f32", "f16", "bf16"};
   // If it keeps something for each pair of a query and a key: the longest square that it takes, at
-  // least 16384, and whatever has as many pairs. Without, it has the feature "long".
+  // least 16384, and whatever has as many pairs.
   std::optional<std::int64_t> longest = {};
 };
 

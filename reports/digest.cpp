@@ -454,14 +454,14 @@ std::string standing_text(const ProfileRecord& profile) {
   if (met_only_with(profile)) return fmt::format("not met: only with {}", words);
   const std::string with = words.empty() ? "" : ", with " + words;
   if (profile.met) return (profile.within_limits ? "met within limits" : "met") + with;
-  if (profile.complete && profile.passed == profile.asked && profile.within_limits) {
+  if (profile.complete && profile.passed == profile.asked() && profile.within_limits) {
     return narrow_text(profile);
   }
-  if (profile.complete) return fmt::format("not met: {} of {}", profile.passed, profile.asked);
-  if (profile.passed == profile.asked) {
-    return fmt::format("no failure in {}{}", profile.asked, with);
+  if (profile.complete) return fmt::format("not met: {} of {}", profile.passed, profile.asked());
+  if (profile.passed == profile.asked()) {
+    return fmt::format("no failure in {}{}", profile.asked(), with);
   }
-  return fmt::format("incomplete: {} of {}", profile.passed, profile.asked);
+  return fmt::format("incomplete: {} of {}", profile.passed, profile.asked());
 }
 
 const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,

@@ -92,14 +92,16 @@ Markup profiles(const Digest& d) {
           continue;
         }
         const bool judged = p->complete && p->demanded > 0;
-        row += element("td",
-                       {{"class", !judged                     ? "warn"
-                                  : p->met && p->with.empty() ? "good"
-                                  : p->met                    ? "warn"
-                                                              : "bad"},
-                        {"title", fmt::format("{} of {} demanded cases asked, {} passed", p->asked,
-                                              p->demanded, p->passed)}},
-                       standing_text(*p));
+        row += element(
+            "td",
+            {{"class", !judged                     ? "warn"
+                       : p->met && p->with.empty() ? "good"
+                       : p->met                    ? "warn"
+                                                   : "bad"},
+             {"title",
+              fmt::format("{} of {} demanded cases passed{}", p->passed, p->demanded,
+                          p->left_out == 0 ? "" : fmt::format(", {} not asked", p->left_out))}},
+            standing_text(*p));
       }
       rows += element("tr", {}, row);
     }
@@ -280,9 +282,9 @@ Markup outcome_meanings() {
               entry(Outcome::warn, "only a recommended clause is missed: conformant still"),
               entry(Outcome::fail, "a required clause is broken"),
               entry(Outcome::unsupported,
-                    "the testee refused the case, gave a reason, and had not declared that it "
-                    "supports it; or it declares a dialect for rows that see no key, or arithmetic "
-                    "beyond the caps, and all else is right"),
+                    "the case was not asked: the testee doesn't declare what it needs, or limits "
+                    "it; or it declares a dialect for rows that see no key, or arithmetic beyond "
+                    "the caps, and all else is right"),
               entry(Outcome::inconclusive, "nothing that was compared could have failed"),
               entry(Outcome::crash, "the testee's process died"),
               entry(Outcome::timeout, "the testee did not answer in time"),

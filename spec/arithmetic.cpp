@@ -1,8 +1,11 @@
 #include "spec/arithmetic.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "spec/json_reader.h"
@@ -32,6 +35,17 @@ constexpr double kMaxLagCap = 8;
 // PyTorch's flash kernel on the CPU adds dK and dV in the dtype after 32 queries, or more.
 constexpr Index kGradientBlockCap = 32;
 
+// To what the operands of a product in f32 are cut on their way into it.
+struct Operands {
+  std::string_view name;
+  double roundoff;
+};
+constexpr Operands kOperands[] = {{"exact", 0},
+                                  {"tf32", 0x1p-11},
+                                  {"tf32_truncated", 0x1p-10},
+                                  {"bf16", 0x1p-8},
+                                  {"bf16_truncated", 0x1p-7}};
+
 Narrowing narrowing(DType dtype) { return {unit_roundoff(dtype), half_smallest_subnormal(dtype)}; }
 
 Product parse_product(const nlohmann::json& json, DType dtype, const std::string& pointer) {
@@ -40,20 +54,26 @@ Product parse_product(const nlohmann::json& json, DType dtype, const std::string
   product.truncates = reader.get_or("truncates", true);
   const auto accumulator =
       reader.get_or<std::string>("accumulator", std::string(name(wide(dtype))));
-  const auto format = dtype_named(accumulator);
-  if (!format || format_of(*format).digits < format_of(wide(dtype)).digits) {
+  const auto wide_format = dtype_named(accumulator);
+  if (!wide_format || format_of(*wide_format).digits < format_of(wide(dtype)).digits) {
     throw InputError(reader.pointer("accumulator"),
                      fmt::format("an accumulator of \"{}\" is beyond the cap for {}, which is {}",
                                  accumulator, name(dtype), name(wide(dtype))));
   }
-  product.accumulator_roundoff = unit_roundoff(*format) * (product.truncates ? 2 : 1);
+  product.accumulator_roundoff = unit_roundoff(*wide_format) * (product.truncates ? 2 : 1);
   const auto operands = reader.get_or<std::string>("operands", "exact");
-  if (operands != "exact") {
+  const auto format = std::find_if(std::begin(kOperands), std::end(kOperands),
+                                   [&](const Operands& each) { return each.name == operands; });
+  if (format == std::end(kOperands) || (dtype != DType::f32 && format != std::begin(kOperands))) {
+    std::vector<std::string_view> taken;
+    for (const Operands& each : kOperands) taken.push_back(each.name);
+    if (dtype != DType::f32) taken.resize(1);
     throw InputError(reader.pointer("operands"),
-                     fmt::format("operands rounded to \"{}\" are beyond the cap for {}, which is "
-                                 "\"exact\"",
-                                 operands, name(dtype)));
+                     fmt::format("operands rounded to \"{}\" are beyond the cap for {}: they are "
+                                 "\"{}\"",
+                                 operands, name(dtype), fmt::join(taken, "\", \"")));
   }
+  product.operand_roundoff = format->roundoff;
   reader.finish();
   return product;
 }
@@ -250,6 +270,17 @@ std::vector<std::string> beyond_default(const Arithmetic& a) {
   say(a.rounds_head_gradients,
       fmt::format("dK and dV of each query head rounded to {}", name(a.dtype)));
   say(a.rounds_dbias_terms, fmt::format("terms of dBias rounded to {}", name(a.dtype)));
+  const std::pair<std::string_view, const Product*> products[] = {{"QK", &a.qk},   {"PV", &a.pv},
+                                                                  {"dO V", &a.dp}, {"P dO", &a.dv},
+                                                                  {"dS K", &a.dq}, {"dS Q", &a.dk}};
+  for (const Operands& format : kOperands) {
+    std::vector<std::string_view> rounded;
+    for (const auto& [product, how] : products) {
+      if (how->operand_roundoff == format.roundoff) rounded.push_back(product);
+    }
+    say(format.roundoff > 0 && !rounded.empty(),
+        fmt::format("operands in {} of {}", format.name, fmt::join(rounded, ", ")));
+  }
   return words;
 }
 

@@ -28,8 +28,9 @@ struct Narrowing {
   friend bool operator==(const Narrowing&, const Narrowing&) = default;
 };
 
-// One matrix product: how its operands are rounded beyond their own format (TF32: 2^-11), and the
-// roundoff of its accumulator: 2^-24 for f32 to the nearest, 2^-23 if it truncates.
+// One matrix product: how its operands are rounded beyond their own format (TF32: 2^-11), which
+// lies beyond the default column, and the roundoff of its accumulator: 2^-24 for f32 to the
+// nearest, 2^-23 if it truncates.
 struct Product {
   double operand_roundoff = 0;
   double accumulator_roundoff = 0;

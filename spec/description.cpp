@@ -243,6 +243,12 @@ std::string undeclared(const Problem& problem, const Description& description) {
   return fmt::format("{}", fmt::join(missing, ", "));
 }
 
+bool is_too_long_alone(const Problem& problem, const std::string& reason, const std::string& what) {
+  if (reason == "undeclared") return what == "long";
+  return reason == "limits" && std::max(problem.query_len, problem.key_len) > kLong &&
+         what.starts_with(fmt::format("{} ", name(Size::pairs)));
+}
+
 std::optional<Exclusion> exclusion(const Problem& problem, const Description& description) {
   if (std::string missing = undeclared(problem, description); !missing.empty()) {
     return Exclusion{.reason = "undeclared", .what = std::move(missing)};

@@ -89,6 +89,10 @@ struct Exclusion {
   std::string what;    // the features, or the limit and how it is passed
 };
 
+// Whether it excludes the problem for its length alone: nobody has to take sequences of any length,
+// so that no profile demands such a case.
+bool is_too_long_alone(const Problem& problem, const std::string& reason, const std::string& what);
+
 // Empty if its declaration admits the problem, so that a refusal would break CALL-1.
 std::optional<Exclusion> exclusion(const Problem& problem, const Description& description);
 

@@ -25,6 +25,7 @@ constexpr std::array<std::pair<Size, std::string_view>, kLimitedSizes.size()> kS
     {Size::value_dim, "value_dim"},
     {Size::page_size, "page_size"},
     {Size::mask_offset, "mask_offset"},
+    {Size::pairs, "pairs"},
 }};
 
 template <class Visit>
@@ -114,6 +115,8 @@ std::vector<Index> sizes_of(Size size, const Problem& p) {
       });
       return offsets;
     }
+    case Size::pairs:
+      return {p.query_len * p.key_len};
   }
   return {};
 }

@@ -39,10 +39,12 @@ enum class Size {
   value_dim,
   page_size,    // of paged keys
   mask_offset,  // of a band or a dilation
+  pairs,        // Sq Sk
 };
-inline constexpr std::array kLimitedSizes = {
-    Size::batch,   Size::query_heads, Size::key_heads, Size::group,     Size::query_len,
-    Size::key_len, Size::head_dim,    Size::value_dim, Size::page_size, Size::mask_offset};
+inline constexpr std::array kLimitedSizes = {Size::batch,       Size::query_heads, Size::key_heads,
+                                             Size::group,       Size::query_len,   Size::key_len,
+                                             Size::head_dim,    Size::value_dim,   Size::page_size,
+                                             Size::mask_offset, Size::pairs};
 
 std::string_view name(Size size);  // as it is declared: "query_len"
 

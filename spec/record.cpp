@@ -221,7 +221,7 @@ Footer footer_from(const json& j) {
                                .met = p.at("met").get<bool>(),
                                .complete = p.at("complete").get<bool>(),
                                .demanded = p.at("demanded").get<Index>(),
-                               .asked = p.value("asked", p.at("demanded").get<Index>()),
+                               .left_out = p.value("left_out", Index{0}),
                                .passed = p.at("passed").get<Index>(),
                                .with = p.value("with", std::vector<std::string>()),
                                .needs = p.value("needs", std::map<std::string, Index>()),
@@ -363,9 +363,9 @@ std::string to_line(const Footer& footer) {
                         {"met", p.met},
                         {"complete", p.complete},
                         {"demanded", p.demanded},
-                        {"asked", p.asked},
                         {"passed", p.passed},
                         {"with", p.with}});
+    if (p.left_out > 0) profiles.back()["left_out"] = p.left_out;
     if (!p.needs.empty()) profiles.back()["needs"] = p.needs;
     if (p.within_limits) profiles.back()["within_limits"] = true;
     if (!p.thin.empty()) profiles.back()["thin"] = p.thin;

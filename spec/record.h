@@ -99,8 +99,9 @@ struct ProfileRecord {
   bool met = false;
   bool complete = false;  // every case that the profile demands in this tier was run
   Index demanded = 0;     // cases
-  Index asked = 0;        // of them, as they are or fitted to its limits
+  Index left_out = 0;     // of them, outside its declaration, or not judgeable under it
   Index passed = 0;
+  Index asked() const { return demanded - left_out; }
   // What of the arithmetic declared lies beyond the default column, in words: a profile is met with
   // it only where it was claimed or asked for as "+declared".
   std::vector<std::string> with = {};

@@ -27,8 +27,8 @@ enum class Outcome {
 
 // Why a testee failed: bound, statistical, nonfinite, unwritten, guard, input_mutated,
 // nondeterministic, wrong_refusal, schedule, memory, threads, beyond_caps, or property:NAME. Beside
-// these, of what does not pass though nothing is wrong: dialect (EMPTY-5), and beyond_caps again
-// (NUM-2).
+// these, of what does not pass though nothing is wrong: undeclared, limits, alike (CALL-1), dialect
+// (EMPTY-5), beyond_caps again, and not_judgeable (NUM-2).
 using Reason = std::string;
 
 // What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.

@@ -18,6 +18,17 @@ bool keeps_to_its_row(const Subject& subject, TensorName tensor) {
          tensor != TensorName::dbias;
 }
 
+// Whether nothing but what is declared beyond the default column keeps the bound from saying
+// anything.
+bool is_conclusive_by_default(const Subject& subject, const Returned& tensor,
+                              PreparedCase& prepared) {
+  if (beyond_default(subject.arithmetic).empty()) return false;
+  const Arithmetic usual = loosest(subject.problem().dtype);
+  return judge(tensor.bits, tensor.dtype, tensor.shape, expected_of(tensor.name, prepared, usual),
+               Rounding::faithful)
+      .conclusive;
+}
+
 }  // namespace
 
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
@@ -70,6 +81,13 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
                                              name(tensor.name), fmt::join(e.worst, ","), e.actual,
                                              e.exact, e.max_ratio),
                       .clause = "SOFTMAX-3"};
+    } else if (!judged.conclusive && !worst &&
+               is_conclusive_by_default(subject, tensor, prepared)) {
+      worst = Finding{
+          .outcome = Outcome::unsupported,
+          .reason = "not_judgeable",
+          .message = fmt::format("the bound of {} admits any value under {}", name(tensor.name),
+                                 fmt::join(beyond_default(subject.arithmetic), ", "))};
     } else if (!judged.conclusive && !worst) {
       worst = Finding{
           .outcome = Outcome::inconclusive,

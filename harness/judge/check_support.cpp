@@ -45,8 +45,7 @@ std::optional<Finding> check_promises(Subject& subject, const std::optional<std:
 
 std::optional<Finding> check_support(Subject& subject, const Problem& p) {
   auto finding = ask(subject.calling, p);
-  // Nobody has to take sequences of any length: no profile demands this case.
-  if (finding && finding->reason == "undeclared" && finding->message == "long") {
+  if (finding && is_too_long_alone(p, finding->reason, finding->message)) {
     subject.verdict.clauses.clear();
   }
   return finding;

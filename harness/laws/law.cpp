@@ -41,10 +41,6 @@ const Law& law_named(const std::string& name) {
 
 std::optional<Finding> try_law(const Law& law, const Calling& calling, const Arithmetic& arithmetic,
                                const Sample& first, std::vector<SlopeEvidence>* slopes) {
-  const auto unsupported = [&](const std::string& why) {
-    return Finding{.outcome = Outcome::unsupported,
-                   .message = fmt::format("the law {} cannot be tried: {}", law.name, why)};
-  };
   auto why = unmet(law, first.problem(), first.inputs());
   if (why.empty() && first.is_long()) why = unmet_by_length(law, first.problem());
   if (!why.empty()) {
@@ -64,7 +60,12 @@ std::optional<Finding> try_law(const Law& law, const Calling& calling, const Ari
     stopped.message = fmt::format("law {}: {}", law.name, stopped.message);
     return stopped;
   }
-  if (!tally.refused.empty()) return unsupported(tally.refused);
+  if (!tally.refused.empty()) {
+    return Finding{
+        .outcome = Outcome::unsupported,
+        .reason = "limits",
+        .message = fmt::format("the law {} cannot be tried: {}", law.name, tally.refused)};
+  }
   if (tally.compared == 0) {
     return Finding{.outcome = Outcome::inconclusive,
                    .message = fmt::format("the law {} had nothing to compare", law.name)};

@@ -19,11 +19,10 @@ namespace attest {
 namespace {
 
 Verdict unsupported(const Case& test_case, std::string reason, std::string why) {
-  const bool is_long = reason == "undeclared" && why == "long";
+  const bool is_long = is_too_long_alone(test_case.problem, reason, why);
   return {.outcome = Outcome::unsupported,
           .reason = std::move(reason),
           .message = std::move(why),
-          // Nobody has to take sequences of any length: no profile demands such a case.
           .clauses = is_long ? std::vector<std::string>() : test_case.clauses};
 }
 

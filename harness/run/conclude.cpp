@@ -62,11 +62,12 @@ class Count {
     if (unsupported && verdict.reason == "undeclared") {
       for (const std::string& feature : split(verdict.message, ", ")) ++record_.needs[feature];
     }
-    const bool fitted = base_id(v.case_id) != v.case_id;
-    const bool left_out =
+    const bool fitted = is_narrowed(v.case_id);
+    const bool excluded =
         unsupported && (verdict.reason == "undeclared" || verdict.reason == "limits");
-    record_.within_limits |= fitted || left_out;
-    not_asked_ += left_out;
+    const bool left_out = excluded || (unsupported && verdict.reason == "not_judgeable");
+    record_.within_limits |= fitted || excluded;
+    record_.left_out += left_out;
     if (left_out) return;
     record_.passed += conforms(verdict.outcome);
     known_ += find_known(header_.known, v) != nullptr;
@@ -87,11 +88,25 @@ class Count {
     }
   }
 
-  Index asked() const { return record_.demanded - not_asked_; }
   Index known() const { return known_; }
   bool untried() const { return untried_; }
 
  private:
+  // Whether it is fitted to what is missing of this profile: a case that has features of others is
+  // none of its cases as it is, and is one more without them.
+  bool is_narrowed(const std::string& case_id) const {
+    const std::string_view text = fit_of(case_id);
+    if (text.empty()) return false;
+    Fit fit = Fit::parse(text);
+    std::erase_if(fit.without, [&](const std::string& name) {
+      const auto demands = find_feature(name)->demands();
+      return std::none_of(demands.begin(), demands.end(), [&](const Feature::Demand& each) {
+        return contains(profile_.clauses, each.clause);
+      });
+    });
+    return !fit.empty();
+  }
+
   static std::vector<std::string> split(const std::string& text, std::string_view by) {
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= text.size();) {
@@ -125,7 +140,7 @@ class Count {
   const Header& header_;
   ProfileRecord& record_;
   std::map<std::string, Index> passed_ = {};
-  Index not_asked_ = 0, known_ = 0;
+  Index known_ = 0;
   bool untried_ = false;
 };
 
@@ -160,9 +175,8 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
       (takes_limits(profile_name) && only_limits(record.needs) && record.thin.empty());
   const bool all_that_it_takes = taken && within_caps && wide_enough;
   record.complete = scope.proves && record.demanded > 0 && !count.untried();
-  record.met = record.complete && record.passed == count.asked() && all_that_it_takes;
-  const bool excused = record.passed + count.known() == count.asked() && all_that_it_takes;
-  record.asked = count.asked();
+  record.met = record.complete && record.passed == record.asked() && all_that_it_takes;
+  const bool excused = record.passed + count.known() == record.asked() && all_that_it_takes;
   return {.record = std::move(record), .excused = excused};
 }
 

@@ -83,6 +83,16 @@ std::optional<Finding> check(Subject& subject, const Trial& first) {
   return std::nullopt;
 }
 
+// A case whose own sizes and lengths say something may say nothing where it is fitted to others.
+std::optional<Finding> of_fitted(const Subject& subject, std::optional<Finding> finding) {
+  const std::string& id = subject.test_case().id;
+  if (finding && finding->outcome == Outcome::inconclusive && base_id(id) != id) {
+    finding->outcome = Outcome::unsupported;
+    finding->reason = "limits";
+  }
+  return finding;
+}
+
 std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   std::vector<std::string> names = subject.prepared.test_case().laws;
   if (subject.beyond_caps()) names = laws::in_bits(names, subject.arithmetic);
@@ -107,14 +117,7 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   auto found =
       laws::try_laws(subject.calling, subject.arithmetic, sample, names, &subject.verdict.slopes);
   if (!subject.verdict.slopes.empty()) subject.verdict.features = features_of(subject.problem());
-  // A law that a case's own sizes are made for may have nothing to say of those that a testee
-  // takes.
-  const std::string& id = subject.test_case().id;
-  if (found && found->outcome == Outcome::inconclusive && base_id(id) != id) {
-    found->outcome = Outcome::unsupported;
-    found->reason = "limits";
-  }
-  return found;
+  return of_fitted(subject, std::move(found));
 }
 
 // Puts the case to the testee; `first` becomes the first trial.
@@ -137,7 +140,7 @@ std::optional<Finding> find(Subject& subject, Trial& first) {
       return finding;
     }
   }
-  auto finding = check_bounds(subject, first, second);
+  auto finding = of_fitted(subject, check_bounds(subject, first, second));
   if (finding && finding->outcome == Outcome::fail) return subject.lenient(*finding);
   if (first.keep &&
       tells_draws(subject.problem(), subject.prepared.inputs(), subject.testee.keep_quantum)) {
@@ -145,7 +148,7 @@ std::optional<Finding> find(Subject& subject, Trial& first) {
   }
   if (auto broken = check(subject, first)) return broken;
   if (subject.test_case().statistical && !subject.beyond_caps()) {
-    if (auto found = check_noise(subject, first)) return found;
+    if (auto found = of_fitted(subject, check_noise(subject, first))) return found;
   }
   if (const auto found = try_laws(subject, first)) {
     const bool shrug =

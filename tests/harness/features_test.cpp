@@ -251,6 +251,7 @@ TEST(DrawnMaskTest, IsHandedToTheBackwardPass) {
   test_case.problem = problem(true);
   test_case.problem.dropout = {.mode = Dropout::Mode::generated, .probability = 0.25, .seed = 3};
   Description description;
+  description.dtypes = {DType::f32};
   description.features = known_features();
   std::vector<bool> drawn;
   const auto bits = [](const attest_tensor& t) {

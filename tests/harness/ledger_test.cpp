@@ -184,7 +184,8 @@ TEST(LedgerTest, GrowthBeyondItsClassIsFound) {
 class MockedTest : public testing::Test {
  protected:
   MockedTest() {
-    description_.features = {"lse", "causal", "backward"};
+    description_.dtypes = {DType::f32};
+    description_.features = {"lse", "causal", "backward", "value-dim"};
     ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& context) {
       for (Index i = 0; context.trace && i < blocks_; ++i) {
         attest_block block{};

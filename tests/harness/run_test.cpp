@@ -44,8 +44,13 @@ std::vector<Case> cases(int count) {
 }
 
 Testee testee(const std::string& name) {
-  return {
-      .name = name, .spec = "./" + name + ".so", .kernel = name, .command = {}, .description = {}};
+  Description description;
+  description.dtypes = {DType::f32};
+  return {.name = name,
+          .spec = "./" + name + ".so",
+          .kernel = name,
+          .command = {},
+          .description = std::move(description)};
 }
 
 Record run_all(
@@ -68,11 +73,11 @@ TEST(RunTest, EveryCaseHasOneVerdictWithEveryTesteeInOrderForAnyNumberOfJobs) {
     for (std::size_t i = 0; i < 80; ++i) {
       EXPECT_EQ(record.verdicts[i].case_id, cases(40)[i / 2].id);
       EXPECT_EQ(record.verdicts[i].testee, i % 2 == 0 ? "a" : "b");
-      EXPECT_EQ(record.verdicts[i].verdict.outcome, Outcome::unsupported);
+      EXPECT_EQ(record.verdicts[i].verdict.reason, "wrong_refusal");
     }
     ASSERT_TRUE(record.footer);
-    EXPECT_EQ(record.footer->counts.at("UNSUPPORTED"), 80);
-    EXPECT_EQ(record.footer->exit_code, 3);
+    EXPECT_EQ(record.footer->counts.at("FAIL"), 80);
+    EXPECT_EQ(record.footer->exit_code, 1);
   }
 }
 
@@ -144,7 +149,7 @@ TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
   int calls = 0;
   const Verdict again = run_slowly(1, 1, true, calls).verdicts.at(0).verdict;
   EXPECT_EQ(calls, 2);
-  EXPECT_EQ(again.outcome, Outcome::unsupported) << "as the second try has it";
+  EXPECT_EQ(again.reason, "wrong_refusal") << "as the second try has it";
   ASSERT_EQ(again.time.size(), 1u);
   EXPECT_EQ(again.time[0].idle_s, 2);
 
@@ -214,7 +219,7 @@ TEST(RunTest, InterruptedRunLeavesARecordWithoutFooter) {
   EXPECT_GT(record.verdicts.size(), 0u);
   EXPECT_LT(record.verdicts.size(), 80u);
   for (const VerdictRecord& v : record.verdicts) {
-    EXPECT_EQ(v.verdict.outcome, Outcome::unsupported);  // what was broken off is no verdict
+    EXPECT_EQ(v.verdict.reason, "wrong_refusal");  // what was broken off is no verdict
   }
 }
 
@@ -240,7 +245,7 @@ TEST(RunTest, FormatBeyondTheCapsHasOneVerdictBeforeAllOthersIfItIsTried) {
   EXPECT_THAT(first.verdict.message, testing::HasSubstr("adds in f16"));
   EXPECT_EQ(first.verdict.repro,
             "attest run --testee ./b.so --cases " + cases(1)[0].id + " --from mine.json");
-  EXPECT_EQ(record.footer->counts.at("FAIL"), 1);
+  EXPECT_EQ(record.footer->counts.at("FAIL"), 1 + 6) << "refusals besides";
   EXPECT_EQ(record.footer->exit_code, 1);
 }
 

@@ -480,12 +480,7 @@ TEST_P(KernelsTest, SequencesOfManyBlocksAreComputedWithinTolerance) {
 TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeatures) {
   const Description description = description_of(kernel());
   EXPECT_EQ(description.name, kernel().name);
-  auto features = known_features();
-  if (kernel().name == std::string_view("naive") ||
-      kernel().name == std::string_view("naive/textbook")) {
-    std::erase(features, "long");  // it keeps all scores
-  }
-  EXPECT_THAT(description.features, testing::UnorderedElementsAreArray(features));
+  EXPECT_THAT(description.features, testing::UnorderedElementsAreArray(known_features()));
   EXPECT_EQ(description.dtypes.size(), kDTypes.size());
   EXPECT_EQ(description.profiles.size(), profiles().size());
   for (const auto& [dtype, arithmetic] : description.arithmetic) {

@@ -84,8 +84,8 @@ attest_status run(const attest_kernel* kernel, const attest_problem& given, cons
       forward.lse = values_of(in.lse, p.lse_dtype()).data;
     }
     const bounds::Outputs results =
-        bounds::run_kernel(p, inputs, bounds::visible_elements(p, inputs), self(kernel).style,
-                           backward ? &forward : nullptr);
+        bounds::run_kernel(p, inputs, bounds::visible_elements(p, inputs),
+                           in_format(self(kernel).style, p.dtype), backward ? &forward : nullptr);
     if (!backward) {
       write(out.o, p.dtype, results.o);
       write(out.lse, p.lse_dtype(), results.lse);

@@ -141,11 +141,10 @@ std::vector<Style> more_styles() {
   };
 }
 
-// Rounded operands are beyond the caps of every format that there is so far, as are gradients that
-// are stored more often than every 32 queries, and a maximum that lags by more than 8 in log2.
+// Gradients that are stored more often than every 32 queries are beyond the caps, as is a maximum
+// that lags by more than 8 in log2.
 bool is_legitimate(const Style& style) {
-  return style.operand_digits == 0 && style.lag <= 5.5 &&
-         (style.gradient_block == 0 || style.gradient_block >= 32);
+  return style.lag <= 5.5 && (style.gradient_block == 0 || style.gradient_block >= 32);
 }
 
 // Drawn at random from all that is legal, so that choices meet which no list brings together.
@@ -155,7 +154,7 @@ std::vector<Style> mixtures(std::size_t count) {
   while (styles.size() < count) {
     Style style = bounds::mixed_style(random);
     if (style.gradient_block > 0) style.gradient_block = 32;
-    if (!is_legitimate(style)) continue;
+    if (!is_legitimate(style) || style.operand_digits > 0) continue;
     style.name = fmt::format("mixture {}", styles.size() + 1);
     styles.push_back(std::move(style));
   }
@@ -173,7 +172,14 @@ std::vector<Style> legitimate_styles() {
   return styles;
 }
 
-std::string arithmetic_json(const Style& style, DType dtype) {
+// Operands of a product are rounded further in f32 alone.
+Style in_format(Style style, DType dtype) {
+  if (dtype != DType::f32) style.operand_digits = 0;
+  return style;
+}
+
+std::string arithmetic_json(const Style& given, DType dtype) {
+  const Style style = in_format(given, dtype);
   const std::string wide(name(dtype == DType::f64 ? DType::f64 : DType::f32));
   const std::string narrow(style.narrows ? name(dtype) : wide);
   nlohmann::json json = {
@@ -210,6 +216,16 @@ std::string arithmetic_json(const Style& style, DType dtype) {
   if (said.gradient_block > 0) json["gradient_block"] = said.gradient_block;
   if (said.rounds_head_gradients) json["grouped_gradients"] = "rounded";
   if (said.rounds_dbias_terms) json["dbias_terms"] = "rounded";
+  for (const auto& [product, how] : {std::pair{"qk", &said.qk},
+                                     {"pv", &said.pv},
+                                     {"dp", &said.dp},
+                                     {"dv", &said.dv},
+                                     {"dq", &said.dq},
+                                     {"dk", &said.dk}}) {
+    if (how->operand_roundoff == 0) continue;
+    json["products"][product] = json["products"]["default"];
+    json["products"][product]["operands"] = style.operand_digits == 11 ? "tf32" : "bf16";
+  }
   return json_text(json);
 }
 

@@ -12,6 +12,9 @@ namespace attest::legitimate {
 // order, number of splits.
 std::vector<bounds::Style> legitimate_styles();
 
+// As it computes in a format.
+bounds::Style in_format(bounds::Style style, DType dtype);
+
 // What a plug-in declares of it, in the words of spec/arithmetic.h.
 std::string arithmetic_json(const bounds::Style& style, DType dtype);
 

@@ -34,11 +34,10 @@ std::string arithmetic(Base base, const char* dtype) {
       base == Base::split ? 16 : 1, base == Base::fa1, base == Base::split ? 0 : kTile);
 }
 
-// All features but "long": they hold a row of scores, or all of them.
-std::string known_but_long() {
+std::string all_features() {
   std::vector<std::string> names;
   for (const Feature& feature : features()) {
-    if (feature.key == kOfFeatures && feature.name != "long") {
+    if (feature.key == kOfFeatures) {
       names.push_back(fmt::format("\"{}\"", feature.name));
     }
   }
@@ -77,9 +76,9 @@ std::string description_of(const Mutant& mutant) {
                        "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
                        "layouts"{}],
           "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
-          "features": [{}],
+          "features": [{}], "limits": {{"pairs": {{"max": 268435456}}}},
           {} "arithmetic": {{{}, {}, {}}}}})",
-      mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")", known_but_long(), promises,
+      mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")", all_features(), promises,
       arithmetic(base, "f32"), arithmetic(base, "f16"), arithmetic(base, "bf16"));
 }
 

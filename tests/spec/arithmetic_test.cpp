@@ -241,6 +241,16 @@ TEST(ArithmeticTest, WhatLiesBeyondTheDefaultIsSaidInWords) {
                           "terms of dBias rounded to bf16"));
 }
 
+TEST(ArithmeticTest, OperandsOfF32MayBeRoundedIfThatIsSaid) {
+  const json tf32 = {{"operands", "tf32"}}, cut = {{"operands", "bf16_truncated"}};
+  const Arithmetic a = parse({{"products", {{"qk", tf32}, {"pv", tf32}, {"dk", cut}}}}, DType::f32);
+  EXPECT_EQ(a.qk.operand_roundoff, 0x1p-11);
+  EXPECT_EQ(a.dk.operand_roundoff, 0x1p-7);
+  EXPECT_EQ(a.dp, loosest(DType::f32).dp);
+  EXPECT_THAT(beyond_default(a),
+              ElementsAre("operands in tf32 of QK, PV", "operands in bf16_truncated of dS Q"));
+}
+
 TEST(ArithmeticTest, DeclaringTheLooseSideOfAChoiceChangesNothing) {
   EXPECT_EQ(parse({{"subnormal_inputs", "flushed"},
                    {"subnormal_outputs", "flushed"},
@@ -299,7 +309,10 @@ TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
   beyond({{"softmax", "f32"}}, DType::f64, "/softmax");
   beyond({{"products", {{"default", {{"accumulator", "f32"}}}}}}, DType::f64,
          "/products/default/accumulator");
-  beyond({{"products", {{"qk", {{"operands", "tf32"}}}}}}, DType::f32, "/products/qk/operands");
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16}) {
+    beyond({{"products", {{"qk", {{"operands", "tf32"}}}}}}, dtype, "/products/qk/operands");
+  }
+  beyond({{"products", {{"qk", {{"operands", "fp8"}}}}}}, DType::f32, "/products/qk/operands");
   beyond({{"exp_ulp", 2.26}}, DType::f32, "/exp_ulp");
   beyond({{"exp_ulp", 0.25}}, DType::f32, "/exp_ulp");
   for (const DType dtype : {DType::f32, DType::f64}) {
