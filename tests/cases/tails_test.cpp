@@ -8,17 +8,24 @@
 //   no mask, a dense mask, a bias
 //   one query, a tile of them, as many as keys
 //   the forward pass alone, and both
+//
+// Besides, each feature of scores and each mask at each tail of 64, in both passes in f32.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "cases/case.h"
+#include "spec/contains.h"
+#include "spec/feature.h"
 
 namespace attest::tails {
 namespace {
@@ -135,6 +142,37 @@ TEST(TailsTest, WhatATailMeetsIsTriedTogetherInEachFormat) {
   want({kScores, kRows, kPass});
   want({kMasks, kRows, kPass});
   fmt::print("tails: {} together, {} missing\n", wanted, missing);
+}
+
+// The same of what bends, adds to or drops scores, and of each mask, with more than a tile of both.
+TEST(TailsTest, EachFeatureOfScoresAndEachMaskMeetsEachTailInBothPasses) {
+  constexpr Index kTile = 64;
+  constexpr std::array<std::string_view, 6> kOfScores = {"softcap", "bias", "alibi",
+                                                         "sink",    "any-scale", "dropout"};
+  using Meeting = std::tuple<std::string_view, Index, bool>;  // feature, k mod 64, backward
+  std::set<Meeting> tried;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    const Problem& p = c.problem;
+    if (c.tier == Tier::full || p.dtype != DType::f32 || p.key_len <= kTile) continue;
+    if (p.query_len < kTile) continue;
+    for (const Feature* feature : needed_by(p)) {
+      tried.emplace(feature->name, p.key_len % kTile, p.backward);
+    }
+  }
+  int wanted = 0, missing = 0;
+  for (const Feature& feature : features()) {
+    if (!feature.in_mask && !contains(kOfScores, feature.name)) continue;
+    for (const Index rest : {Index(0), Index(1), kTile / 2, kTile - 1}) {
+      for (const bool backward : {false, true}) {
+        const bool found = tried.contains({feature.name, rest, backward});
+        ++wanted;
+        missing += !found;
+        EXPECT_TRUE(found) << fmt::format("no case has {}, k mod {} = {}, {}", feature.name, kTile,
+                                          rest, backward ? "backward" : "forward");
+      }
+    }
+  }
+  fmt::print("features at tails: {} together, {} missing\n", wanted, missing);
 }
 
 }  // namespace
