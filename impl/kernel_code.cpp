@@ -1,12 +1,44 @@
 #include "impl/kernel_code.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace attest::impl {
 namespace {
 
 std::string wide_format(const std::string& dtype) { return dtype == "f64" ? "f64" : "f32"; }
+
+constexpr const char* kAllFeatures[] = {"backward",
+                                        "lse",
+                                        "causal",
+                                        "window",
+                                        "dense-mask",
+                                        "prefix",
+                                        "segments",
+                                        "block-sparse",
+                                        "dilated",
+                                        "mask-and",
+                                        "mask-or",
+                                        "lengths",
+                                        "packed",
+                                        "paged",
+                                        "gqa",
+                                        "value-dim",
+                                        "strides",
+                                        "expanded",
+                                        "transposed",
+                                        "zero-sizes",
+                                        "any-scale",
+                                        "softcap",
+                                        "bias",
+                                        "dbias",
+                                        "alibi",
+                                        "sink",
+                                        "dlse",
+                                        "dropout",
+                                        "dropout-generated",
+                                        "long"};
 
 }  // namespace
 
@@ -47,37 +79,7 @@ std::string description_of(const KernelCode& code) {
        {"forward-core", "training-core", "training-full", "masks", "sparse-masks", "scores",
         "dropout", "dropout-generated", "varlen", "packed", "paged", "layouts"}},
       {"dtypes", code.dtypes},
-      {"features",
-       {"backward",
-        "lse",
-        "causal",
-        "window",
-        "dense-mask",
-        "prefix",
-        "segments",
-        "block-sparse",
-        "dilated",
-        "mask-and",
-        "mask-or",
-        "lengths",
-        "packed",
-        "paged",
-        "gqa",
-        "value-dim",
-        "strides",
-        "expanded",
-        "transposed",
-        "zero-sizes",
-        "any-scale",
-        "softcap",
-        "bias",
-        "dbias",
-        "alibi",
-        "sink",
-        "dlse",
-        "dropout",
-        "dropout-generated",
-        "long"}},
+      {"features", std::vector<std::string>(std::begin(kAllFeatures), std::end(kAllFeatures))},
       {"keep_quantum", 0x1p-32},
       {"alignment", 8},
       {"threads", true},

@@ -150,6 +150,17 @@ std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptio
   return order;
 }
 
+// Of a case that a testee is not tried on.
+VerdictRecord left_out(const Case& test_case, const Testee& testee, Verdict untried,
+                       const RunOptions& options) {
+  untried.repro = repro_line(test_case, testee, options);
+  return {.case_id = test_case.id,
+          .testee = testee.name,
+          .dtype = std::string(name(test_case.problem.dtype)),
+          .because = test_case.because,
+          .verdict = std::move(untried)};
+}
+
 }  // namespace
 
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
@@ -267,12 +278,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
             options.asking ? options.asking->instead(testee.name, cases[order[n]].id) : nullptr;
         const Case& test_case = instead && instead->fitted ? *instead->fitted : cases[order[n]];
         const auto leave_out = [&](Verdict untried) {
-          untried.repro = repro_line(test_case, testee, options);
-          verdicts.push_back({.case_id = test_case.id,
-                              .testee = testee.name,
-                              .dtype = std::string(name(test_case.problem.dtype)),
-                              .because = test_case.because,
-                              .verdict = std::move(untried)});
+          verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
         };
         if (instead && !instead->fitted) {
           leave_out(instead->verdict);
