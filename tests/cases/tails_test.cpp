@@ -147,7 +147,7 @@ TEST(TailsTest, WhatATailMeetsIsTriedTogetherInEachFormat) {
 // The same of what bends, adds to or drops scores, and of each mask, with more than a tile of both.
 TEST(TailsTest, EachFeatureOfScoresAndEachMaskMeetsEachTailInBothPasses) {
   constexpr Index kTile = 64;
-  constexpr std::array<std::string_view, 6> kOfScores = {"softcap", "bias", "alibi",
+  constexpr std::array<std::string_view, 6> kOfScores = {"softcap", "bias",      "alibi",
                                                          "sink",    "any-scale", "dropout"};
   using Meeting = std::tuple<std::string_view, Index, bool>;  // feature, k mod 64, backward
   std::set<Meeting> tried;
