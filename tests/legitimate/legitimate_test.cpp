@@ -51,7 +51,7 @@ TEST(LegitimateTest, DeclarationsAreThoseOfTheSimulation) {
       Arithmetic said = parse_arithmetic(json, dtype, "");
       EXPECT_TRUE(said.deterministic && said.thread_invariant && said.batch_invariant);
       said.deterministic = said.thread_invariant = said.batch_invariant = false;
-      Arithmetic meant = bounds::declared(style, dtype);
+      Arithmetic meant = bounds::declared(legitimate::in_format(style, dtype), dtype);
       if (style.order == bounds::Order::wide && dtype == DType::f64) {
         // 80 bits have no name among the formats.
         for (Product* product :
