@@ -230,6 +230,21 @@ TEST(ConcludeTest, OnlyTheCompleteTierOfTheSuiteAndOfContainedTesteesIsConforman
             kNotConformant);
 }
 
+// The smoke tier has no case of some profiles in some formats: a kernel of those formats alone is
+// none the worse for claiming them, if something of it was tried.
+TEST(ConcludeTest, SmokeTierIsCompleteForANarrowKernelIfAProfileOfItsWasTried) {
+  Header narrow = header();
+  narrow.testees[0].profiles = {"forward-core", "sparse-masks"};
+  narrow.testees[0].dtypes = {"bf16"};
+  const std::vector<VerdictRecord> passed = {verdict_record(Outcome::pass, "bf16")};
+  EXPECT_EQ(exit_code(narrow, passed), kIncomplete) << "of the standard tier";
+  narrow.tier = "smoke";
+  EXPECT_EQ(exit_code(narrow, passed), kConformant);
+  EXPECT_EQ(exit_code(narrow, {verdict_record(Outcome::pass, "bf16", {"GRAD-1"})}), kIncomplete);
+  narrow.profiles = {"forward-core", "sparse-masks"};
+  EXPECT_EQ(exit_code(narrow, passed), kIncomplete) << "asked for by name";
+}
+
 class KnownFailuresTest : public testing::Test {
  protected:
   KnownFailuresTest() {

@@ -21,6 +21,7 @@
 namespace attest {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -875,16 +876,22 @@ TEST(Fa2Test, EachInstructionSetHasItsKernelWhichIsWithinTolerance) {
   ASSERT_GE(plugin.kernel_count, 2u);
   EXPECT_STREQ(plugin.kernels[0]->name, "fa2");
   std::vector<std::string> names;
-  for (std::uint32_t n = 1; n < plugin.kernel_count; ++n) names.push_back(plugin.kernels[n]->name);
+  std::vector<Description> descriptions;
+  for (std::uint32_t n = 1; n < plugin.kernel_count; ++n) {
+    names.push_back(plugin.kernels[n]->name);
+    descriptions.push_back(description_of(*plugin.kernels[n]));
+  }
   EXPECT_THAT(names, Each(StartsWith("fa2/")));
-  EXPECT_EQ(names.back(), "fa2/scalar");
+  EXPECT_THAT(names, Contains("fa2/scalar"));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(rc::check([&] {
     const Problem p = any_problem();
     const Inputs in = sixteenths(p, *rc::gen::arbitrary<unsigned>());
     for (std::uint32_t n = 1; n < plugin.kernel_count; ++n) {
-      const std::string found = difference(*plugin.kernels[n], p, in);
-      if (!found.empty()) RC_FAIL(plugin.kernels[n]->name + (": " + found));
+      const attest_kernel& kernel = *plugin.kernels[n];
+      if (exclusion(p, descriptions[n - 1])) continue;  // the matrix tiles take bf16 alone
+      const std::string found = difference(kernel, p, in);
+      if (!found.empty()) RC_FAIL(kernel.name + (": " + found));
     }
   }));
 }
