@@ -15,11 +15,11 @@ using nlohmann::json;
 constexpr std::size_t kWidth = 100;
 
 // The order in which files give what an entry says; then the rest, such as fields of a problem.
-constexpr std::array<std::string_view, 23> kOrder = {
-    "name",    "clauses",    "because",  "problem",     "for",         "dtypes",
-    "data",    "hidden",     "check",    "excerpt",     "statistical", "laws",
-    "tier",    "bits",       "batch",    "query_heads", "key_heads",   "query_len",
-    "key_len", "query_lens", "key_lens", "head_dim",    "value_dim"};
+constexpr std::array<std::string_view, 24> kOrder = {
+    "name",      "clauses", "because",    "problem",  "for",         "dtypes",
+    "data",      "hidden",  "check",      "excerpt",  "statistical", "laws",
+    "pin",       "tier",    "bits",       "batch",    "query_heads", "key_heads",
+    "query_len", "key_len", "query_lens", "key_lens", "head_dim",    "value_dim"};
 
 std::vector<std::string> keys_in_order(const json& object) {
   std::vector<std::string> keys;

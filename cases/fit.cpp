@@ -165,6 +165,30 @@ json adapted(json entry, const Problem& whole, const Fit& fit) {
   return entry;
 }
 
+// Throws InputError for what the case does not have.
+void check_fit(const Fit& fit, const Problem& base) {
+  const Problem rest = without(base, fit.without);
+  if (fit.sizes.contains(Size::page_size) && rest.paging.page_size == 0) {
+    throw InputError("", "the case has no pages");
+  }
+  if (fit.packed != Fit::Relation::as_given && !rest.packed) {
+    throw InputError("", "the case is not packed");
+  }
+}
+
+// Throws InputError if a size is another one that the entry pins.
+void check_pins(const json& entry, const Problem& base, const Problem& fitted) {
+  const auto pins = entry.find("pin");
+  if (pins == entry.end()) return;
+  for (const Size size : kLimitedSizes) {
+    if (!contains(*pins, json(name(size))) || sizes_of(size, base) == sizes_of(size, fitted)) {
+      continue;
+    }
+    throw InputError("", fmt::format("the case is about its {} of {}", name(size),
+                                     fmt::join(sizes_of(size, base), ", ")));
+  }
+}
+
 }  // namespace
 
 bool Fit::empty() const {
@@ -256,6 +280,7 @@ std::string_view fit_of(std::string_view id) {
 
 Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   const Case& c = base.test_case;
+  check_fit(fit, c.problem);
   Case fitted = read_entry(adapted(base.entry, c.problem, fit), "fit");
   fitted.id = fmt::format("{}{}{}", c.id, kMark, fit.to_string());
   fitted.bits = c.bits.empty() ? c.id : c.bits;
@@ -263,6 +288,7 @@ Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   fitted.seed = c.seed;
   fitted.file = c.file;
   fitted.line = c.line;
+  check_pins(base.entry, c.problem, fitted.problem);
   strike_uncarried(fitted, c.problem);
   return fitted;
 }

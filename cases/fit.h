@@ -4,7 +4,8 @@
 // may be others. Where they lie outside the limits they become the smallest that is allowed at or
 // above them, else the largest below, and never more than 8 times the Sq Sk D of the case. What a
 // kernel doesn't declare of packing, pages, lengths, softcap, sink, dropout and dLSE is left out.
-// Masks, biases, the pass and the format stay, but for the corner of a band.
+// Masks, biases, the pass and the format stay, but for the corner of a band; and so does a size
+// that the entry pins, for the case is about it.
 //
 // The id of a fitted case ends with what was changed, in a fixed order, so that it alone gives the
 // problem; its numbers are made from the id of the case itself:
@@ -41,12 +42,14 @@ struct Fit {
 };
 
 // The case with other sizes. Throws InputError if it has no such form: a table that is written out,
-// nothing left to hide.
+// nothing left to hide, a size that its entry pins.
 Case with_fit(const CaseWithEntry& base, const Fit& fit);
 
 struct Fitted {
   std::optional<Case> asked = {};  // the case itself if nothing had to change
   std::string why = {};            // of none: which limit is in the way
+  // Of none: the features that are not declared and can't be left out, if that is why.
+  std::vector<std::string> missing = {};
 };
 
 // What of `base` can be asked of a kernel with those limits and features. Clauses that the sizes

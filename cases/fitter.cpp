@@ -44,15 +44,15 @@ class Fitter {
     return fit;
   }
 
-  // Not that one again.
-  void forbid(Size size, Index number) { forbidden_[size].push_back(number); }
+  // None of those.
+  void forbid(Size size, const SizeSet& sizes) { forbidden_[size].push_back(sizes); }
 
  private:
   using Candidates = std::vector<Index>;
 
   // The next allowed number in one direction, itself included.
   std::optional<Index> next(Size size, Index from, bool up) const {
-    for (int steps = 0; steps < 1000; ++steps) {
+    for (int steps = 0; steps < 10'000; ++steps) {
       const Index before = from;
       for (const Terms* terms : terms_) {
         const auto place = terms->sizes.find(size);
@@ -62,9 +62,11 @@ class Fitter {
         from = *found;
       }
       const auto place = forbidden_.find(size);
-      if (place != forbidden_.end() && contains(place->second, from)) {
-        from += up ? 1 : -1;
-      }
+      const bool forbidden =
+          place != forbidden_.end() &&
+          std::any_of(place->second.begin(), place->second.end(),
+                      [&, number = from](const SizeSet& sizes) { return sizes.has(number); });
+      if (forbidden) from += up ? 1 : -1;
       if (from < 0) return std::nullopt;
       if (from == before) return from;
     }
@@ -308,80 +310,118 @@ class Fitter {
   const Terms implied_;
   const std::vector<std::string>& features_;
   std::vector<const Terms*> terms_;
-  std::map<Size, Candidates> forbidden_;
+  std::map<Size, std::vector<SizeSet>> forbidden_;
 };
 
-// Sizes of a "never" that the problem meets: those to avoid.
-std::vector<Size> sizes_to_avoid(const KernelLimits& limits, const Problem& problem) {
-  std::vector<Size> sizes;
+// What to avoid of each "never" that the problem meets: its sizes, one of which is to be another.
+// None if there is no way out of one of them.
+std::map<Size, std::vector<SizeSet>> to_avoid(const KernelLimits& limits, const Problem& problem) {
+  std::map<Size, std::vector<SizeSet>> sets;
   for (const auto& [terms, text] : limits.never) {
     if (!meets(terms, problem)) continue;
+    bool some = !terms.head_dims.empty();
+    if (some) sets[Size::head_dim].push_back(SizeSet::listed({problem.head_dim}));
     for (const auto& [size, among] : terms.sizes) {
       const bool follows = size == Size::mask_offset || size == Size::group || size == Size::pairs;
-      if (!follows) sizes.push_back(size);
+      if (follows) continue;
+      sets[size].push_back(among);
+      some = true;
     }
-    if (!terms.head_dims.empty()) sizes.push_back(Size::head_dim);
+    if (!some) return {};
   }
-  return sizes;
+  return sets;
 }
 
-// Of a case that was fitted: with its id, and without what it no longer tries.
-Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, Fitter& fitter,
-              const std::vector<std::string>& left_out, int tries) {
+// Of a case that was fitted: with its id, and without what it no longer tries. `limit` is what
+// objects to the case as it is.
+Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::string& limit,
+              Fitter& fitter, const std::vector<std::string>& left_out, int tries) {
   std::string why;
   auto fit = fitter.find(why);
   if (!fit) return {.why = why};
   fit->without = left_out;
+  const auto in_vain = [&](std::string_view what) {
+    return Fitted{.why = fmt::format("{}; with {}: {}", limit, fit->to_string(), what)};
+  };
   std::optional<Case> asked;
-  if (fit->empty()) {
-    asked = base.test_case;
-  } else {
-    try {
-      asked = with_fit(base, *fit);
-    } catch (const InputError& error) {
-      return {.why = fmt::format("fit={}: {}", fit->to_string(), error.what())};
-    }
+  try {
+    asked = fit->empty() ? base.test_case : with_fit(base, *fit);
+  } catch (const InputError& error) {
+    return in_vain(error.what());
   }
   why = beyond(limits, asked->problem);
   if (why.empty()) {
-    if (asked->clauses.empty()) {
-      return {.why = fmt::format("fit={}: nothing is left of what it tries", fit->to_string())};
-    }
+    if (asked->clauses.empty()) return in_vain("nothing is left of what it tries");
     return {.asked = std::move(asked)};
   }
-  for (const Size size : sizes_to_avoid(limits, asked->problem)) {
-    if (tries == 0) break;
+  if (tries == 0) return {.why = why};
+  for (const auto& [size, sets] : to_avoid(limits, asked->problem)) {
     Fitter other = fitter;
-    other.forbid(size, sizes_of(size, asked->problem).front());
-    if (Fitted found = judged(base, limits, other, left_out, tries - 1); found.asked) return found;
+    for (const SizeSet& set : sets) other.forbid(size, set);
+    Fitted found = judged(base, limits, limit, other, left_out, tries - 1);
+    if (found.asked) return found;
   }
   return {.why = why};
+}
+
+// Those of `features` that it takes in that format.
+std::vector<std::string> taken_in(DType dtype, const KernelLimits& limits,
+                                  std::vector<std::string> features) {
+  for (const Terms* terms : limits.binding(dtype, false)) {
+    if (!terms->features) continue;
+    std::erase_if(features, [&](const auto& each) { return !contains(*terms->features, each); });
+  }
+  return features;
+}
+
+// What of a problem's features isn't taken: to be left out, in the order of an id, or in the way.
+struct Absent {
+  std::vector<std::string> left_out = {}, missing = {};
+};
+
+Absent absent_in(const Case& c, const std::vector<std::string>& features) {
+  const bool is_plain = c.laws.empty() && c.check == Check::none;
+  Absent absent;
+  std::vector<std::string> goes;
+  for (const Feature* feature : needed_by(c.problem)) {
+    if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
+    if (is_limit_if_absent(*feature)) continue;
+    const bool may_go = is_plain && contains(features_to_leave_out(), feature->name);
+    std::vector<std::string>& list = may_go ? goes : absent.missing;
+    if (!contains(list, feature->name)) list.emplace_back(feature->name);
+  }
+  // Lengths without packing or pages are a feature of their own.
+  if (contains(features_of(without(c.problem, goes)), "lengths") &&
+      !contains(features, "lengths") && !contains(goes, "lengths")) {
+    goes.emplace_back("lengths");
+  }
+  for (const std::string_view each : features_to_leave_out()) {
+    if (contains(goes, each)) absent.left_out.emplace_back(each);
+  }
+  return absent;
 }
 
 }  // namespace
 
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
-              const std::vector<std::string>& features) {
+              const std::vector<std::string>& declared) {
   constexpr int kTries = 4;  // of sizes beside a "never"
   const Case& c = base.test_case;
-  const bool is_plain = c.laws.empty() && c.check == Check::none;
-  std::vector<std::string> missing, left_out;
+  const auto features = taken_in(c.problem.dtype, limits, declared);
+  const auto [left_out, missing] = absent_in(c, features);
+  if (!missing.empty()) {
+    return {.why = fmt::format("needs {}", fmt::join(missing, ", ")), .missing = missing};
+  }
+  const Problem rest = without(c.problem, left_out);
+  std::string limit = beyond(implied_by_absent(features), rest);
+  if (limit.empty()) limit = beyond(limits, rest);
   for (const Feature* feature : needed_by(c.problem)) {
-    if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
-    if (is_limit_if_absent(*feature)) continue;
-    const bool goes = is_plain && contains(features_to_leave_out(), feature->name);
-    (goes ? left_out : missing).emplace_back(feature->name);
+    const bool absent = feature->key == kOfFeatures && !contains(features, feature->name);
+    if (limit.empty() && absent) limit = fmt::format("{} is not declared", feature->name);
   }
-  // Lengths without packing or pages are a feature of their own.
-  const bool apart = contains(left_out, "packed") || contains(left_out, "paged");
-  if (apart && !contains(features, "lengths")) left_out.emplace_back("lengths");
-  if (!missing.empty()) return {.why = fmt::format("needs {}", fmt::join(missing, ", "))};
-  std::vector<std::string> in_order;
-  for (const std::string_view each : features_to_leave_out()) {
-    if (contains(left_out, each)) in_order.emplace_back(each);
-  }
-  Fitter fitter(without(c.problem, in_order), limits, features);
-  return judged(base, limits, fitter, in_order, kTries);
+  if (limit.empty()) return {.asked = c};
+  Fitter fitter(rest, limits, features);
+  return judged(base, limits, limit, fitter, left_out, kTries);
 }
 
 }  // namespace attest

@@ -8,6 +8,7 @@
 #include "cases/generate.h"
 #include "cases/laws.h"
 #include "spec/json_text.h"
+#include "spec/limits.h"
 
 namespace attest {
 namespace {
@@ -37,6 +38,16 @@ std::vector<std::string> dtype_names() {
 std::vector<std::string> data_names() {
   std::vector<std::string> names;
   for (const InputClass& input_class : input_classes()) names.push_back(input_class.name);
+  return names;
+}
+
+// Those that a problem has one of.
+std::vector<std::string> known_sizes() {
+  std::vector<std::string> names;
+  for (const Size size : {Size::batch, Size::query_heads, Size::key_heads, Size::query_len,
+                          Size::key_len, Size::head_dim, Size::value_dim, Size::page_size}) {
+    names.emplace_back(name(size));
+  }
   return names;
 }
 
@@ -99,6 +110,9 @@ void Settings::read(ObjectReader& reader) {
   if (const auto* value = reader.find("laws")) {
     laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
   }
+  if (const auto* value = reader.find("pin")) {
+    pin = read_names(*value, reader.pointer("pin"), "size", known_sizes());
+  }
   if (const auto* value = reader.find("tier")) {
     tier = static_cast<Tier>(
         index_of(kTierNames, read_name(*value, reader.pointer("tier"), "tier", kTierNames)));
@@ -114,6 +128,7 @@ void Settings::write(nlohmann::json& entry) const {
   if (excerpt > 0) entry["excerpt"] = excerpt;
   if (statistical) entry["statistical"] = true;
   if (!laws.empty()) entry["laws"] = laws;
+  if (!pin.empty()) entry["pin"] = pin;
 }
 
 }  // namespace attest

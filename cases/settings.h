@@ -24,6 +24,7 @@ struct Settings {
   Index excerpt = 0;
   bool statistical = false;
   std::vector<std::string> laws = {};
+  std::vector<std::string> pin = {};  // sizes that no fitting changes (fit.h)
   Tier tier = Tier::standard;
 
   void read(ObjectReader& reader);
@@ -33,7 +34,7 @@ struct Settings {
 };
 
 // The keys that Settings read; all others of "defaults" are fields of a problem.
-inline constexpr const char* kSettingKeys[] = {"dtypes",  "data",        "hidden", "check",
-                                               "excerpt", "statistical", "laws",   "tier"};
+inline constexpr const char* kSettingKeys[] = {"dtypes",      "data", "hidden", "check", "excerpt",
+                                               "statistical", "laws", "pin",    "tier"};
 
 }  // namespace attest

@@ -121,8 +121,7 @@ std::vector<Index> sizes_of(Size size, const Problem& p) {
   return {};
 }
 
-// ---- Sets of sizes
-// --------------------------------------------------------------------------------------
+// ---- Sets of sizes ------------------------------------------------------------------------------
 
 SizeSet SizeSet::listed(std::vector<Index> sizes) {
   if (sizes.empty()) throw InputError("", "a list of sizes is empty");
@@ -223,8 +222,10 @@ std::string beyond(const Terms& terms, const Problem& p) {
     }
   }
   if (!terms.head_dims.empty() && !contains(terms.head_dims, std::pair(p.head_dim, p.value_dim))) {
+    std::vector<std::string> pairs;
+    for (const auto& [d, dv] : terms.head_dims) pairs.push_back(fmt::format("[{}, {}]", d, dv));
     return fmt::format("head_dim [{}, {}]: takes {}", p.head_dim, p.value_dim,
-                       fmt::join(terms.head_dims, ", "));
+                       fmt::join(pairs, ", "));
   }
   if (terms.same_head_dims && p.head_dim != p.value_dim) {
     return fmt::format("value_dim {}: takes head_dim's {}", p.value_dim, p.head_dim);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "spec/contains.h"
@@ -10,6 +11,7 @@
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/limits.h"
+#include "spec/possible_limits.h"
 
 namespace attest {
 namespace {
@@ -52,9 +54,8 @@ std::vector<std::string> read_names(const nlohmann::json& list, const std::strin
 
 Index read_size(const nlohmann::json& value, const std::string& pointer, bool may_be_negative) {
   if (!value.is_number_integer() || value > kLargest || value < (may_be_negative ? -kLargest : 0)) {
-    throw InputError(pointer,
-                     fmt::format("{} is no size: a whole number up to 2^40{}", json_text(value),
-                                 may_be_negative ? ", or its negative" : ""));
+    throw InputError(pointer, fmt::format("{} is no size: a whole number from {} to 2^40",
+                                          json_text(value), may_be_negative ? "-2^40" : "0"));
   }
   return value.get<Index>();
 }
@@ -232,48 +233,6 @@ Terms read_common(ObjectReader& reader, const Declared& declared) {
   terms.bias_axes =
       names("bias_axes", "bias", "set of axes (of bhqk, in this order)", known_axes());
   terms.layouts = names("layouts", "strides", "order of axes", known_orders());
-  terms.features = read_features(reader, "features", declared);
-  return terms;
-}
-
-// Throws if no sizes meet these terms and what follows from features that are absent.
-void check_possible(const Terms& terms, const std::string& pointer, const Declared& declared) {
-  const auto has = [&](Size size) { return terms.sizes.contains(size); };
-  const auto disjoint = [&](Size one, Size other, const char* why) {
-    if (!has(one) || !has(other)) return;
-    const SizeSet &a = terms.sizes.at(one), &b = terms.sizes.at(other);
-    int tries = 10'000;  // a number that both have may lie far out; most have one near
-    for (auto size = a.at_least(0); size; size = a.at_least(*size)) {
-      if (b.has(*size) || --tries == 0) return;
-      size = b.at_least(*size);  // none that both have lies between
-      if (!size) break;
-    }
-    throw InputError(pointer, fmt::format("no problem can be asked: {}, and no \"{}\" is a \"{}\"",
-                                          why, name(one), name(other)));
-  };
-  if (terms.square) disjoint(Size::query_len, Size::key_len, "\"square\"");
-  if (!declared.has("gqa")) {
-    if (has(Size::group) && !terms.sizes.at(Size::group).has(1)) {
-      throw InputError(pointer + "/group", "without \"gqa\" a group is 1 head");
-    }
-    disjoint(Size::query_heads, Size::key_heads, "\"gqa\" is not declared");
-  }
-  if (!declared.has("value-dim")) {
-    disjoint(Size::head_dim, Size::value_dim, "\"value-dim\" is not declared");
-  }
-  if (terms.keys_at_least_queries && has(Size::query_len) && has(Size::key_len)) {
-    const auto queries = terms.sizes.at(Size::query_len).at_least(0);
-    if (queries && !terms.sizes.at(Size::key_len).at_least(*queries)) {
-      throw InputError(pointer,
-                       "no problem can be asked: \"keys_at_least_queries\", and every "
-                       "\"key_len\" is below every \"query_len\"");
-    }
-  }
-}
-
-Terms read_terms(ObjectReader& reader, const std::string& pointer, const Declared& declared) {
-  Terms terms = read_common(reader, declared);
-  check_possible(terms, pointer, declared);
   return terms;
 }
 
@@ -281,8 +240,12 @@ Terms read_never(const nlohmann::json& value, const std::string& pointer,
                  const Declared& declared) {
   ObjectReader reader(value, pointer);
   Terms terms = read_common(reader, declared);
+  terms.features = read_features(reader, "features", declared);
   terms.lacks = read_features(reader, "lacks", declared);
-  if (reader.find("backward")) terms.backward = reader.get<bool>("backward");
+  if (reader.find("backward")) {
+    check_declared("backward", "backward", reader.pointer("backward"), declared);
+    terms.backward = reader.get<bool>("backward");
+  }
   if (const nlohmann::json* list = reader.find("dtypes")) {
     std::vector<std::string> known;
     for (const DType dtype : declared.dtypes) known.emplace_back(name(dtype));
@@ -297,14 +260,52 @@ Terms read_never(const nlohmann::json& value, const std::string& pointer,
   return terms;
 }
 
-void read_backward(ObjectReader& reader, const Declared& declared, std::vector<Terms>& terms) {
+// Terms of a part of all problems: of a pass, of a format.
+Terms read_part(const nlohmann::json& value, const std::string& pointer, const Declared& declared,
+                const std::function<void(ObjectReader&, Terms&)>& more = {}) {
+  ObjectReader reader(value, pointer);
+  Terms terms = read_common(reader, declared);
+  if (more) more(reader, terms);
+  reader.finish();
+  return terms;
+}
+
+// The key "backward", if it is there.
+std::vector<Terms> read_backward(ObjectReader& reader, const Declared& declared) {
   const nlohmann::json* value = reader.find("backward");
-  if (!value) return;
+  if (!value) return {};
   const std::string pointer = reader.pointer("backward");
   check_declared("backward", "backward", pointer, declared);
-  ObjectReader own(*value, pointer);
-  terms.push_back(read_terms(own, pointer, declared));
-  own.finish();
+  return {read_part(*value, pointer, declared)};
+}
+
+void read_formats(ObjectReader& reader, const Declared& declared, KernelLimits& limits) {
+  const nlohmann::json* formats = reader.find("dtypes");
+  if (!formats) return;
+  ObjectReader each(*formats, reader.pointer("dtypes"));
+  std::vector<std::string> known;
+  for (const DType dtype : declared.dtypes) known.emplace_back(name(dtype));
+  for (const auto& [key, value] : formats->items()) {
+    check_name(key, known, "declared dtype", each.pointer(key));
+    const DType dtype = *dtype_named(key);
+    limits.formats[dtype].push_back(
+        read_part(value, each.pointer(key), declared, [&](ObjectReader& own, Terms& terms) {
+          terms.features = read_features(own, "features", declared);
+          limits.formats_backward[dtype] = read_backward(own, declared);
+        }));
+  }
+}
+
+void read_all_never(ObjectReader& reader, const Declared& declared, KernelLimits& limits) {
+  const nlohmann::json* list = reader.find("never");
+  if (!list) return;
+  if (!list->is_array()) {
+    throw InputError(reader.pointer("never"), "\"never\" takes a list of objects");
+  }
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string place = fmt::format("{}/{}", reader.pointer("never"), i);
+    limits.never.emplace_back(read_never((*list)[i], place, declared), json_text((*list)[i]));
+  }
 }
 
 }  // namespace
@@ -314,32 +315,12 @@ KernelLimits parse_limits(const nlohmann::json& json, const std::string& pointer
   const Declared declared = {.dtypes = dtypes, .features = features};
   ObjectReader reader(json, pointer);
   KernelLimits limits;
-  limits.always.push_back(read_terms(reader, pointer, declared));
-  read_backward(reader, declared, limits.backward);
-  if (const nlohmann::json* formats = reader.find("dtypes")) {
-    ObjectReader each(*formats, reader.pointer("dtypes"));
-    for (const DType dtype : dtypes) {
-      const std::string key(name(dtype));
-      const nlohmann::json* value = each.find(key);
-      if (!value) continue;
-      ObjectReader own(*value, each.pointer(key));
-      limits.formats[dtype].push_back(read_terms(own, each.pointer(key), declared));
-      read_backward(own, declared, limits.formats_backward[dtype]);
-      own.finish();
-    }
-    each.finish();
-  }
-  if (const nlohmann::json* list = reader.find("never")) {
-    if (!list->is_array()) {
-      throw InputError(reader.pointer("never"), "\"never\" takes a list of objects");
-    }
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      limits.never.emplace_back(
-          read_never((*list)[i], fmt::format("{}/{}", reader.pointer("never"), i), declared),
-          json_text((*list)[i]));
-    }
-  }
+  limits.always.push_back(read_common(reader, declared));
+  limits.backward = read_backward(reader, declared);
+  read_formats(reader, declared, limits);
+  read_all_never(reader, declared, limits);
   reader.finish();
+  check_possible(limits, pointer, dtypes, features);
   return limits;
 }
 

@@ -1,6 +1,7 @@
 #include "harness/run/asking.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -84,9 +85,11 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   Fitted fit = fitted({c, entries.of(c)}, testee.limits, testee.features);
   if (fit.asked)
     return Asking::Instead{.fitted = std::make_shared<const Case>(*std::move(fit.asked))};
+  // What is missing and can't be left out; else the limit, which may be that something is missing.
   const bool absent = excluded->reason == "undeclared";
-  return Asking::Instead{.verdict =
-                             unsupported(c, excluded->reason, absent ? excluded->what : fit.why)};
+  std::string what = absent ? excluded->what : fit.why;
+  if (absent && !fit.missing.empty()) what = fmt::format("{}", fmt::join(fit.missing, ", "));
+  return Asking::Instead{.verdict = unsupported(c, excluded->reason, std::move(what))};
 }
 
 // Those that have become alike run once, if that one has all their clauses.

@@ -1,0 +1,207 @@
+#include "spec/possible_limits.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "spec/contains.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+// Terms that bind a problem together.
+using Joint = std::vector<const Terms*>;
+
+// How many sizes are tried, before some that lies far out is taken to be there.
+constexpr int kTries = 1000;
+constexpr Index kFarOut = Index(1) << 39;
+
+// The smallest that all terms of all these sizes allow, from there on; none if there is none.
+std::optional<Index> next_of(const Joint& joint, std::initializer_list<Size> sizes, Index from) {
+  for (int tries = 0; tries < kTries; ++tries) {
+    const Index before = from;
+    for (const Terms* terms : joint) {
+      for (const Size size : sizes) {
+        const auto place = terms->sizes.find(size);
+        if (place == terms->sizes.end()) continue;
+        const auto found = place->second.at_least(from);
+        if (!found) return std::nullopt;
+        from = *found;
+      }
+    }
+    if (from == before) return from;
+  }
+  return from;
+}
+
+bool allows(const Joint& joint, Size size, Index number) {
+  return next_of(joint, {size}, number) == number;
+}
+
+bool any_of(const Joint& joint, bool Terms::*flag) {
+  return std::any_of(joint.begin(), joint.end(), [&](const Terms* t) { return t->*flag; });
+}
+
+// "head_dim takes one of 64, and at least 128". The last terms, which follow from what is absent,
+// are told only where they matter.
+std::string words_of(const Joint& joint, std::initializer_list<Size> sizes) {
+  std::string text;
+  for (const Size size : sizes) {
+    std::vector<std::string> sets;
+    bool positive = false;  // whether those before take no 0
+    for (const Terms* terms : joint) {
+      const auto place = terms->sizes.find(size);
+      if (place == terms->sizes.end()) continue;
+      const bool follows = terms == joint.back() && size != Size::group && positive;
+      if (!follows) sets.push_back(place->second.to_string());
+      positive = positive || !place->second.has(0);
+    }
+    if (sets.empty()) continue;
+    text += fmt::format("{}\"{}\" takes {}", text.empty() ? "" : ", ", name(size),
+                        fmt::join(sets, ", and "));
+  }
+  return text;
+}
+
+// Some query heads that are some key heads' groups.
+bool has_heads(const Joint& joint) {
+  auto queries = next_of(joint, {Size::query_heads}, 0);
+  for (int n = 0; queries && n < kTries; ++n) {
+    auto keys = next_of(joint, {Size::key_heads}, 0);
+    for (int m = 0; keys && *keys <= *queries; ++m) {
+      if (m == kTries || *queries == 0) return true;
+      const bool divides = *keys > 0 && *queries % *keys == 0;
+      if (divides && allows(joint, Size::group, *queries / *keys)) return true;
+      keys = next_of(joint, {Size::key_heads}, *keys + 1);
+    }
+    queries = next_of(joint, {Size::query_heads}, *queries + 1);
+  }
+  return queries.has_value();
+}
+
+// Some pair [D, Dv], where pairs are listed.
+bool has_head_dims(const Joint& joint) {
+  const auto lists = [](const Terms* terms) { return !terms->head_dims.empty(); };
+  const auto first = std::find_if(joint.begin(), joint.end(), lists);
+  if (first == joint.end()) return true;
+  const auto& pairs = (*first)->head_dims;
+  return std::any_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+    const bool listed = std::all_of(joint.begin(), joint.end(), [&](const Terms* terms) {
+      return !lists(terms) || contains(terms->head_dims, pair);
+    });
+    return listed && allows(joint, Size::head_dim, pair.first) &&
+           allows(joint, Size::value_dim, pair.second);
+  });
+}
+
+bool overlap(const MaskForm& one, const MaskForm& other) {
+  const bool corners = !one.anchor || !other.anchor || *one.anchor == *other.anchor;
+  return one.kind == other.kind && one.causal == other.causal && corners;
+}
+
+bool has_masks(const Joint& joint) {
+  for (const Terms* one : joint) {
+    for (const Terms* other : joint) {
+      if (!one->masks || !other->masks) continue;
+      const bool some = std::any_of(one->masks->begin(), one->masks->end(), [&](const auto& form) {
+        return std::any_of(other->masks->begin(), other->masks->end(),
+                           [&](const auto& each) { return overlap(form, each); });
+      });
+      if (!some) return false;
+    }
+  }
+  return true;
+}
+
+// Throws if no problem meets these terms and what follows from features that are absent.
+void check_joint(Joint joint, const std::string& pointer, std::span<const std::string> features) {
+  const Terms implied = implied_by_absent(features);
+  joint.push_back(&implied);
+  const auto demand = [&](bool possible, const std::string& why) {
+    if (!possible) throw InputError(pointer, "no problem can be asked: " + why);
+  };
+  for (const Size size : kLimitedSizes) {
+    if (size == Size::mask_offset) continue;  // no band has to be there
+    demand(next_of(joint, {size}, 0).has_value(), words_of(joint, {size}));
+  }
+  const auto common = [&](Size one, Size other, const char* why) {
+    demand(next_of(joint, {one, other}, 0).has_value(),
+           fmt::format("{}, and {}", why, words_of(joint, {one, other})));
+  };
+  if (any_of(joint, &Terms::square)) common(Size::query_len, Size::key_len, "\"square\"");
+  if (any_of(joint, &Terms::same_head_dims)) {
+    common(Size::head_dim, Size::value_dim, "\"value-dim\" is not declared");
+  }
+  if (!contains(features, "gqa")) {
+    common(Size::query_heads, Size::key_heads, "\"gqa\" is not declared");
+  }
+  demand(has_heads(joint), words_of(joint, {Size::query_heads, Size::key_heads, Size::group}));
+  demand(has_head_dims(joint), "no pair of \"head_dim\" is taken by all terms that bind it");
+  demand(has_masks(joint), "no form of a mask is taken by all \"masks\" that bind it");
+  const auto queries = next_of(joint, {Size::query_len}, 0);
+  const auto keys = next_of(joint, {Size::key_len}, 0);
+  demand(!any_of(joint, &Terms::keys_at_least_queries) ||
+             next_of(joint, {Size::key_len}, *queries).has_value(),
+         "\"keys_at_least_queries\", and " + words_of(joint, {Size::query_len, Size::key_len}));
+  demand(next_of(joint, {Size::pairs}, *queries * *keys).has_value(),
+         words_of(joint, {Size::query_len, Size::key_len, Size::pairs}));
+}
+
+// Whether a "never" is met by all that these terms allow. What takes more than sizes and formats to
+// tell counts as not met by some.
+bool excludes_all(const Terms& never, const Joint& joint, std::span<const DType> dtypes,
+                  std::span<const std::string> features) {
+  const bool of_more = !never.head_dims.empty() || never.square || never.keys_at_least_queries ||
+                       never.masks || never.lengths || never.bias_axes || never.layouts ||
+                       never.features || never.lacks;
+  if (of_more || (never.backward && (*never.backward || contains(features, "backward"))))
+    return false;
+  const bool all_formats =
+      !never.dtypes || std::all_of(dtypes.begin(), dtypes.end(),
+                                   [&](DType each) { return contains(*never.dtypes, each); });
+  const auto covers = [&](const auto& each) {
+    const auto& [size, among] = each;
+    if (size == Size::mask_offset || size == Size::page_size || size == Size::pairs) return false;
+    auto number = next_of(joint, {size}, 0);
+    for (int n = 0; number && n < kTries; ++n) {
+      if (!among.has(*number)) return false;
+      number = next_of(joint, {size}, *number + 1);
+    }
+    return !number || among.at_least(kFarOut).has_value();
+  };
+  return all_formats && std::all_of(never.sizes.begin(), never.sizes.end(), covers);
+}
+
+}  // namespace
+
+void check_possible(const KernelLimits& limits, const std::string& pointer,
+                    std::span<const DType> dtypes, std::span<const std::string> features) {
+  const auto of_backward = [](const std::string& of) { return of + "/backward"; };
+  Joint always;
+  for (const Terms& terms : limits.always) always.push_back(&terms);
+  check_joint(always, pointer, features);
+  if (!limits.backward.empty()) {
+    Joint both = always;
+    for (const Terms& terms : limits.backward) both.push_back(&terms);
+    check_joint(both, of_backward(pointer), features);
+  }
+  for (const auto& [dtype, terms] : limits.formats) {
+    const std::string of_format = fmt::format("{}/dtypes/{}", pointer, name(dtype));
+    check_joint(limits.binding(dtype, false), of_format, features);
+    const auto own = limits.formats_backward.find(dtype);
+    if (own == limits.formats_backward.end() || own->second.empty()) continue;
+    check_joint(limits.binding(dtype, true), of_backward(of_format), features);
+  }
+  const Terms implied = implied_by_absent(features);
+  always.push_back(&implied);
+  for (std::size_t i = 0; i < limits.never.size(); ++i) {
+    if (!excludes_all(limits.never[i].first, always, dtypes, features)) continue;
+    throw InputError(fmt::format("{}/never/{}", pointer, i),
+                     "every problem meets it, so nothing could be asked");
+  }
+}
+
+}  // namespace attest
