@@ -56,4 +56,18 @@ void choose_excerpt(Case& test_case) {
       .key = at_least_one(kOfKeys / (of_head * double(p.group_size())), key_heads)};
 }
 
+void choose_laws(Case& test_case) {
+  constexpr Index kFew = Index(1) << 22;  // elements
+  const Problem& p = test_case.problem;
+  const Mask::Kind kind = p.mask.kind;
+  const bool side_by_side = kind == Mask::Kind::full || kind == Mask::Kind::band;
+  const bool adds = p.bias_shape || p.slopes_shape || p.sink;
+  if (test_case.excerpt == 0 || !test_case.laws.empty() || !side_by_side || adds || p.softcap > 0 ||
+      p.dropout.mode != Dropout::Mode::none ||
+      element_count(p.q_shape()) + element_count(p.k_shape()) > kFew) {
+    return;
+  }
+  test_case.laws = {"finite"};
+}
+
 }  // namespace attest

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "cases/citation.h"
 #include "cases/entry_reader.h"
 #include "cases/expand.h"
 #include "cases/located_json.h"
@@ -199,10 +200,13 @@ class File {
       cases[i].as_it_is = true;
       const bool chosen = cases[i].excerpt == 0;
       choose_excerpt(cases[i]);
+      choose_laws(cases[i]);
+      cite_implied(cases[i], cases[i].id, pointer);
       if (chosen && cases[i].excerpt > 0) {
         wanted.entries[i]["excerpt"] = {{"groups", cases[i].excerpt},
                                         {"query_heads", cases[i].excerpt_heads->query},
                                         {"key_heads", cases[i].excerpt_heads->key}};
+        if (!cases[i].laws.empty()) wanted.entries[i]["laws"] = cases[i].laws;
       }
       shapes_.cases.push_back({std::move(cases[i]), std::move(wanted.entries[i])});
     }
