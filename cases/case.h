@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ enum class Check {
   memory,      // what is taken, also at two and four times the lengths (MEM-1, MEM-2)
 };
 
+// Of how many heads, counted over all batch elements, an excerpt is compared.
+struct ExcerptHeads {
+  Index query = 0;  // whose O, LSE and dQ
+  Index key = 0;    // whose dK and dV, which take all rows of their group
+  friend bool operator==(const ExcerptHeads&, const ExcerptHeads&) = default;
+};
+
 // What the tensors beside Q, K and V hold.
 struct Extras {
   std::string bias = "normal";      // one of bias_kinds() in side_inputs.h
@@ -57,12 +65,14 @@ struct Case {
   std::string data;  // the input class, one of input_classes() in generate.h
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
-  Index excerpt = 0;         // how many groups of 8 queries, and of 8 keys, are compared; 0: all
-  bool statistical = false;  // random roundings are judged as such too (NUM-3)
+  Index excerpt = 0;  // how many groups of 8 queries, and of 8 keys, are compared; 0: all
+  std::optional<ExcerptHeads> excerpt_heads = {};  // of which heads; without: of all, the same ones
+  bool statistical = false;            // random roundings are judged as such too (NUM-3)
   std::vector<std::string> laws = {};  // that are tried beside, by their names in laws.h
   Extras extras = {};
   std::uint64_t seed = 1;  // the N of s=N
   std::string bits = {};   // what its numbers derive from, if not from its id
+  bool as_it_is = false;   // a shape that somebody uses: never fitted to a kernel's limits
   std::string file = {};   // where it is written, for messages
   int line = 0;
 };

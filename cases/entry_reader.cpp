@@ -90,6 +90,7 @@ Case make_case(const Entry& entry, const PlacedProblem& placed, const std::strin
                  .hidden = settings.hidden,
                  .check = settings.check,
                  .excerpt = settings.excerpt,
+                 .excerpt_heads = settings.excerpt_heads,
                  .statistical = settings.statistical,
                  .laws = settings.laws,
                  .extras = placed.extras,

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <exception>
 #include <span>
+#include <thread>
+#include <vector>
 
 #include "cases/hide_inputs.h"
 #include "cases/input_classes.h"
@@ -15,15 +19,14 @@
 namespace attest {
 namespace {
 
-Values fill(const RandomSource& source, MainTensor tensor, Make make) {
-  const Shape shape = source.stored_shape(tensor);
-  Values values = zeros(shape);
+// Rows first to last - 1 of a stored tensor.
+void fill_rows(const RandomSource& source, MainTensor tensor, Make make, Index first, Index last,
+               Values& values) {
   const DType dtype = source.problem.dtype;
-  const Index channels = shape[kChannel];
+  const Index channels = values.shape[kChannel];
   const bool channels_differ = source.canonical(tensor, {0, 0, 0, 1})[kChannel] == 1;
-  const Index rows = channels == 0 ? 0 : element_count(values.shape) / channels;
-  for (Index row = 0; row < rows; ++row) {
-    Coordinates at = source.owner(tensor, coordinates(shape, row * channels));
+  for (Index row = first; row < last; ++row) {
+    Coordinates at = source.owner(tensor, coordinates(values.shape, row * channels));
     if (make == normal && channels_differ) {
       const std::span numbers(values.data.begin() + row * channels,
                               static_cast<std::size_t>(channels));
@@ -44,6 +47,30 @@ Values fill(const RandomSource& source, MainTensor tensor, Make make) {
       values.data[static_cast<std::size_t>(row * channels + d)] = value;
     }
   }
+}
+
+// Each thread makes rows of its own; an error of any is thrown once all are done.
+Values fill(const RandomSource& source, MainTensor tensor, Make make, int threads) {
+  constexpr Index kWorthAThread = Index(1) << 18;  // elements
+  Values values = zeros(source.stored_shape(tensor));
+  const Index channels = values.shape[kChannel];
+  const Index rows = channels == 0 ? 0 : element_count(values.shape) / channels;
+  const Index parts = std::clamp<Index>(rows * channels / kWorthAThread, 1, std::max(threads, 1));
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(parts));
+  const auto work = [&](Index part) {
+    try {
+      fill_rows(source, tensor, make, part * rows / parts, (part + 1) * rows / parts, values);
+    } catch (...) {
+      errors[static_cast<std::size_t>(part)] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (Index part = 1; part < parts; ++part) others.emplace_back(work, part);
+  work(0);
+  for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
   return values;
 }
 
@@ -62,18 +89,18 @@ const std::vector<InputClass>& input_classes() {
   return kClasses;
 }
 
-Inputs generate(const Case& test_case) {
+Inputs generate(const Case& test_case, int threads) {
   const Problem& p = test_case.problem;
   const RandomSource source(test_case);
   const Recipe& recipe = recipe_of(test_case);
-  Inputs inputs{.q = fill(source, kQ, recipe.q),
-                .k = fill(source, kK, recipe.k),
-                .v = fill(source, kV, recipe.v)};
+  Inputs inputs{.q = fill(source, kQ, recipe.q, threads),
+                .k = fill(source, kK, recipe.k, threads),
+                .v = fill(source, kV, recipe.v, threads)};
   if (p.bias_shape) inputs.bias = make_bias(test_case);
   if (p.slopes_shape) inputs.slopes = make_slopes(test_case);
   if (p.sink) inputs.sink = make_sink(test_case);
   if (p.dropout.mode == Dropout::Mode::given) inputs.keep = make_keep(p);
-  if (p.backward) inputs.d_o = fill(source, kDO, recipe.d_o);
+  if (p.backward) inputs.d_o = fill(source, kDO, recipe.d_o, threads);
   if (p.d_lse) inputs.d_lse = make_d_lse(test_case);
   if (test_case.hidden != Hidden::plain) hide(test_case, source, inputs);
   return inputs;

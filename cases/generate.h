@@ -19,7 +19,8 @@ struct InputClass {
 
 const std::vector<InputClass>& input_classes();
 
-// Every value is rounded to the dtype of its tensor. Elements that a layout expands are equal.
-Inputs generate(const Case& test_case);
+// Every value is rounded to the dtype of its tensor. Elements that a layout expands are equal. No
+// bit depends on `threads`.
+Inputs generate(const Case& test_case, int threads = 1);
 
 }  // namespace attest

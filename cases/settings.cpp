@@ -57,6 +57,30 @@ std::vector<std::string> known_laws() {
   return names;
 }
 
+Index read_count(const nlohmann::json& value, const std::string& pointer, const char* what) {
+  if (!value.is_number_integer() || value < 1) {
+    throw InputError(pointer, fmt::format("{}, at least 1, not {}", what, json_text(value)));
+  }
+  return value.get<Index>();
+}
+
+// 24, or {"groups": 24, "query_heads": 32, "key_heads": 2}.
+void read_excerpt(const nlohmann::json& value, const std::string& pointer, Settings& settings) {
+  settings.excerpt_heads.reset();
+  if (!value.is_object()) {
+    settings.excerpt = read_count(value, pointer, "\"excerpt\" is a number of groups");
+    return;
+  }
+  ObjectReader reader(value, pointer);
+  const auto count = [&](const char* key, const char* what) {
+    return read_count(reader.at(key), reader.pointer(key), what);
+  };
+  settings.excerpt = count("groups", "\"groups\" is a number of groups");
+  settings.excerpt_heads = {.query = count("query_heads", "\"query_heads\" is a number of heads"),
+                            .key = count("key_heads", "\"key_heads\" is a number of heads")};
+  reader.finish();
+}
+
 }  // namespace
 
 std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
@@ -99,12 +123,7 @@ void Settings::read(ObjectReader& reader) {
         index_of(kCheckNames, read_name(*value, reader.pointer("check"), "check", kCheckNames)));
   }
   if (const auto* value = reader.find("excerpt")) {
-    if (!value->is_number_integer() || *value < 1) {
-      throw InputError(
-          reader.pointer("excerpt"),
-          fmt::format("\"excerpt\" is a number of groups, at least 1, not {}", json_text(*value)));
-    }
-    excerpt = value->get<Index>();
+    read_excerpt(*value, reader.pointer("excerpt"), *this);
   }
   if (reader.find("statistical")) statistical = reader.get<bool>("statistical");
   if (const auto* value = reader.find("laws")) {
@@ -125,7 +144,13 @@ void Settings::write(nlohmann::json& entry) const {
   };
   if (hidden != Hidden::plain) entry["hidden"] = at(kHiddenNames, hidden);
   if (check != Check::none) entry["check"] = at(kCheckNames, check);
-  if (excerpt > 0) entry["excerpt"] = excerpt;
+  if (excerpt_heads) {
+    entry["excerpt"] = {{"groups", excerpt},
+                        {"query_heads", excerpt_heads->query},
+                        {"key_heads", excerpt_heads->key}};
+  } else if (excerpt > 0) {
+    entry["excerpt"] = excerpt;
+  }
   if (statistical) entry["statistical"] = true;
   if (!laws.empty()) entry["laws"] = laws;
   if (!pin.empty()) entry["pin"] = pin;

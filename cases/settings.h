@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,7 @@ struct Settings {
   Hidden hidden = Hidden::plain;
   Check check = Check::none;
   Index excerpt = 0;
+  std::optional<ExcerptHeads> excerpt_heads = {};
   bool statistical = false;
   std::vector<std::string> laws = {};
   std::vector<std::string> pin = {};  // sizes that no fitting changes (fit.h)

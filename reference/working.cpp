@@ -49,21 +49,28 @@ struct Request {
   Roundings roundings;
 
   double unless_put() const { return excerpt ? kNaN : 0; }
-  std::vector<Index> query_groups() const {
-    return wanted_groups(problem.query_len, excerpt ? &excerpt->query_groups : nullptr);
-  }
 };
 
-// The key heads of all batch elements, batch outermost.
-template <class Real>
-std::vector<KeyHead<Real>> pack_key_heads(const Context<Real>& context, int threads) {
+// Calls visit(heads, first) for all key heads, packed, as many at a time as there is room for:
+// `heads` are those from number `first` on, batch outermost. Those that nothing is wanted of are
+// empty.
+template <class Real, class Visit>
+void for_key_heads(const Context<Real>& context, const Wanted& wanted, int threads,
+                   const Visit& visit) {
   const Problem& problem = context.problem;
-  std::vector<KeyHead<Real>> heads(at(problem.batch * problem.key_heads));
-  for_each_task(Index(heads.size()), threads, [&](Index task, int) {
-    heads[at(task)] = pack_key_head(problem, context.inputs, context.model,
-                                    task / problem.key_heads, task % problem.key_heads);
-  });
-  return heads;
+  const Index all = problem.batch * problem.key_heads;
+  const Index at_a_time = key_heads_at_a_time(problem, threads);
+  for (Index first = 0; first < all; first += at_a_time) {
+    std::vector<KeyHead<Real>> heads(at(std::min(at_a_time, all - first)));
+    for_each_task(Index(heads.size()), threads, [&](Index task, int) {
+      const Index head = first + task;
+      const bool walked = problem.backward && wanted.walked[at(head)];
+      if (!walked && !wanted.any_row(problem, head)) return;
+      heads[at(task)] = pack_key_head(problem, context.inputs, context.model,
+                                      head / problem.key_heads, head % problem.key_heads);
+    });
+    visit(heads, first);
+  }
 }
 
 // ---- Forward ----------------------------------------------------------------------------------
@@ -85,20 +92,30 @@ ForwardExpected forward(const Request& request) {
   const int threads = worthwhile_threads(problem, request.threads);
   const Model<Real> model(problem, request.arithmetic, request.roundings);
   const Context<Real> context = {problem, request.inputs, model};
-  const auto key_heads = pack_key_heads(context, threads);
+  const Wanted wanted(problem, request.excerpt);
   std::vector<Block<Real>> blocks(at(threads));
-  const std::vector<Index> groups = request.query_groups();
-  for_each_task(heads * Index(groups.size()), threads, [&](Index task, int worker) {
-    Block<Real>& block = blocks[at(worker)];
-    const Index head = task / Index(groups.size());
-    block.b = head / problem.query_heads;
-    block.h = head % problem.query_heads;
-    block.begin = groups[at(task) % groups.size()] * kRows;
-    block.count = std::min(kRows, problem.lengths(block.b).query - block.begin);
-    if (block.count <= 0) return;
-    const Index key_head = block.h / problem.group_size();
-    forward_block(context, key_heads[at(block.b * problem.key_heads + key_head)], block);
-    put_forward(problem, model, block, result);
+  for_key_heads(context, wanted, threads, [&](const auto& key_heads, Index first) {
+    struct Task {
+      Index key_head, head, group;
+    };
+    std::vector<Task> tasks;
+    for (Index n = 0; n < Index(key_heads.size()) * problem.group_size(); ++n) {
+      const Index head = first * problem.group_size() + n;
+      for (const Index group : wanted.rows[at(head)]) {
+        tasks.push_back({n / problem.group_size(), head, group});
+      }
+    }
+    for_each_task(Index(tasks.size()), threads, [&](Index number, int worker) {
+      const Task& task = tasks[at(number)];
+      Block<Real>& block = blocks[at(worker)];
+      block.b = task.head / problem.query_heads;
+      block.h = task.head % problem.query_heads;
+      block.begin = task.group * kRows;
+      block.count = std::min(kRows, problem.lengths(block.b).query - block.begin);
+      if (block.count <= 0) return;
+      forward_block(context, key_heads[at(task.key_head)], block);
+      put_forward(problem, model, block, result);
+    });
   });
   return result;
 }
@@ -114,7 +131,8 @@ void prepare(BackwardExpected& result, const Request& request, bool beyond) {
   if (problem.sink) fill(result.dsink, problem, problem.sink_shape(), 0, beyond);
 }
 
-// In the order of its steps: add_parts, sums_may_overflow, put_sums.
+// A few key heads at a time: their parts, those parts once more whose sums may overflow, seldom,
+// and what they come to.
 template <class Real>
 class BackwardPass {
  public:
@@ -124,59 +142,82 @@ class BackwardPass {
         threads_(worthwhile_threads(problem_, request.threads)),
         model_(problem_, request.arithmetic, request.roundings),
         context_({problem_, request.inputs, model_}),
-        key_heads_(pack_key_heads(context_, threads_)),
-        query_groups_(request.query_groups()),
-        keys_(wanted_keys(problem_, request.excerpt)),
+        wanted_(problem_, request.excerpt),
         by_head_(model_.declared.rounds_head_gradients && problem_.group_size() > 1),
         parts_(problem_, by_head_),
         of_scores_(problem_),
+        blocks_(at(threads_)),
         result_(result),
         forward_(forward) {}
 
-  void add_parts(bool with_sizes) {
-    const Index tasks = Index(key_heads_.size()) * parts_.count;
-    sums_.clear();
-    sums_.resize(at(tasks));
-    of_scores_ = ScoreGradients<Real>(problem_);
-    std::vector<Block<Real>> blocks(at(threads_));
-    for_each_task(tasks, threads_, [&](Index task, int worker) {
-      const Index head = task / parts_.count;
+  void run() {
+    for_key_heads(context_, wanted_, threads_, [&](const auto& key_heads, Index first) {
+      sums_.clear();
+      sums_.resize(key_heads.size() * at(parts_.count));
+      add_parts(key_heads, first, false);
+      add_parts(key_heads, first, true);
+      put_sums(Index(key_heads.size()), first);
+    });
+    if (problem_.bias_shape) of_scores_.put_bias(problem_, model_, result_.dbias);
+    if (problem_.sink) of_scores_.put_sink(problem_, model_, wanted_, result_.dsink);
+  }
+
+ private:
+  using Sums = typename KeyGradients<Real>::Sums;
+
+  // All of them; or again, those whose sums may overflow, with the sums' sizes.
+  void add_parts(const std::vector<KeyHead<Real>>& key_heads, Index first, bool again) {
+    std::vector<bool> whose(key_heads.size(), true);
+    for (std::size_t n = 0; again && n < whose.size(); ++n) {
+      const Index head = first + Index(n);
+      whose[n] = !wanted_.keys[at(head)].empty() && may_overflow(n);
+      for (Index h = 0; whose[n] && h < problem_.group_size(); ++h) {
+        of_scores_.forget(head * problem_.group_size() + h);
+      }
+    }
+    for_each_task(Index(sums_.size()), threads_, [&](Index task, int worker) {
+      const std::size_t n = at(task / parts_.count);
+      const Index head = first + Index(n);
+      const bool any = wanted_.walked[at(head)] || wanted_.any_row(problem_, head);
+      if (!whose[n] || !any) return;
+      const Sums which = wanted_.keys[at(head)].empty() ? Sums::none
+                         : again                        ? Sums::sizes_too
+                                                        : Sums::values;
       auto sum = std::make_unique<KeyGradients<Real>>(
-          problem_, problem_.lengths(head / problem_.key_heads).key, with_sizes);
-      add_part(head, task % parts_.count, blocks[at(worker)], *sum);
+          problem_, problem_.lengths(head / problem_.key_heads).key, which);
+      add_part(key_heads[n], head, task % parts_.count, blocks_[at(worker)], *sum);
       sums_[at(task)] = std::move(sum);
     });
   }
 
-  // Whether a sum over rows may overflow on its way.
-  bool sums_may_overflow() const {
-    const Real overflow = std::min(model_.sum_overflow, model_.stored.overflow);
-    for (std::size_t first = 0; first < sums_.size(); first += at(parts_.count)) {
-      Real most = 0;
-      for (std::size_t part = 0; part < at(parts_.count); ++part) most += sums_[first + part]->most;
-      if (most >= overflow) return true;
+  // Whether a sum over rows of the n-th key head may overflow on its way.
+  bool may_overflow(std::size_t n) const {
+    Real most = 0;
+    for (std::size_t part = 0; part < at(parts_.count); ++part) {
+      most += sums_[n * at(parts_.count) + part]->most;
     }
-    return false;
+    return most >= std::min(model_.sum_overflow, model_.stored.overflow);
   }
 
-  void put_sums() {
-    for_each_task(Index(key_heads_.size()), threads_, [&](Index head, int) {
-      const Index b = head / problem_.key_heads, h = head % problem_.key_heads;
-      KeyGradients<Real>& sum = *sums_[at(head * parts_.count)];
+  void put_sums(Index heads, Index first) {
+    for_each_task(heads, threads_, [&](Index n, int) {
+      const Index head = first + n, b = head / problem_.key_heads, h = head % problem_.key_heads;
+      if (wanted_.keys[at(head)].empty()) return;
+      KeyGradients<Real>& sum = *sums_[at(n * parts_.count)];
       for (Index part = 1; part < parts_.count; ++part) {
-        sum.add(*sums_[at(head * parts_.count + part)]);
+        sum.add(*sums_[at(n * parts_.count + part)]);
       }
       finish(problem_, model_, b, sum);
-      for (const Range& wanted : keys_) put_keys(problem_, model_, b, h, wanted, sum, result_);
+      for (const Range& wanted : wanted_.keys[at(head)]) {
+        put_keys(problem_, model_, b, h, wanted, sum, result_);
+      }
     });
-    if (problem_.bias_shape) of_scores_.put_bias(problem_, model_, result_.dbias);
-    if (problem_.sink) of_scores_.put_sink(problem_, model_, result_.dsink);
   }
 
- private:
-  // One part of the rows that read a key head; puts down their dQ.
-  void add_part(Index head, Index part, Block<Real>& block, KeyGradients<Real>& sum) {
-    const KeyHead<Real>& key_head = key_heads_[at(head)];
+  // One part of the rows that read a key head: all of them, or those whose dQ is wanted, which are
+  // put down.
+  void add_part(const KeyHead<Real>& key_head, Index head, Index part, Block<Real>& block,
+                KeyGradients<Real>& sum) {
     block.b = head / problem_.key_heads;
     const Index queries = problem_.lengths(block.b).query;
     const Range numbers = parts_.blocks(part);
@@ -186,10 +227,12 @@ class BackwardPass {
       block.begin = group * kRows;
       block.count = std::min(kRows, queries - block.begin);
       if (block.count <= 0) continue;
-      const bool with_dq = std::binary_search(query_groups_.begin(), query_groups_.end(), group);
+      const auto& rows = wanted_.rows[at(block.b * problem_.query_heads + block.h)];
+      const bool with_dq = std::binary_search(rows.begin(), rows.end(), group);
+      if (!with_dq && !wanted_.walked[at(head)]) continue;
       forward_block(context_, key_head, block);
       if (forward_ && with_dq) put_forward(problem_, model_, block, *forward_);
-      backward_block(context_, key_head, with_dq, keys_, block, sum);
+      backward_block(context_, key_head, with_dq, wanted_.keys[at(head)], block, sum);
       of_scores_.add(problem_, block);
       if (with_dq) put_dq(problem_, model_, block, result_.dq);
     }
@@ -200,13 +243,12 @@ class BackwardPass {
   int threads_;
   Model<Real> model_;
   Context<Real> context_;
-  std::vector<KeyHead<Real>> key_heads_;
-  std::vector<Index> query_groups_;
-  std::vector<Range> keys_;
+  Wanted wanted_;
   bool by_head_;  // heads are rounded one by one, and each is a part
   Parts parts_;
-  std::vector<std::unique_ptr<KeyGradients<Real>>> sums_;  // of each part of each key head
+  std::vector<std::unique_ptr<KeyGradients<Real>>> sums_;  // of each part of a few key heads
   ScoreGradients<Real> of_scores_;
+  std::vector<Block<Real>> blocks_;  // of each worker
   BackwardExpected& result_;
   ForwardExpected* forward_;
 };
@@ -223,10 +265,7 @@ BackwardExpected backward(const Request& request, ForwardExpected* forward) {
       problem.query_len == 0) {
     return result;
   }
-  BackwardPass<Real> pass(request, result, forward);
-  pass.add_parts(false);
-  if (pass.sums_may_overflow()) pass.add_parts(true);  // seldom: once more, with the sums' sizes
-  pass.put_sums();
+  BackwardPass<Real>(request, result, forward).run();
   return result;
 }
 

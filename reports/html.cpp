@@ -38,6 +38,7 @@ Markup facts(const Record& record, const Digest& d) {
       fact("Run", fmt::format("tier {}, seed {}, shard {}", h.tier, h.seed, h.shard)),
       fact("Cases", filters),
       h.from.empty() ? Markup() : fact("Not the suite's own, but from", code(h.from)),
+      h.shapes.empty() ? Markup() : fact("Shapes", list_text(h.shapes, "")),
       fact("Profiles asked for", list_text(h.profiles, "those declared")),
       fact("Isolation", h.isolation.empty() ? "not recorded" : h.isolation),
       fact("Digest of the verdicts", record.footer ? record.footer->digests.verdicts : "none"),
@@ -125,7 +126,9 @@ Markup evidence_table(const Digest& d, const std::map<std::string, TensorEvidenc
         "tr", {}, id_cell(element_text(tensor, e)), number(number_text(e.actual)),
         number(number_text(e.exact)), number(number_text(e.bound)),
         element("td", {{"class", within ? "number" : "number bad"}}, ratio_text(e.max_ratio)),
-        number(ratio_text(e.rms)), number(std::to_string(e.compared)));
+        number(ratio_text(e.rms)),
+        number(e.elements > e.compared ? fmt::format("{} of {}", e.compared, e.elements)
+                                       : std::to_string(e.compared)));
   }
   return table(title("Worst element") + number_title("actual") + number_title("exact") +
                    number_title("bound") + number_title("ratio") + number_title("rms error") +

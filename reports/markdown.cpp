@@ -61,6 +61,7 @@ std::string what_was_run(const Record& record, const Digest& d) {
   if (!h.from.empty()) {
     out += fmt::format("Cases not of the suite, but from {}.\n", code(h.from));
   }
+  for (const std::string& named : h.shapes) out += fmt::format("Shapes of {}.\n", code(named));
   out += fmt::format("Cases: {}. Isolation: {}.\n", list_text(filters, "all of the tier"),
                      h.isolation.empty() ? "not recorded" : prose(h.isolation));
   return out;

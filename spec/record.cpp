@@ -45,7 +45,8 @@ json to_json(const TensorEvidence& e) {
             {"rms", number_to_json(e.rms)},
             {"mean", number_to_json(e.mean)},
             {"compared", e.compared},
-            {"unspecified", e.unspecified}};
+            {"unspecified", e.unspecified},
+            {"elements", e.elements}};
   if (e.noise) j["noise"] = to_json(*e.noise);
   return j;
 }
@@ -63,6 +64,7 @@ TensorEvidence evidence_from(const json& j) {
           .mean = j.contains("mean") ? number_from_json(j.at("mean")) : 0,
           .compared = j.at("compared").get<Index>(),
           .unspecified = j.value("unspecified", Index(0)),
+          .elements = j.value("elements", Index(0)),
           .noise = noise};
 }
 
@@ -153,6 +155,7 @@ Header header_from(const json& j) {
   header.shard = j.at("shard").get<std::string>();
   header.filters = j.at("filters").get<std::vector<std::string>>();
   header.from = j.value("from", "");
+  if (j.contains("shapes")) header.shapes = j.at("shapes").get<std::vector<std::string>>();
   header.isolation = j.at("isolation").get<std::string>();
   header.uncontained = j.at("uncontained").get<std::vector<std::string>>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
@@ -293,22 +296,24 @@ std::string to_line(const Header& header) {
   }
   json known = json::array();
   for (const KnownFailure& each : header.known) known.push_back(to_json(each));
-  return json_text({{"kind", "header"},
-                    {"schema", header.schema},
-                    {"suite_version", header.suite_version},
-                    {"suite_commit", header.suite_commit},
-                    {"cases", to_json(header.cases)},
-                    {"testees", testees},
-                    {"tier", header.tier},
-                    {"seed", header.seed},
-                    {"shard", header.shard},
-                    {"filters", header.filters},
-                    {"from", header.from},
-                    {"isolation", header.isolation},
-                    {"uncontained", header.uncontained},
-                    {"profiles", header.profiles},
-                    {"known", known},
-                    {"options", to_json(header.options)}});
+  json line = {{"kind", "header"},
+               {"schema", header.schema},
+               {"suite_version", header.suite_version},
+               {"suite_commit", header.suite_commit},
+               {"cases", to_json(header.cases)},
+               {"testees", testees},
+               {"tier", header.tier},
+               {"seed", header.seed},
+               {"shard", header.shard},
+               {"filters", header.filters},
+               {"from", header.from},
+               {"isolation", header.isolation},
+               {"uncontained", header.uncontained},
+               {"profiles", header.profiles},
+               {"known", known},
+               {"options", to_json(header.options)}};
+  if (!header.shapes.empty()) line["shapes"] = header.shapes;
+  return json_text(line);
 }
 
 json to_json(const VerdictRecord& record) {

@@ -76,6 +76,7 @@ struct Header {
   std::string shard = "1/1";
   std::vector<std::string> filters = {};  // the --cases patterns; empty: all cases of the tier
   std::string from = {};                  // a file or folder of other cases than the suite's own
+  std::vector<std::string> shapes = {};   // --shapes: presets and files; then there are no others
   std::string isolation = {};             // how testees were kept apart, the least of them
   std::vector<std::string> uncontained = {};  // what of whom was not kept from where, in words
   std::vector<std::string> profiles = {};     // asked for; empty: those that each testee declares

@@ -54,6 +54,7 @@ struct TensorEvidence {
   double mean = 0;        // of the same, with its sign
   Index compared = 0;     // elements
   Index unspecified = 0;  // elements that may be anything, and were left out
+  Index elements = 0;     // that it has: more than both where a part of it was judged
   std::optional<NoiseEvidence> noise = {};
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cases/case.h"
+#include "cases/shapes.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/run/conclude.h"
@@ -11,7 +12,27 @@
 namespace attest {
 namespace {
 
+int list_presets(const Options& options) {
+  const auto presets = shape_presets(installation_for(options).cases);
+  if (options.json) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const ShapePreset& p : presets) {
+      all.push_back({{"name", p.name},
+                     {"about", p.about},
+                     {"source", p.source},
+                     {"file", p.file.generic_string()}});
+    }
+    fmt::print("{}\n", json_text(all, 2));
+  } else {
+    for (const ShapePreset& p : presets) fmt::print("{:<12} {}\n", p.name, p.about);
+  }
+  return presets.empty() ? kIncomplete : kConformant;
+}
+
 int list(const Options& options) {
+  // The option without a value has an empty one.
+  const bool names_shapes = options.shapes != std::vector<std::string>{""};
+  if (!names_shapes) return list_presets(options);
   const auto cases = selected_cases(options, installation_for(options));
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
@@ -43,6 +64,9 @@ int list(const Options& options) {
 Command add_list(CLI::App& app, Options& options) {
   CLI::App& command = *app.add_subcommand("list", "List cases");
   add_selection(command, options);
+  add_shapes(command, options)
+      ->expected(0, -1)
+      ->description("The presets of shapes; or the cases of these presets or files of shapes");
   command.add_flag("--json", options.json, "As JSON, with clauses and reasons");
   return {.parser = &command, .carry_out = list, .starts_testees = false};
 }

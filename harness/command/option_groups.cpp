@@ -125,6 +125,15 @@ void add_selection(CLI::App& command, Options& options) {
   command.add_option("--from", options.from, "Another file or folder of cases");
 }
 
+CLI::Option* add_shapes(CLI::App& command, Options& options) {
+  return command
+      .add_option("--shapes", options.shapes,
+                  "Shapes in place of cases: a preset (attest list --shapes), or a file of shapes, "
+                  "lines B,Hq,Hkv,Sq,Sk,D,Dv,mask or FlashInfer traces. May be given again")
+      ->type_name("NAME|FILE")
+      ->excludes("--from");
+}
+
 void add_recording(CLI::App& command, Options& options) {
   command.add_option("--jobs", options.jobs, "Cases examined at a time")
       ->check(takes_count("--jobs", 1, 1024));

@@ -28,6 +28,8 @@ CLI::Validator takes_seconds(const std::string& option);
 
 void add_testee_options(CLI::App& command, Options& options);
 void add_selection(CLI::App& command, Options& options);
+// --shapes, which goes with no --from.
+CLI::Option* add_shapes(CLI::App& command, Options& options);
 void add_recording(CLI::App& command, Options& options);
 
 }  // namespace attest

@@ -39,8 +39,9 @@ struct Options {
   bool in_process = false;
   std::filesystem::path dump_folder;
   std::filesystem::path record_folder;
-  std::filesystem::path from;   // cases of another file or folder
-  std::filesystem::path known;  // a file of known failures
+  std::filesystem::path from;       // cases of another file or folder
+  std::vector<std::string> shapes;  // presets and files of shapes, in place of cases
+  std::filesystem::path known;      // a file of known failures
   std::filesystem::path write_known;
   std::size_t rerun = 0;  // verdicts that verify repeats
   std::uint64_t first = 0;

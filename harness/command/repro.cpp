@@ -12,6 +12,7 @@
 
 #include "cases/case.h"
 #include "cases/entry.h"
+#include "cases/shapes.h"
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
@@ -39,15 +40,25 @@ std::string folder_name(std::string name) {
   return name == "." || name == ".." ? "_" : name;
 }
 
+// The entry that a case is.
+nlohmann::json entry_of(const Case& test_case, const Options& options,
+                        const Installation& installation) {
+  if (options.shapes.empty()) return attest::entry_of(test_case);
+  for (CaseWithEntry& each : load_shapes(options.shapes, installation.cases).cases) {
+    if (each.test_case.id == test_case.id) return std::move(each.entry);
+  }
+  throw InputError("", test_case.id + " is no shape any more");
+}
+
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
-void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& testee,
-                 const Options& options, const Surroundings& around) {
+void shrink_case(const Case& test_case, const nlohmann::json& entry, const Verdict& verdict,
+                 const Testee& testee, const Options& options, const Surroundings& around) {
   const RunOptions run = {.threads = options.threads, .limits = options.limits};
   const auto start = [&](const Testee& t) {
     return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, around));
   };
-  const Find find = shrunk({.entry = entry_of(test_case), .verdict = verdict}, "attest repro",
-                           testee, run, start, interrupted);
+  const Find find =
+      shrunk({.entry = entry, .verdict = verdict}, "attest repro", testee, run, start, interrupted);
   const fs::path file = fs::absolute(options.out / "shrunk.json");
   write_file(file, to_case_file("What attest repro --shrink made.", {find.entry}));
   const VerdictRecord record = record_of(find, testee, run, file);
@@ -58,7 +69,7 @@ void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& te
 
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
-  const Case test_case = find_case(load_cases(installation.cases), options.case_id);
+  const Case test_case = find_case(all_cases(options, installation), options.case_id);
   const Surroundings around = surroundings_for(options, installation);
   const auto testees = testees_for(options, installation, around);
   std::optional<RecordFolder> locked;
@@ -116,7 +127,9 @@ int repro(const Options& options) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
-      if (options.shrink) shrink_case(test_case, v, testee, options, around);
+      if (!options.shrink) continue;
+      shrink_case(test_case, entry_of(test_case, options, installation), v, testee, options,
+                  around);
     }
   }
   return exit_code;
@@ -128,6 +141,7 @@ Command add_repro(CLI::App& app, Options& options) {
   CLI::App& command = *app.add_subcommand("repro", "Repeat one case");
   command.add_option("case", options.case_id, "The case's id")->required();
   command.add_option("--from", options.from, "Another file or folder of cases");
+  add_shapes(command, options);
   add_testee_options(command, options);
   command.add_flag("--in-process", options.in_process,
                    "Run the plug-in in this process, for a debugger");

@@ -39,7 +39,7 @@ void check_profiles(const std::vector<std::string>& names) {
 int judge_cases(const Options& options) {
   check_profiles(options.profiles);
   const Installation installation = installation_for(options);
-  const std::vector<Case> all = load_cases(installation.cases, options.seed);
+  const std::vector<Case> all = all_cases(options, installation);
   const auto whole =
       select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
   const auto cases = shard_of(whole, options.shard);
@@ -66,6 +66,7 @@ Command add_run(CLI::App& app, Options& options) {
   command.add_option("--profile", options.profiles,
                      "A profile to be met, or none; X+declared takes arithmetic that is "
                      "declared beyond the default, too. Default: all that a testee declares");
+  add_shapes(command, options);
   add_recording(command, options);
   command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
   command

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "cases/shapes.h"
 #include "harness/command/identity.h"
 #include "harness/run/conclude.h"
 #include "harness/run/sha256.h"
@@ -57,6 +58,22 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
   return all;
 }
 
+// What the options name, so that it is found from any folder: presets, and files by their paths.
+std::vector<std::string> shapes_as_named(const Options& options, const Installation& installation) {
+  std::vector<std::string> all;
+  for (const std::string& named : options.shapes) {
+    const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
+    all.push_back(is_file ? fs::absolute(named).string() : named);
+  }
+  return all;
+}
+
+// No profile is about shapes.
+std::vector<std::string> profiles_asked_for(const Options& options) {
+  const bool none = options.profiles.empty() && !options.shapes.empty();
+  return none ? std::vector<std::string>{kNoProfile} : options.profiles;
+}
+
 }  // namespace
 
 Installation installation_for(const Options& options) {
@@ -65,8 +82,15 @@ Installation installation_for(const Options& options) {
   return installation;
 }
 
+std::vector<Case> all_cases(const Options& options, const Installation& installation) {
+  if (options.shapes.empty()) return load_cases(installation.cases, options.seed);
+  const Shapes shapes = load_shapes(options.shapes, installation.cases, options.seed);
+  for (const std::string& note : shapes.notes) fmt::print(stderr, "attest: {}\n", note);
+  return cases_of(shapes);
+}
+
 std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
-  return select(load_cases(installation.cases, options.seed),
+  return select(all_cases(options, installation),
                 {.tier = options.tier, .filters = options.filters, .seed = options.seed});
 }
 
@@ -90,14 +114,18 @@ FileSums sums_of(const Testee& testee, FileSums& known) {
 Plan plan_for(const Options& options, const Installation& installation,
               const std::vector<Case>& all, std::size_t selected) {
   const Tier complete = std::max(options.tier, Tier::standard);
-  const std::string digest = sha256_of_cases(installation.cases);
+  const bool of_shapes = !options.shapes.empty();
+  const std::string digest =
+      of_shapes ? sha256_of_files(files_of_shapes(options.shapes, installation.cases))
+                : sha256_of_cases(installation.cases);
   return {.tier = std::string(name_of(options.tier)),
           .filters = options.filters,
-          .cases = {.digest = digest,
-                    .bundled = options.from.empty() && digest == digest_of_bundled_cases(),
-                    .selected = static_cast<Index>(selected),
-                    .complete = std::count_if(all.begin(), all.end(),
-                                              [&](const Case& c) { return c.tier <= complete; })}};
+          .cases = {
+              .digest = digest,
+              .bundled = options.from.empty() && !of_shapes && digest == digest_of_bundled_cases(),
+              .selected = static_cast<Index>(selected),
+              .complete = std::count_if(all.begin(), all.end(),
+                                        [&](const Case& c) { return c.tier <= complete; })}};
 }
 
 Surroundings surroundings_for(const Options& options, const Installation& installation,
@@ -174,9 +202,10 @@ Session::Session(const Options& options, const Installation& installation, const
              .shard = options.shard,
              .filters = plan.filters,
              .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
+             .shapes = shapes_as_named(options, installation),
              .isolation = describe(weakest_isolation(testees_)),
              .uncontained = uncontained(testees_, options.network),
-             .profiles = options.profiles,
+             .profiles = profiles_asked_for(options),
              .known = plan.known,
              .options = options_record(options)};
   FileSums known;
@@ -207,6 +236,7 @@ Session::Session(const Options& options, const Installation& installation, const
                   .threads = options.threads,
                   .limits = options.limits,
                   .from = header_.from,
+                  .shapes = header_.shapes,
                   .give_up_after = options.give_up_after,
                   .fail_fast = options.fail_fast,
                   .max_seconds = options.max_seconds,

@@ -22,6 +22,10 @@ namespace attest {
 // With the cases that the options name.
 Installation installation_for(const Options& options);
 
+// All cases that there are, with the seed that the options say: those of a folder or a file, or the
+// shapes that they name, of which notes are printed.
+std::vector<Case> all_cases(const Options& options, const Installation& installation);
+
 // The cases that the options select, all shards of them.
 std::vector<Case> selected_cases(const Options& options, const Installation& installation);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/shapes.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/fuzz/draws.h"
@@ -150,7 +151,10 @@ int verify(const Options& said) {
   const fs::path root = found ? options.record_folder / fmt::format("{}.json", kFuzzStem)
                         : record.header.from.empty() ? installation.cases
                                                      : fs::path(record.header.from);
-  const std::vector<Case> cases = load_cases(root, found ? 1 : record.header.seed);
+  const std::vector<Case> cases =
+      record.header.shapes.empty()
+          ? load_cases(root, found ? 1 : record.header.seed)
+          : cases_of(load_shapes(record.header.shapes, installation.cases, record.header.seed));
   std::set<std::string> names;
   for (const VerdictRecord* v : drawn) names.insert(v->testee);
   std::vector<std::string> hidden;

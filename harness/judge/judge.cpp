@@ -80,6 +80,7 @@ TensorVerdict judge_as(const std::vector<std::uint64_t>& bits, const Shape& shap
                        const Expected& expected, Rounding rounding) {
   TensorVerdict verdict;
   TensorEvidence& evidence = verdict.evidence;
+  evidence.elements = static_cast<Index>(bits.size());
   sum_errors<kDType>(bits, expected, evidence);
   std::size_t worst = 0;
   double worst_ratio = -1;

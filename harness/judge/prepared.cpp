@@ -18,7 +18,9 @@ const Made& known_or_made(std::vector<std::pair<Arithmetic, std::unique_ptr<Made
 
 }  // namespace
 
-Inputs PreparedCase::generate(const Case& test_case) { return attest::generate(test_case); }
+Inputs PreparedCase::generate(const Case& test_case, int threads) {
+  return attest::generate(test_case, threads);
+}
 
 PreparedCase PreparedCase::with_keep(Keep keep) const {
   Inputs inputs = inputs_;

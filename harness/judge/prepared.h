@@ -19,7 +19,7 @@ namespace attest {
 class PreparedCase {
  public:
   PreparedCase(const Case& test_case, int threads)
-      : PreparedCase(test_case, generate(test_case), threads) {}
+      : PreparedCase(test_case, generate(test_case, threads), threads) {}
 
   // The same case with the keep-mask that a testee drew: for that testee alone.
   PreparedCase with_keep(Keep keep) const;
@@ -38,7 +38,7 @@ class PreparedCase {
         inputs_(std::move(inputs)),
         excerpt_(excerpt_of(test_case)),
         threads_(threads) {}
-  static Inputs generate(const Case& test_case);
+  static Inputs generate(const Case& test_case, int threads);
   const PassesExpected& passes(const Arithmetic& arithmetic);  // of a problem with a backward pass
   const Excerpt* excerpt() const { return excerpt_ ? &*excerpt_ : nullptr; }
 

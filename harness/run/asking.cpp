@@ -41,6 +41,7 @@ std::string likeness(const Case& c) {
   std::string text = fmt::format("{} {} {} {} {} {} {}", json_text(problem_to_json(c.problem)),
                                  c.data, static_cast<int>(c.hidden), static_cast<int>(c.check),
                                  c.excerpt, c.statistical, json_text(c.laws));
+  if (c.excerpt_heads) text += fmt::format(" {} {}", c.excerpt_heads->query, c.excerpt_heads->key);
   text += fmt::format(" {} {} {} {}", c.extras.bias, c.extras.sink, json_text(c.extras.slopes),
                       json_text(c.extras.bias_allows.allowed));
   add_tables(c.problem.mask, text);
@@ -79,7 +80,7 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   const auto& formats = testee.dtypes;
   const bool of_format =
       std::find(formats.begin(), formats.end(), c.problem.dtype) != formats.end();
-  if (!of_format) {
+  if (!of_format || c.as_it_is) {
     return Asking::Instead{.verdict = unsupported(c, excluded->reason, excluded->what)};
   }
   Fitted fit = fitted({c, entries.of(c)}, testee.limits, testee.features);

@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "cases/shapes.h"
 #include "harness/run/conclude.h"
 #include "harness/run/seal.h"
 #include "harness/run/selection.h"
@@ -157,9 +158,34 @@ void conclude_again(Record& record) {
   }
 }
 
+// Of the cases that there are, those that a header selects.
+Expectation selected(const std::vector<Case>& all, const Header& header) {
+  Expectation expected{.ids = std::vector<std::string>()};
+  for (const Case& c : select(all, {.tier = tier_named(header.tier),
+                                   .filters = header.filters,
+                                   .seed = header.seed,
+                                   .shard = header.shard})) {
+    expected.ids->push_back(c.id);
+  }
+  return expected;
+}
+
+Expectation expected_shapes(const Header& header, const Suite& suite) {
+  try {
+    const auto files = files_of_shapes(header.shapes, suite.cases);
+    if (sha256_of_files(files) == header.cases.digest) {
+      return selected(cases_of(load_shapes(header.shapes, suite.cases, header.seed)), header);
+    }
+  } catch (const InputError& error) {
+    return {.ids = {}, .why_not = error.what()};
+  }
+  return {.ids = {}, .why_not = "the shapes are not those of the run"};
+}
+
 }  // namespace
 
 Expectation expected_cases(const Header& header, const Suite& suite) {
+  if (!header.shapes.empty()) return expected_shapes(header, suite);
   const fs::path root = header.from.empty() ? suite.cases : fs::path(header.from);
   if (!fs::exists(root)) {
     return {.ids = {}, .why_not = fmt::format("there is no {} here", root.string())};
@@ -168,14 +194,7 @@ Expectation expected_cases(const Header& header, const Suite& suite) {
     return {.ids = {},
             .why_not = fmt::format("the case files in {} are not those of the run", root.string())};
   }
-  Expectation expected{.ids = std::vector<std::string>()};
-  for (const Case& c : select(load_cases(root, header.seed), {.tier = tier_named(header.tier),
-                                                             .filters = header.filters,
-                                                             .seed = header.seed,
-                                                             .shard = header.shard})) {
-    expected.ids->push_back(c.id);
-  }
-  return expected;
+  return selected(load_cases(root, header.seed), header);
 }
 
 void note_defects(Record& record) {

@@ -36,7 +36,7 @@ struct Scope {
 Scope scope_of(const Header& header) {
   Scope scope;
   scope.whole = header.filters.empty() && header.shard == "1/1" && header.from.empty() &&
-                header.cases.bundled;
+                header.shapes.empty() && header.cases.bundled;
   const bool contained = std::all_of(header.testees.begin(), header.testees.end(), is_contained);
   scope.proves = scope.whole && contained && (header.tier == "standard" || header.tier == "full");
   return scope;

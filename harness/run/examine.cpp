@@ -188,6 +188,9 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
   }
   Verdict& v = subject.verdict;
   v.outcome = finding ? finding->outcome : Outcome::pass;
+  if (prepared.test_case().excerpt > 0 && v.outcome == Outcome::pass) {
+    if (const std::string shares = shares_of(v); !shares.empty()) v.message = "compared: " + shares;
+  }
   if (finding) {
     v.reason = finding->reason;
     v.message = finding->message.substr(0, kMessageBytes);

@@ -15,6 +15,7 @@
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
+#include "harness/run/room.h"
 #include "harness/run/seal.h"
 
 namespace attest {
@@ -35,6 +36,15 @@ std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
+}
+
+// Where the cases are from, as options say it; empty for those of the suite.
+std::string origin(const RunOptions& options) {
+  std::string text;
+  if (!options.from.empty()) text += fmt::format(" --from {}", quoted(options.from));
+  for (const std::string& named : options.shapes)
+    text += fmt::format(" --shapes {}", quoted(named));
+  return text;
 }
 
 // Takes verdicts in any order and passes them on in the order of the cases.
@@ -92,9 +102,7 @@ std::vector<VerdictRecord> beyond_caps(const std::vector<Case>& cases,
       record.verdict.clauses = {"NUM-2"};
       record.verdict.repro =
           fmt::format("attest run --testee {} --cases {}", quoted(testee.spec), quoted(first->id));
-      if (!options.from.empty()) {
-        record.verdict.repro += fmt::format(" --from {}", quoted(options.from));
-      }
+      record.verdict.repro += origin(options);
       found.push_back(std::move(record));
     }
   }
@@ -178,8 +186,7 @@ std::string repro_line(const Case& test_case, const Testee& testee, const RunOpt
   if (limits.memory_bytes != usual.memory_bytes) {
     line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
   }
-  if (!options.from.empty()) line += fmt::format(" --from {}", quoted(options.from));
-  return line;
+  return line + origin(options);
 }
 
 bool time_is_up(const RunOptions& options) {
@@ -267,6 +274,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
   Ends ends(options, testees.size());
+  Room room;
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
       std::map<std::string, Preparation> preparations;  // by id: some testees have it fitted
@@ -288,6 +296,14 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
           leave_out(std::move(*untried));
           continue;
         }
+        if (const std::string why = room.refuses(test_case.problem); !why.empty()) {
+          leave_out({.outcome = Outcome::not_run,
+                     .reason = "no_memory",
+                     .message = "not tried: " + why,
+                     .clauses = test_case.clauses});
+          continue;
+        }
+        const Room::Kept kept(room, bytes_to_judge(test_case.problem));
         auto preparation = preparations.find(test_case.id);
         if (preparation == preparations.end()) {
           preparation =

@@ -26,6 +26,7 @@ struct RunOptions {
   int threads = 1;  // that a testee may use in a call
   Limits limits = {};
   std::string from = {};  // the file or folder of the cases, if they are none of the suite's
+  std::vector<std::string> shapes = {};  // or what --shapes named
   // When the rest is NOT_RUN: of a testee after so many time-outs (0: never), of all after a
   // verdict that does not conform, and after so many seconds (0: never).
   int give_up_after = 5;

@@ -98,4 +98,12 @@ std::string sha256_of_cases(const fs::path& root) {
   return sha256(list);
 }
 
+std::string sha256_of_files(const std::vector<fs::path>& files) {
+  std::string list;
+  for (const fs::path& file : files) {
+    list += fmt::format("{}  {}\n", sha256_of_file(file), file.filename().generic_string());
+  }
+  return sha256(list);
+}
+
 }  // namespace attest

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attest {
 
@@ -16,5 +17,8 @@ std::string sha256_of_file(const std::filesystem::path& file);
 // `sha256sum` makes of them, named from the folder, in the order of their names' bytes. Throws
 // InputError if one cannot be read.
 std::string sha256_of_cases(const std::filesystem::path& root);
+
+// The same of such files, one after the other, by their paths.
+std::string sha256_of_files(const std::vector<std::filesystem::path>& files);
 
 }  // namespace attest

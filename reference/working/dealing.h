@@ -19,11 +19,23 @@ void for_each_task(Index tasks, int threads, const std::function<void(Index, int
 // At most so many: a thread costs more than a small problem does.
 int worthwhile_threads(const Problem& problem, int threads);
 
-// The groups of kRows neighbours among `count` that are computed.
-std::vector<Index> wanted_groups(Index count, const std::vector<Index>* excerpt);
+// What is computed: by head, those of one batch element after those of the one before.
+struct Wanted {
+  std::vector<std::vector<Index>> rows;  // groups of kRows neighbours, in order
+  std::vector<std::vector<Range>> keys;  // in order; empty: dK and dV of that head are not wanted
+  // Of key heads: whether all rows that read it are walked, for its gradients or for dBias.
+  std::vector<bool> walked;
 
-// The keys of these, in order.
-std::vector<Range> wanted_keys(const Problem& problem, const Excerpt* excerpt);
+  Wanted(const Problem& problem, const Excerpt* excerpt);
+  // Whether any row is that reads the key head.
+  bool any_row(const Problem& problem, Index key_head) const;
+  // Whether all rows of query head h are walked, of all batch elements.
+  bool walks_all_of(const Problem& problem, Index h) const;
+};
+
+// How many key heads are packed at a time: no more than memory is kept for, and enough for all
+// threads.
+Index key_heads_at_a_time(const Problem& problem, int threads);
 
 // The rows that read a key head are cut into parts that are summed apart, and then in order: as
 // many as the problem asks for, whatever the number of threads, so that no bit depends on it.

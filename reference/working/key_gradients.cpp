@@ -6,16 +6,12 @@
 namespace attest::bound::working {
 
 template <class Real>
-KeyGradients<Real>::KeyGradients(const Problem& problem, Index key_len, bool with_sizes)
-    : dk(key_len, problem.head_dim),
-      dk_bound(key_len, problem.head_dim),
-      dv(key_len, problem.value_dim),
-      dv_bound(key_len, problem.value_dim),
-      seen(at(key_len)),
-      lost(at(key_len)),
-      dk_lost(at(key_len)),
-      beyond(at(key_len)) {
-  if (!with_sizes) return;
+KeyGradients<Real>::KeyGradients(const Problem& problem, Index key_len, Sums sums)
+    : seen(at(key_len)), lost(at(key_len)), dk_lost(at(key_len)), beyond(at(key_len)) {
+  if (sums == Sums::none) return;
+  for (Strips<Real>* each : {&dk, &dk_bound}) *each = Strips<Real>(key_len, problem.head_dim);
+  for (Strips<Real>* each : {&dv, &dv_bound}) *each = Strips<Real>(key_len, problem.value_dim);
+  if (sums != Sums::sizes_too) return;
   dk_size = Strips<Real>(key_len, problem.head_dim);
   dv_size = Strips<Real>(key_len, problem.value_dim);
 }

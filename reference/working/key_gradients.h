@@ -24,7 +24,9 @@ struct KeyGradients {
   std::vector<std::uint8_t> dk_lost;     // by a row whose dS is
   std::vector<std::uint8_t> beyond;      // by a row whose scores are beyond SOFTMAX-2
 
-  KeyGradients(const Problem& problem, Index key_len, bool with_sizes);
+  // What is summed up besides the flags: nothing of a head whose gradients are not wanted.
+  enum class Sums { none, values, sizes_too };
+  KeyGradients(const Problem& problem, Index key_len, Sums sums);
   void add(const KeyGradients& other);
 };
 

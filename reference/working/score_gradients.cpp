@@ -1,7 +1,9 @@
 #include "reference/working/score_gradients.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "reference/working/put.h"
 
@@ -59,6 +61,12 @@ void ScoreGradients<Real>::add(const Problem& problem, const Block<Real>& block)
 }
 
 template <class Real>
+void ScoreGradients<Real>::forget(Index head) {
+  if (!bias_.empty())
+    std::fill(bias_[at(head)].sums.begin(), bias_[at(head)].sums.end(), Sum<Real>());
+}
+
+template <class Real>
 void ScoreGradients<Real>::put_bias(const Problem& problem, const Model<Real>& model,
                                     Expected& expected) const {
   const Shape& shape = *problem.bias_shape;
@@ -81,7 +89,7 @@ void ScoreGradients<Real>::put_bias(const Problem& problem, const Model<Real>& m
 
 template <class Real>
 void ScoreGradients<Real>::put_sink(const Problem& problem, const Model<Real>& model,
-                                    Expected& expected) const {
+                                    const Wanted& wanted, Expected& expected) const {
   Index rows = 0;
   for (Index b = 0; b < problem.batch; ++b) rows += problem.lengths(b).query;
   const Real share = gamma(Real(rows + 8), model.random_sums ? model.u_ref : model.u_s);
@@ -91,6 +99,10 @@ void ScoreGradients<Real>::put_sink(const Problem& problem, const Model<Real>& m
   }
   for (std::size_t h = 0; h < total.size(); ++h) {
     Sum<Real>& sum = total[h];
+    if (!wanted.walks_all_of(problem, Index(h))) {
+      expected.value[h] = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
     if (!sum.seen) continue;
     sum.lost |= sum_may_overflow(sum.size + sum.bound, model.sum_overflow);
     sum.bound = sum.bound * (1 + share) + sum.size * share;

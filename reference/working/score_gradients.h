@@ -7,6 +7,7 @@
 
 #include "reference/expected.h"
 #include "reference/working/block.h"
+#include "reference/working/dealing.h"
 #include "spec/problem.h"
 
 namespace attest::bound::working {
@@ -30,8 +31,12 @@ class ScoreGradients {
  public:
   explicit ScoreGradients(const Problem& problem);
   void add(const Problem& problem, const Block<Real>& block);
+  // All that was added of a query head, b * query_heads + h, which is then added once more.
+  void forget(Index head);
   void put_bias(const Problem& problem, const Model<Real>& model, Expected& expected) const;
-  void put_sink(const Problem& problem, const Model<Real>& model, Expected& expected) const;
+  // Of the heads of which all was added; the others are unspecified.
+  void put_sink(const Problem& problem, const Model<Real>& model, const Wanted& wanted,
+                Expected& expected) const;
 
  private:
   std::vector<BiasGradients<Real>> bias_;

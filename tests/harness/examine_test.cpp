@@ -62,11 +62,11 @@ class ExamineTest : public testing::Test, protected OnAMock {
 TEST_F(ExamineTest, OfAnExcerptOnlyItsGroupsAreCompared) {
   test_case_.problem.query_len = 100;  // 13 groups of 8
   test_case_.excerpt = 4;
-  const std::vector<Index> groups = excerpt_of(test_case_)->query_groups;
+  const std::vector<Index> groups = excerpt_of(test_case_)->query_groups[0];
   ASSERT_EQ(groups.size(), 4u);
   EXPECT_EQ(groups.front(), 0);
   EXPECT_EQ(groups.back(), 12);
-  EXPECT_EQ(excerpt_of(test_case_)->key_groups, std::vector<Index>{0});
+  EXPECT_EQ(excerpt_of(test_case_)->key_groups[0], std::vector<Index>{0});
   for (Index group = 0; group < 13; ++group) {
     EXPECT_CALL(mock_, forward)
         .WillRepeatedly(

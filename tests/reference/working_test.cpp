@@ -373,7 +373,6 @@ TEST(WorkingTest, TheNumberOfThreadsChangesNoBit) {
 
 TEST(WorkingTest, BothPassesAtOnceHaveTheBitsOfEach) {
   std::mt19937_64 random(5);
-  const Excerpt excerpt = {.query_groups = {1, 3}, .key_groups = {0, 2}};
   for (const DType dtype : {DType::bf16, DType::f64}) {
     const Problem problem = with_all_features({.dtype = dtype,
                                                .batch = 2,
@@ -391,6 +390,7 @@ TEST(WorkingTest, BothPassesAtOnceHaveTheBitsOfEach) {
     Inputs inputs = random_inputs(problem, 1, random);
     inputs.d_o.data[5] = inputs.q.data[problem.head_dim * 2] = kNaN;  // of other rows
     const Arithmetic arithmetic = loosest(dtype);
+    const Excerpt excerpt = excerpt_of_all(problem, {1, 3}, {0, 2});
     for (const Excerpt* part : {static_cast<const Excerpt*>(nullptr), &excerpt}) {
       const PassesExpected both = expect_passes(problem, inputs, arithmetic, 2, part);
       EXPECT_TRUE(same_bits(both.forward, expect_forward(problem, inputs, arithmetic, 1, part)));
@@ -436,21 +436,109 @@ TEST(WorkingTest, AnExcerptHasTheBitsOfTheWholeAndLeavesTheRestUnspecified) {
   for (const Problem& problem : {plain, with_all_features(plain)}) {
     const Inputs inputs = random_inputs(problem, 1, random);
     const Arithmetic arithmetic = loosest(problem.dtype);
-    const Excerpt excerpt = {.query_groups = {5, 0, 2}, .key_groups = {0, 8, 3}};
+    const std::vector<Index> rows = {5, 0, 2}, keys = {0, 8, 3};
+    const Excerpt excerpt = excerpt_of_all(problem, rows, keys);
     const ForwardExpected whole = expect_forward(problem, inputs, arithmetic);
     const BackwardExpected gradients = expect_backward(problem, inputs, arithmetic);
     for (const int threads : {1, 2}) {
       const ForwardExpected part = expect_forward(problem, inputs, arithmetic, threads, &excerpt);
       const BackwardExpected back = expect_backward(problem, inputs, arithmetic, threads, &excerpt);
-      const auto& rows = excerpt.query_groups;
       expect_excerpt(problem, whole.o, part.o, problem.o_shape(), rows, false);
       expect_excerpt(problem, whole.lse, part.lse, problem.lse_shape(), rows, false);
       expect_excerpt(problem, gradients.dq, back.dq, problem.q_shape(), rows, false);
-      const auto& keys = excerpt.key_groups;
       expect_excerpt(problem, gradients.dk, back.dk, problem.k_shape(), keys, true);
       expect_excerpt(problem, gradients.dv, back.dv, problem.v_shape(), keys, true);
       EXPECT_EQ(back.dsink.value, gradients.dsink.value);
       EXPECT_EQ(back.dbias.value, gradients.dbias.value);
+    }
+  }
+}
+
+// Whatever heads and groups are chosen, by chance, and however many threads there are: what is
+// chosen has the bits of the whole, all else is NaN.
+void expect_heads(const Problem& problem, const Expected& whole, const Expected& part,
+                  const Shape& shape, const std::vector<std::vector<Index>>& groups, Index heads,
+                  bool of_keys) {
+  ASSERT_EQ(part.value.size(), whole.value.size());
+  for (std::size_t e = 0; e < whole.value.size(); ++e) {
+    const auto [b, h, i, c] = coordinates(shape, Index(e));
+    const Lengths lengths = problem.lengths(b);
+    if (i >= (of_keys ? lengths.key : lengths.query)) continue;
+    const auto& chosen = groups[std::size_t(b * heads + h)];
+    if (std::find(chosen.begin(), chosen.end(), i / 8) == chosen.end()) {
+      ASSERT_TRUE(std::isnan(part.value[e])) << e;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(part.value[e]),
+              std::bit_cast<std::uint64_t>(whole.value[e]))
+        << e;
+    ASSERT_EQ(part.bound[e], whole.bound[e]) << e;
+  }
+}
+
+std::vector<std::vector<Index>> some_groups(Index heads, Index length, std::mt19937_64& random) {
+  std::vector<std::vector<Index>> groups(static_cast<std::size_t>(heads));
+  for (auto& chosen : groups) {
+    for (Index group = 0; group <= (length - 1) / 8; ++group) {
+      if (random() % 3 == 0) chosen.push_back(group);
+    }
+    if (random() % 2 == 0) chosen.clear();
+  }
+  return groups;
+}
+
+TEST(WorkingTest, AnExcerptByHeadsHasTheBitsOfTheWhole) {
+  std::mt19937_64 random(23);
+  for (int round = 0; round < 12; ++round) {
+    Problem problem = {.dtype = round % 4 == 3 ? DType::f64 : DType::bf16,
+                       .batch = 2,
+                       .query_heads = 6,
+                       .key_heads = round % 3 == 0 ? 6 : 2,
+                       .query_len = 43,
+                       .key_len = 70,
+                       .head_dim = 5,
+                       .value_dim = 3,
+                       .mask = Mask::window(9, 4, Anchor::top_left),
+                       .key_lens = {3, 70},
+                       .query_lens = {43, 20},
+                       .sink = round % 2 == 0,
+                       .backward = true};
+    if (round % 4 == 2) problem = with_all_features(problem);
+    const Inputs inputs = random_inputs(problem, 1, random);
+    Arithmetic arithmetic = loosest(problem.dtype);
+    arithmetic.rounds_head_gradients = round % 2 == 1;
+    const Excerpt excerpt = {
+        .query_groups = some_groups(problem.batch * problem.query_heads, problem.query_len, random),
+        .key_groups = some_groups(problem.batch * problem.key_heads, problem.key_len, random)};
+    const PassesExpected whole = expect_passes(problem, inputs, arithmetic);
+    const int threads = 1 + round % 3;
+    const PassesExpected part = expect_passes(problem, inputs, arithmetic, threads, &excerpt);
+    const ForwardExpected forward = expect_forward(problem, inputs, arithmetic, threads, &excerpt);
+    EXPECT_TRUE(same_bits(part.forward, forward));
+    const auto rows = [&](const Expected& all, const Expected& some, const Shape& shape) {
+      expect_heads(problem, all, some, shape, excerpt.query_groups, problem.query_heads, false);
+    };
+    const auto keys = [&](const Expected& all, const Expected& some, const Shape& shape) {
+      expect_heads(problem, all, some, shape, excerpt.key_groups, problem.key_heads, true);
+    };
+    rows(whole.forward.o, part.forward.o, problem.o_shape());
+    rows(whole.forward.lse, part.forward.lse, problem.lse_shape());
+    rows(whole.backward.dq, part.backward.dq, problem.q_shape());
+    keys(whole.backward.dk, part.backward.dk, problem.k_shape());
+    keys(whole.backward.dv, part.backward.dv, problem.v_shape());
+    EXPECT_EQ(part.backward.dbias.value, whole.backward.dbias.value);
+    for (Index h = 0; problem.sink && h < problem.query_heads; ++h) {
+      bool all = true;  // of this head is walked
+      for (Index b = 0; b < problem.batch && !problem.bias_shape; ++b) {
+        const Index head = b * problem.key_heads + h / problem.group_size();
+        all = all && !excerpt.key_groups[std::size_t(head)].empty();
+      }
+      const double value = part.backward.dsink.value[std::size_t(h)];
+      if (all) {
+        EXPECT_EQ(value, whole.backward.dsink.value[std::size_t(h)]) << h;
+      } else {
+        EXPECT_TRUE(std::isnan(value)) << h;
+      }
     }
   }
 }

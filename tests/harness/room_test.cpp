@@ -1,0 +1,58 @@
+#include "harness/run/room.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace attest {
+namespace {
+
+Problem large(Index heads) {
+  return {.dtype = DType::bf16,
+          .query_heads = heads,
+          .key_heads = heads,
+          .query_len = 8192,
+          .key_len = 8192,
+          .head_dim = 128,
+          .value_dim = 128,
+          .backward = true};
+}
+
+TEST(RoomTest, CountsInputsResultsAndWhatTheyAreComparedWith) {
+  // 8 tensors, as doubles or twice as words with value and bound, and as they cross.
+  const double elements = 32.0 * 8192 * 128;
+  EXPECT_NEAR(bytes_to_judge(large(32)), elements * (4 * 8 + 4 * 32 + 2 * (4 + 2 * 4)), 1e8);
+}
+
+TEST(RoomTest, RefusesWhatDoesNotFitAndSaysHowMuchItTakes) {
+  const Room room(4e9);
+  EXPECT_EQ(room.refuses(large(1)), "");
+  EXPECT_THAT(room.refuses(large(32)), testing::HasSubstr("MiB"));
+}
+
+TEST(RoomTest, HasNoMoreAtATimeThanThereIsButForWhoIsAlone) {
+  Room room(100);
+  std::atomic<int> taken = 0, most = 0;
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 8; ++n) {
+    threads.emplace_back([&, n] {
+      for (int again = 0; again < 200; ++again) {
+        const int bytes = n == 0 ? 1000 : 40;
+        const Room::Kept kept(room, bytes);
+        const int now = taken += bytes;
+        if (bytes == 1000) EXPECT_EQ(now, 1000);
+        for (int before = most; now > before && !most.compare_exchange_weak(before, now);) {
+        }
+        taken -= bytes;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(most, 1000);
+}
+
+}  // namespace
+}  // namespace attest
