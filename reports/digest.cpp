@@ -78,7 +78,7 @@ class Digester {
     const std::vector<std::string> cited = cited_clauses(verdict);
     for (const std::string& id : cited) ++testee.clauses[id].counts[verdict.outcome];
     if (!cited.empty()) {
-      ClauseDigest& first = testee.clauses[cited.front()];
+      ClauseDigest& first = testee.clauses[headline_clause(verdict)];
       if (is_fault(verdict.outcome)) ++first.broken;
       if (verdict.outcome == Outcome::warn) ++first.missed;
     }
@@ -420,6 +420,11 @@ Digest digest(const Record& record) { return Digester(record).run(); }
 
 bool worse(double ratio, double than) {
   return std::isnan(ratio) ? !std::isnan(than) : ratio > than;
+}
+
+std::string headline_clause(const Verdict& verdict) {
+  if (!verdict.blamed.empty()) return verdict.blamed;
+  return verdict.clauses.empty() ? "" : verdict.clauses.front();
 }
 
 std::vector<std::string> cited_clauses(const Verdict& verdict) {

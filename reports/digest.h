@@ -98,6 +98,9 @@ bool worse(double ratio, double than);
 // What a verdict cites, each clause once, the broken one first.
 std::vector<std::string> cited_clauses(const Verdict& verdict);
 
+// The clause to be read first: the blamed one, or the first that is cited; empty if there is none.
+std::string headline_clause(const Verdict& verdict);
+
 Index count_of(const Counts& counts, Outcome outcome);
 Index total(const Counts& counts);
 Index failures_in(const Counts& counts);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "reports/digest.h"
+#include "reports/groups.h"
 #include "reports/html_matrices.h"
 #include "reports/html_parts.h"
 #include "reports/markup.h"
@@ -146,9 +147,8 @@ Markup failure_details(const Digest& d, std::size_t number) {
   const Verdict& v = record.verdict;
   Markup summary =
       badge(v.outcome) + Markup(" ") + code(record.testee) + Markup(": ") + code(record.case_id);
-  if (!v.clauses.empty()) {
-    summary += Markup(v.outcome == Outcome::fail ? " breaks " : " on ") +
-               element("b", {}, v.clauses.front());
+  if (const std::string clause = headline_clause(v); !clause.empty()) {
+    summary += Markup(v.outcome == Outcome::fail ? " breaks " : " on ") + element("b", {}, clause);
   }
   if (!v.message.empty()) summary += Markup(": ") + Markup(v.message);
   if (known_of(d, record)) summary += Markup(" (known)");
@@ -157,6 +157,7 @@ Markup failure_details(const Digest& d, std::size_t number) {
   if (!v.reason.empty()) list += fact("Reason", v.reason);
   if (const KnownFailure* known = known_of(d, record)) list += fact("Known", known_text(*known));
   for (const std::string& id : cited_clauses(v)) list += fact("Clause", clause_phrase(id));
+  if (!record.problem.empty()) list += fact("Problem", record.problem);
   if (!record.because.empty()) list += fact("The case hunts", record.because);
   list += fact("Time", duration_text(v.wall_s));
   Markup body = element("dl", {{"class", "facts"}}, list);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reports/digest.h"
+#include "reports/groups.h"
 #include "reports/reports.h"
 #include "reports/text.h"
 
@@ -165,7 +166,9 @@ std::string failure_item(const Digest& d, const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   std::string out = fmt::format("- **{}**", prose(name(v.outcome)));
   if (!v.reason.empty()) out += fmt::format(" ({})", prose(v.reason));
-  if (!v.clauses.empty()) out += fmt::format(" {}", prose(v.clauses.front()));
+  if (const std::string clause = headline_clause(v); !clause.empty()) {
+    out += fmt::format(" {}", prose(clause));
+  }
   out += fmt::format(", {}: {}", code(record.testee), code(record.case_id));
   if (!v.message.empty()) out += fmt::format("  \n  {}", prose(v.message));
   if (const KnownFailure* known = known_of(d, record)) {
@@ -173,6 +176,19 @@ std::string failure_item(const Digest& d, const VerdictRecord& record) {
   }
   if (!v.repro.empty()) out += fmt::format("  \n  {}", code(v.repro));
   return out + "\n";
+}
+
+// The simplest of those that are alike, with what it is about.
+std::string simplest_item(const Digest& d, const FailureGroup& group) {
+  const VerdictRecord& record = group.simplest();
+  const std::string clause = headline_clause(record.verdict), others = others_text(group);
+  std::string out = failure_item(d, record);
+  if (!clause.empty()) out += fmt::format("  - {}\n", prose(clause_with_title(clause)));
+  if (!record.problem.empty()) out += fmt::format("  - problem: {}\n", prose(record.problem));
+  if (!record.because.empty())
+    out += fmt::format("  - the case hunts: {}\n", prose(record.because));
+  if (!others.empty()) out += fmt::format("  - {}\n", prose(others));
+  return out;
 }
 
 }  // namespace
@@ -203,6 +219,10 @@ std::string to_summary_markdown(const Record& record) {
   }
   out += fmt::format("\n## Failures: {}\n", d.failures.size());
   if (!d.failures.empty()) out += '\n';
+  const std::vector<FailureGroup> groups = failure_groups(d);
+  for (const FailureGroup& group : groups) out += simplest_item(d, group);
+  if (groups.size() < d.failures.size()) out += "\n### All of them\n\n";
+  if (groups.size() == d.failures.size()) return out;
   for (const VerdictRecord* failure : d.failures) out += failure_item(d, *failure);
   return out;
 }

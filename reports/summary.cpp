@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "reports/digest.h"
+#include "reports/groups.h"
 #include "reports/reports.h"
 #include "reports/text.h"
 
@@ -111,24 +112,34 @@ std::string searches(const Record& record) {
   return table.str();
 }
 
+std::string indented(const std::string& text) {
+  return text.empty() ? "" : fmt::format("    {}\n", one_line(text));
+}
+
+// One failure of each kind, the simplest first.
 std::string failures(const Digest& d) {
   constexpr std::size_t kShown = 10;
   std::string out;
-  for (std::size_t i = 0; i < std::min(kShown, d.failures.size()); ++i) {
-    const VerdictRecord& record = *d.failures[i];
+  const std::vector<FailureGroup> groups = failure_groups(d);
+  for (std::size_t i = 0; i < std::min(kShown, groups.size()); ++i) {
+    const VerdictRecord& record = groups[i].simplest();
     const Verdict& v = record.verdict;
+    const std::string clause = headline_clause(v);
     out += fmt::format("{}{}{} {} {}\n", name(v.outcome),
                        v.reason.empty() ? "" : fmt::format("({})", one_line(v.reason)),
-                       v.clauses.empty() ? "" : fmt::format(" {}", one_line(v.clauses.front())),
-                       one_line(record.testee), one_line(record.case_id));
-    if (!v.message.empty()) out += fmt::format("    {}\n", one_line(v.message));
-    if (const KnownFailure* known = known_of(d, record)) {
-      out += fmt::format("    {}\n", one_line(known_text(*known)));
-    }
-    if (!v.repro.empty()) out += fmt::format("    {}\n", one_line(v.repro));
+                       clause.empty() ? "" : " " + one_line(clause), one_line(record.testee),
+                       one_line(record.case_id));
+    out += indented(v.message);
+    if (!clause.empty()) out += indented(clause_with_title(clause));
+    if (!record.problem.empty()) out += indented("problem: " + record.problem);
+    if (!record.because.empty()) out += indented("the case hunts: " + record.because);
+    if (const KnownFailure* known = known_of(d, record)) out += indented(known_text(*known));
+    out += indented(v.repro);
+    out += indented(others_text(groups[i]));
   }
-  if (d.failures.size() > kShown) {
-    out += fmt::format("... and {} more; the report lists all\n", d.failures.size() - kShown);
+  if (groups.size() > kShown) {
+    out += fmt::format("... and {} more of other kinds; the report lists all\n",
+                       groups.size() - kShown);
   }
   return out;
 }

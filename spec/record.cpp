@@ -169,12 +169,14 @@ VerdictRecord verdict_from(const json& j) {
                        .testee = j.at("testee").get<std::string>(),
                        .dtype = j.at("dtype").get<std::string>(),
                        .because = j.at("because").get<std::string>(),
+                       .problem = j.value("problem", ""),
                        .verdict = {}};
   Verdict& v = record.verdict;
   v.outcome = outcome_from(j.at("outcome"));
   v.reason = j.at("reason").get<std::string>();
   v.message = j.at("message").get<std::string>();
   v.clauses = j.at("clauses").get<std::vector<std::string>>();
+  v.blamed = j.value("blamed", "");
   for (const auto& [tensor, evidence] : j.at("tensors").items()) {
     v.tensors[tensor] = evidence_from(evidence);
   }
@@ -330,6 +332,8 @@ json to_json(const VerdictRecord& record) {
                            {"difference", number_to_json(slope.difference)},
                            {"allowed", number_to_json(slope.allowed)}});
   }
+  if (!v.blamed.empty()) j["blamed"] = v.blamed;
+  if (!record.problem.empty()) j["problem"] = record.problem;
   if (!v.features.empty()) j["features"] = v.features;
   for (const ScheduleEvidence& s : v.schedule) {
     j["schedule"].push_back({{"pass", s.pass},

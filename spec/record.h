@@ -89,6 +89,7 @@ struct VerdictRecord {
   std::string testee;
   std::string dtype;
   std::string because = {};  // what the case hunts
+  std::string problem = {};  // in a line; of what does not pass
   Verdict verdict;
 };
 

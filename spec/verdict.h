@@ -91,6 +91,9 @@ struct Verdict {
   Reason reason = {};  // of warn and fail, a dialect, a format beyond the caps; empty otherwise
   std::string message = {};               // one sentence for a person
   std::vector<std::string> clauses = {};  // those of the case, and the broken one first on failure
+  // The clause that a fault, or a warning, is blamed on; it decides nothing
+  // (harness/judge/blame.h).
+  std::string blamed = {};
   // By name(TensorName), as records have it; those of other programs may name others.
   std::map<std::string, TensorEvidence> tensors = {};
   std::vector<SlopeEvidence> slopes = {};

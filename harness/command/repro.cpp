@@ -26,6 +26,7 @@
 #include "harness/run/record_file.h"
 #include "harness/run/run.h"
 #include "reports/files.h"
+#include "reports/groups.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
 
@@ -106,6 +107,7 @@ int repro(const Options& options) {
     fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
                name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
                test_case.data, test_case.because, fmt::join(v.clauses, ", "));
+    if (!v.blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(v.blamed));
     if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
     if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
     for (const auto& [tensor, e] : v.tensors) {

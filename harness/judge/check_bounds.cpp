@@ -29,6 +29,13 @@ bool is_conclusive_by_default(const Subject& subject, const Returned& tensor,
       .conclusive;
 }
 
+// "exact 0" where nothing else may stand there.
+std::string how_far(const TensorEvidence& e) {
+  if (e.bound == 0) return fmt::format("exact {}, and nothing else will do", e.exact);
+  return fmt::format("exact {}, bound {:.3g}: {:.3g} times the bound", e.exact, e.bound,
+                     e.max_ratio);
+}
+
 }  // namespace
 
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
@@ -69,9 +76,8 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
       const bool known = worst && worst->outcome == Outcome::fail;
       if (known && (!of_row || !worst->clause.empty())) continue;
       worst = failure(judged.nonfinite ? "nonfinite" : "bound",
-                      fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
-                                  name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact,
-                                  e.bound, e.max_ratio),
+                      fmt::format("{}[{}] = {}, {}", name(tensor.name), fmt::join(e.worst, ","),
+                                  e.actual, how_far(e)),
                       of_row ? "FINITE-1" : "");
     } else if (!judged.advised && !worst) {
       worst = Finding{.outcome = Outcome::warn,

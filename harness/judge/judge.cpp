@@ -152,4 +152,17 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
       dtype, [&](auto format) { return judge_as<format()>(bits, shape, expected, rounding); });
 }
 
+std::vector<std::size_t> beyond_bounds(const std::vector<std::uint64_t>& bits, DType dtype,
+                                       const Expected& expected, Rounding rounding) {
+  std::vector<std::size_t> beyond;
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    if (std::isnan(expected.value[i]) || !std::isfinite(expected.bound[i])) continue;
+    const double actual = decode(dtype, bits[i]);
+    const bool within = distance(actual, exact_at(expected, i), dtype, rounding) <=
+                        static_cast<long double>(expected.bound[i]);
+    if (!within) beyond.push_back(i);
+  }
+  return beyond;
+}
+
 }  // namespace attest

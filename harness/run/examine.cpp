@@ -4,6 +4,7 @@
 #include <set>
 
 #include "cases/fit.h"
+#include "harness/judge/blame.h"
 #include "harness/judge/checks.h"
 #include "harness/judge/drawn.h"
 #include "harness/judge/subject.h"
@@ -120,8 +121,8 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   return of_fitted(subject, std::move(found));
 }
 
-// Puts the case to the testee; `first` becomes the first trial.
-std::optional<Finding> find(Subject& subject, Trial& first) {
+// Puts the case to the testee; `first` and `second` become the two trials that all have.
+std::optional<Finding> find(Subject& subject, Trial& first, Trial& second) {
   const auto missing = laws::missing_promise(subject.test_case().laws, subject.problem(),
                                              subject.testee, subject.arithmetic);
   if (auto finding = check_promises(subject, missing)) return finding;
@@ -131,7 +132,7 @@ std::optional<Finding> find(Subject& subject, Trial& first) {
   calling.trace = calling.measure = subject.test_case().check == Check::schedule;
   first = try_out(calling, subject.problem(), subject.prepared.inputs(), Placement::end_flush);
   if (first.stopped) return first.stopped;
-  const Trial second = subject.try_out(Placement::start_flush);
+  second = subject.try_out(Placement::start_flush);
   if (second.stopped) return second.stopped;
   if (auto finding = check_written(first, second, subject.exemptions)) return finding;
   if (first.keep) {
@@ -179,8 +180,8 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
   Subject subject(prepared, testee, kernel, executor, threads);
   subject.lenient = [&](Finding finding) { return lenient(subject, std::move(finding)); };
   subject.verdict.clauses = prepared.test_case().clauses;
-  Trial first;
-  auto finding = find(subject, first);
+  Trial first, second;
+  auto finding = find(subject, first, second);
   // A second reply to the last request must not become the next case's trouble.
   if (const Reply late = executor.settle(); !late.ok()) {
     if (!finding || finding->outcome != Outcome::fail) finding = finding_of(late, "afterwards");
@@ -195,6 +196,7 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
     v.reason = finding->reason;
     v.message = finding->message.substr(0, kMessageBytes);
     v.captured = subject.captured.substr(0, kCaptureBytes);
+    v.blamed = blamed_clause(subject, *finding, first, second);
     if (finding->time) v.time.push_back(*finding->time);
     if (!finding->clause.empty()) {
       std::erase(v.clauses, finding->clause);

@@ -100,6 +100,7 @@ std::vector<VerdictRecord> beyond_caps(const std::vector<Case>& cases,
       record.verdict.message =
           fmt::format("declares what lies beyond the caps of {}: {}", name(dtype), words);
       record.verdict.clauses = {"NUM-2"};
+      record.verdict.blamed = "NUM-2";
       record.verdict.repro =
           fmt::format("attest run --testee {} --cases {}", quoted(testee.spec), quoted(first->id));
       record.verdict.repro += origin(options);
@@ -254,6 +255,9 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
                                    .clauses = test_case.clauses}};
   if (preparation.prepared) {
     record.verdict = verdict_on(*preparation.prepared, testee, executor, options, gave_up);
+  }
+  if (is_fault(record.verdict.outcome) || record.verdict.outcome == Outcome::warn) {
+    record.problem = to_string(test_case.problem);
   }
   record.verdict.repro = repro_line(test_case, testee, options);
   return record;

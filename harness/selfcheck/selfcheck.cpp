@@ -10,6 +10,7 @@
 #include "harness/run/conclude.h"
 #include "reports/text.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 
 namespace attest {
 namespace {
@@ -161,6 +162,38 @@ std::string missed_text(const Selfcheck& check) {
   return text;
 }
 
+// Whether what caught a mutant is blamed on a clause that it violates.
+bool is_blamed_right(const Selfcheck& check, const Hunted& hunted) {
+  return contains(mutant_of(check, hunted).clauses, hunted.caught->verdict.blamed);
+}
+
+// Mutants that are caught, and those of them that are blamed right in every dtype.
+Tally blame_of(const Selfcheck& check) {
+  std::map<std::size_t, bool> right;
+  for (const Hunted& hunted : check.hunt->hunted) {
+    if (!hunted.caught) continue;
+    const auto place = right.emplace(hunted.mutant, true).first;
+    place->second = place->second && is_blamed_right(check, hunted);
+  }
+  const auto count =
+      std::count_if(right.begin(), right.end(), [](auto& each) { return each.second; });
+  return {.caught = static_cast<std::size_t>(count), .all = right.size()};
+}
+
+std::string blame_text(const Selfcheck& check) {
+  std::string text;
+  for (const Hunted& hunted : check.hunt->hunted) {
+    if (!hunted.caught || is_blamed_right(check, hunted)) continue;
+    const Mutant& mutant = mutant_of(check, hunted);
+    text += fmt::format("blamed on {} instead of {}: {} in {}, {}\n", hunted.caught->verdict.blamed,
+                        list_text(mutant.clauses, ""), mutant.name, name(hunted.dtype),
+                        hunted.caught->case_id);
+  }
+  const Tally tally = blame_of(check);
+  return text + fmt::format("{} of {} that are caught are blamed on a clause that they violate\n",
+                            tally.caught, count_text(static_cast<Index>(tally.all), "mutant"));
+}
+
 std::string to_text(const Selfcheck& check, const Hunt& hunt) {
   std::string text = catches_text(check) + "\n";
   text += fmt::format("{:<24} {:>6} {:>8}\n", "class", "caught", "mutants");
@@ -179,7 +212,7 @@ std::string to_text(const Selfcheck& check, const Hunt& hunt) {
     text +=
         fmt::format("Equivalent, not counted: {}: {}\n", one_line(each.name), one_line(each.why));
   }
-  text += missed_text(check);
+  text += missed_text(check) + blame_text(check);
   for (const VerdictRecord& each : hunt.accused) text += "A CONTROL FAILS:\n" + evidence(each);
   for (const VerdictRecord& each : hunt.our_own) text += "OUR OWN ERROR:\n" + evidence(each);
   const Tally sum = total(check);
@@ -268,6 +301,7 @@ nlohmann::json to_json(const Selfcheck& check, const Hunt& hunt) {
     if (hunted.caught) {
       each.update(in_short(*hunted.caught));
       each["clause"] = clause_text(hunted.caught->verdict, mutant);
+      each["blamed"] = hunted.caught->verdict.blamed;
     } else {
       each["nearest"] = number_to_json(hunted.nearest);
       each["nearest_case"] = hunted.nearest_case;

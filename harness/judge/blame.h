@@ -1,0 +1,20 @@
+// Which clause a fault is blamed on: the first that whoever mends the kernel should read.
+//
+// A case cites several clauses, and what came back tells more than their order: which tensor left
+// its bounds first, in which rows, what was hidden there. The blame decides no outcome. Source:
+// SPEC.md, chapter "Verdicts".
+#pragma once
+
+#include <string>
+
+#include "harness/judge/finding.h"
+#include "harness/judge/subject.h"
+#include "harness/judge/trial.h"
+
+namespace attest {
+
+// Of what was found in a case, in one of two trials; empty if nothing is blamed.
+std::string blamed_clause(const Subject& subject, const Finding& finding, const Trial& first,
+                          const Trial& second);
+
+}  // namespace attest

@@ -1,0 +1,67 @@
+#include "reports/groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "reports/text.h"
+#include "spec/clause.h"
+#include "spec/contains.h"
+
+namespace attest {
+namespace {
+
+// Tensors beyond their bounds.
+std::string failing_tensors(const Verdict& v) {
+  std::string names;
+  for (const auto& [tensor, e] : v.tensors) {
+    if (!(e.max_ratio <= 1)) names += tensor + " ";
+  }
+  return names;
+}
+
+auto words(const VerdictRecord& record) {
+  const auto count = std::count(record.problem.begin(), record.problem.end(), ' ');
+  return std::tuple(record.verdict.outcome == Outcome::not_run, count, record.problem.size());
+}
+
+}  // namespace
+
+std::vector<FailureGroup> failure_groups(const Digest& digest) {
+  std::map<std::tuple<std::string, Outcome, Reason, std::string, std::string>, std::size_t> places;
+  std::vector<FailureGroup> groups;
+  for (const VerdictRecord* failure : digest.failures) {
+    const Verdict& v = failure->verdict;
+    const auto [place, is_new] = places.emplace(
+        std::tuple(failure->testee, v.outcome, v.reason, headline_clause(v), failing_tensors(v)),
+        groups.size());
+    if (is_new) groups.emplace_back();
+    FailureGroup& group = groups[place->second];
+    group.failures.push_back(failure);
+    if (!attest::contains(group.dtypes, failure->dtype)) group.dtypes.push_back(failure->dtype);
+  }
+  for (FailureGroup& group : groups) {
+    const auto simplest = std::min_element(
+        group.failures.begin(), group.failures.end(),
+        [](const VerdictRecord* a, const VerdictRecord* b) { return words(*a) < words(*b); });
+    std::rotate(group.failures.begin(), simplest, simplest + 1);
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const FailureGroup& a, const FailureGroup& b) {
+    return words(a.simplest()) < words(b.simplest());
+  });
+  return groups;
+}
+
+std::string clause_with_title(const std::string& label) {
+  const Clause* clause = find_clause(label);
+  return clause ? fmt::format("{} — {}", label, clause->title) : one_line(label);
+}
+
+std::string others_text(const FailureGroup& group) {
+  if (group.failures.size() == 1) return "";
+  return fmt::format("{} like it, in {}", group.failures.size() - 1, list_text(group.dtypes, ""));
+}
+
+}  // namespace attest

@@ -1,0 +1,31 @@
+// Failures that are alike, so that a page can tell one of each first.
+//
+// Alike are those of one testee with the same outcome, reason and blamed clause in the same
+// tensors, whatever their format. The simplest stands for all: the one whose problem takes the
+// fewest words, and of those the first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/digest.h"
+
+namespace attest {
+
+struct FailureGroup {
+  std::vector<const VerdictRecord*> failures;  // the simplest first, the others as they come
+  std::vector<std::string> dtypes;             // in which they occur
+
+  const VerdictRecord& simplest() const { return *failures.front(); }
+};
+
+// Of all failures of the digest; the groups whose simplest is the simplest first, NOT_RUN last.
+std::vector<FailureGroup> failure_groups(const Digest& digest);
+
+// "MASK-3 — causal, bottom right, and with any offset"; the label alone if it is none of ours.
+std::string clause_with_title(const std::string& label);
+
+// "37 like it, in f32, f16"; empty for a group of one.
+std::string others_text(const FailureGroup& group);
+
+}  // namespace attest

@@ -1,0 +1,56 @@
+#include "reports/groups.h"
+
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+VerdictRecord failure(const std::string& problem, const std::string& blamed,
+                      const std::string& dtype = "f32", const std::string& tensor = "O") {
+  VerdictRecord record{.case_id = "a/" + problem + "/dtype=" + dtype,
+                       .testee = "mine",
+                       .dtype = dtype,
+                       .problem = problem,
+                       .verdict = {}};
+  record.verdict.outcome = Outcome::fail;
+  record.verdict.reason = "bound";
+  record.verdict.blamed = blamed;
+  record.verdict.tensors[tensor] = {.max_ratio = 7};
+  return record;
+}
+
+TEST(GroupsTest, AlikeFailuresOfAllFormatsAreOneGroupBehindTheSimplest) {
+  Record record;
+  record.verdicts = {
+      failure("b1 h2/1 q8 k8 causal sink", "MASK-3"), failure("b1 q8 k8 causal", "MASK-3", "bf16"),
+      failure("b1 q8 k8 causal", "MASK-3", "f16"), failure("b1 q8", "LSE-1", "f32", "LSE")};
+  const Digest d = digest(record);
+  const std::vector<FailureGroup> groups = failure_groups(d);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(headline_clause(groups[0].simplest().verdict), "LSE-1");
+  EXPECT_EQ(others_text(groups[0]), "");
+  EXPECT_EQ(&groups[1].simplest(), &record.verdicts[1]);
+  EXPECT_EQ(others_text(groups[1]), "2 like it, in f32, bf16, f16");
+}
+
+TEST(GroupsTest, OtherTensorsClausesAndTesteesAreOtherGroups) {
+  Record record;
+  record.verdicts = {failure("p", "MASK-3"), failure("p", "MASK-3", "f32", "dQ"),
+                     failure("p", "MASK-2"), failure("p", "MASK-3")};
+  record.verdicts.back().testee = "another";
+  EXPECT_EQ(failure_groups(digest(record)).size(), 4u);
+}
+
+TEST(GroupsTest, HeadlineIsWhatIsBlamedOrElseWhatIsCitedFirst) {
+  Verdict v;
+  EXPECT_EQ(headline_clause(v), "");
+  v.clauses = {"MASK-3", "NUM-1"};
+  EXPECT_EQ(headline_clause(v), "MASK-3");
+  v.blamed = "LSE-1";
+  EXPECT_EQ(headline_clause(v), "LSE-1");
+  EXPECT_EQ(clause_with_title("LSE-2"), "LSE-2 — LSE is f32, and f64 for f64");
+  EXPECT_EQ(clause_with_title("MINE-1"), "MINE-1");
+}
+
+}  // namespace
+}  // namespace attest
