@@ -6,12 +6,38 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/run/conclude.h"
+#include "spec/feature.h"
 #include "spec/json_text.h"
 
 namespace attest {
 namespace {
 
+// What a testee may declare: the table of features, with the profile of each clause.
+int list_features(const Options& options) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Feature& feature : features()) {
+    nlohmann::json clauses = nlohmann::json::object();
+    std::string words;
+    for (const auto& demand : feature.demands()) {
+      clauses[std::string(demand.clause)] = demand.profile;
+      words += fmt::format("{}{} ({})", words.empty() ? "" : ", ", demand.clause, demand.profile);
+    }
+    if (!options.json) {
+      fmt::print("{:<18} {:<9} {}\n{:<28} {}\n", feature.name, feature.key, feature.needed_when, "",
+                 words.empty() ? "no clause" : words);
+    }
+    all.push_back({{"feature", feature.name},
+                   {"declared_in", feature.key},
+                   {"needed_when", feature.needed_when},
+                   {"limit_if_absent", is_limit_if_absent(feature)},
+                   {"clauses", clauses}});
+  }
+  if (options.json) fmt::print("{}\n", json_text(all, 2));
+  return kConformant;
+}
+
 int list(const Options& options) {
+  if (options.features) return list_features(options);
   const auto cases = selected_cases(options, installation_for(options));
   if (options.json) {
     nlohmann::json all = nlohmann::json::array();
@@ -41,9 +67,12 @@ int list(const Options& options) {
 }  // namespace
 
 Command add_list(CLI::App& app, Options& options) {
-  CLI::App& command = *app.add_subcommand("list", "List cases");
+  CLI::App& command = *app.add_subcommand("list", "List cases, or features");
   add_selection(command, options);
   command.add_flag("--json", options.json, "As JSON, with clauses and reasons");
+  command.add_flag("--features", options.features,
+                   "What a testee may declare instead: features and formats, when a problem needs "
+                   "each, its clauses and their profiles");
   return {.parser = &command, .carry_out = list, .starts_testees = false};
 }
 

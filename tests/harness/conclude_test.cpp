@@ -361,9 +361,9 @@ TEST_F(WithinLimitsTest, WhatIsAskedWholeIsMetUnderEitherName) {
 }
 
 TEST_F(WithinLimitsTest, WhatIsFittedOrLeftOutIsMetWithinLimitsAloneAndOnlyIfThatIsAskedFor) {
-  for (const VerdictRecord& v : {fitted(), left_out("limits", "batch 2: takes 1"),
-                                 left_out("undeclared", "gqa"),
-                                 left_out("undeclared", "value-dim, strides")}) {
+  for (const VerdictRecord& v :
+       {fitted(), left_out("limits", "batch 2: takes 1"), left_out("undeclared", "gqa"),
+        left_out("undeclared", "value-dim, strides")}) {
     const Footer f = footer({v});
     EXPECT_EQ(f.exit_code, kConformant) << v.case_id;
     EXPECT_EQ(f.conclusion, "conformant");
@@ -435,8 +435,7 @@ TEST_F(WithinLimitsTest, AnotherProfilesFeaturesThatWereLeftOutAreNoLimitOfThisO
 }
 
 TEST_F(WithinLimitsTest, LimitsAndDeclaredArithmeticGoTogether) {
-  header_.testees[0].arithmetic = {
-      {"f32", {{"products", {{"default", {{"operands", "tf32"}}}}}}}};
+  header_.testees[0].arithmetic = {{"f32", {{"products", {{"default", {{"operands", "tf32"}}}}}}}};
   EXPECT_EQ(footer({fitted()}).exit_code, kNotConformant);
   const std::string both = "forward-core+declared/limits";
   ASSERT_TRUE(find_profile(both));
