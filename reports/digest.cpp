@@ -470,7 +470,8 @@ std::string narrow_text(const ProfileRecord& profile) {
   for (const auto& [feature, cases] : profile.needs) {
     const Feature* known = find_feature(feature);
     if (known && is_limit_if_absent(*known)) continue;
-    parts.push_back(fmt::format("{} need {}", count_text(cases, "case"), one_line(feature)));
+    parts.push_back(fmt::format("{} {} {}", count_text(cases, "case"),
+                                cases == 1 ? "needs" : "need", one_line(feature)));
   }
   if (!parts.empty()) return fmt::format("not asked: {}", fmt::join(parts, ", "));
   for (const auto& [clause, cases] : profile.thin) {

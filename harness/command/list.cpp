@@ -7,10 +7,35 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/run/conclude.h"
+#include "spec/feature.h"
 #include "spec/json_text.h"
 
 namespace attest {
 namespace {
+
+// What a testee may declare: the table of features, with the profile of each clause.
+int list_features(const Options& options) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const Feature& feature : features()) {
+    nlohmann::json clauses = nlohmann::json::object();
+    std::string words;
+    for (const auto& demand : feature.demands()) {
+      clauses[std::string(demand.clause)] = demand.profile;
+      words += fmt::format("{}{} ({})", words.empty() ? "" : ", ", demand.clause, demand.profile);
+    }
+    if (!options.json) {
+      fmt::print("{:<18} {:<9} {}\n{:<28} {}\n", feature.name, feature.key, feature.needed_when, "",
+                 words.empty() ? "no clause" : words);
+    }
+    all.push_back({{"feature", feature.name},
+                   {"declared_in", feature.key},
+                   {"needed_when", feature.needed_when},
+                   {"limit_if_absent", is_limit_if_absent(feature)},
+                   {"clauses", clauses}});
+  }
+  if (options.json) fmt::print("{}\n", json_text(all, 2));
+  return kConformant;
+}
 
 int list_presets(const Options& options) {
   const auto presets = shape_presets(installation_for(options).cases);
@@ -30,6 +55,7 @@ int list_presets(const Options& options) {
 }
 
 int list(const Options& options) {
+  if (options.features) return list_features(options);
   // The option without a value has an empty one.
   const bool names_shapes = options.shapes != std::vector<std::string>{""};
   if (!names_shapes) return list_presets(options);
@@ -62,12 +88,15 @@ int list(const Options& options) {
 }  // namespace
 
 Command add_list(CLI::App& app, Options& options) {
-  CLI::App& command = *app.add_subcommand("list", "List cases");
+  CLI::App& command = *app.add_subcommand("list", "List cases, shapes or features");
   add_selection(command, options);
   add_shapes(command, options)
       ->expected(0, -1)
       ->description("The presets of shapes; or the cases of these presets or files of shapes");
   command.add_flag("--json", options.json, "As JSON, with clauses and reasons");
+  command.add_flag("--features", options.features,
+                   "What a testee may declare instead: features and formats, when a problem needs "
+                   "each, its clauses and their profiles");
   return {.parser = &command, .carry_out = list, .starts_testees = false};
 }
 

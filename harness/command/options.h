@@ -55,6 +55,9 @@ struct Options {
   bool full = false;
   bool shrink = false;
   bool legitimate = false;
+  bool features = false;
+  bool hosts = false;
+  std::vector<std::string> only_hosts;
   int give_up_after = RunOptions().give_up_after;
   bool fail_fast = false;
   double max_seconds = 0;

@@ -28,8 +28,8 @@ void check_profiles(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name != kNoProfile && !find_profile(name)) {
       throw InputError("", fmt::format("there is no profile {}; there are {}, each but none with "
-                                       "{} behind it too",
-                                       name, fmt::join(known, ", "), kTakesDeclared));
+                                       "{} or {} behind it too",
+                                       name, fmt::join(known, ", "), kTakesDeclared, kTakesLimits));
     }
     if (name == kNoProfile && names.size() > 1)
       throw InputError("", "--profile none goes with no other profile");
@@ -65,7 +65,8 @@ Command add_run(CLI::App& app, Options& options) {
   add_selection(command, options);
   command.add_option("--profile", options.profiles,
                      "A profile to be met, or none; X+declared takes arithmetic that is "
-                     "declared beyond the default, too. Default: all that a testee declares");
+                     "declared beyond the default, too, X/limits what is met within the limits "
+                     "that are declared. Default: all that a testee declares");
   add_shapes(command, options);
   add_recording(command, options);
   command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");

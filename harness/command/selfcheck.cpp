@@ -11,6 +11,7 @@
 #include "cases/case.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/progress.h"
+#include "harness/command/selfcheck_hosts.h"
 #include "harness/command/session.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 // Mutants, each on the cases that must catch it; and legitimate kernels, on all cases if that is
 // what is asked for, else on a few.
 int selfcheck(Options options) {
+  if (options.hosts) return selfcheck_hosts(std::move(options));
   constexpr std::size_t kSample = 40;
   constexpr double kMutantSeconds = 5;                          // for a call: some hang,
   constexpr std::size_t kMutantBytes = std::size_t(512) << 20;  // and some take all that there is
@@ -92,7 +94,13 @@ Command add_selfcheck(CLI::App& app, Options& options) {
   command.add_flag("--full", options.full,
                    "Count all cases that catch a mutant, not only the first");
   command.add_flag("--legitimate", options.legitimate, "Only the correct kernels, on all cases");
-  command.add_option("--plugins", options.plugins, "The folder of mutants.so and legitimate.so");
+  command
+      .add_flag("--hosts", options.hosts,
+                "Only the mutants in narrow kernels, each that shows there")
+      ->excludes("--legitimate");
+  command.add_option("--host", options.only_hosts, "With --hosts: only in that one");
+  command.add_option("--plugins", options.plugins,
+                     "The folder of mutants.so, legitimate.so and hosts.so");
   return {.parser = &command, .carry_out = selfcheck};
 }
 

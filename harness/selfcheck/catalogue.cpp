@@ -38,6 +38,7 @@ Mutant read_mutant(ObjectReader& reader) {
                    .reference = reader.get_or<std::string>("reference", ""),
                    .about = reader.get<std::string>("about"),
                    .clauses = reader.get<std::vector<std::string>>("clauses")};
+  mutant.control = reader.get_or<std::string>("control", "");
   if (mutant.clauses.empty()) {
     throw InputError(reader.pointer("clauses"),
                      fmt::format("{} violates no clause, so nothing can catch it", mutant.name));

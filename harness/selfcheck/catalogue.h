@@ -4,7 +4,8 @@
 //   extern "C" const char* attest_mutants(void);
 //
 //   {"mutants": [{"name": "top_left", "id": "A041", "class": "A", "reference": "...",
-//                 "about": "...", "clauses": ["MASK-3"], "dtypes": ["f32", "bf16"]}, ...],
+//                 "about": "...", "clauses": ["MASK-3"], "dtypes": ["f32", "bf16"],
+//                 "control": "none"}, ...],
 //    "inexpressible": [{"id": "A007", "why": "..."}],
 //    "equivalent": [{"name": "...", "why": "..."}],
 //    "controls": ["none"]}
@@ -29,6 +30,7 @@ struct Mutant {
   std::string about;
   std::vector<std::string> clauses;  // that it violates
   std::vector<DType> dtypes = {};    // that the fault concerns; empty: all that the kernel has
+  std::string control = {};          // the same kernel without the fault, if that is told
 };
 
 struct Uncounted {

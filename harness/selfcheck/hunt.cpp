@@ -40,21 +40,6 @@ const Testee& testee_of(const std::vector<Testee>& testees, const std::string& k
   throw InputError("", fmt::format("{} is listed, but the plug-in has no such kernel", kernel));
 }
 
-// Roughly how long a case takes, in products of two numbers; what any call takes is added.
-double cost(const Case& c) {
-  constexpr double kOfACall = 5e5;
-  const Problem& p = c.problem;
-  const auto product = [](std::initializer_list<Index> sizes) {
-    double result = 1;
-    for (const Index size : sizes) result *= static_cast<double>(size);
-    return result;
-  };
-  const double passes = p.backward ? 4 : 1, repeats = c.check == Check::none ? 1 : 4;
-  return kOfACall +
-         passes * repeats *
-             product({p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim});
-}
-
 // One entry of a case file, whatever its axes are.
 std::pair<std::string, int> source_of(const Case& c) { return {c.file, c.line}; }
 
@@ -65,6 +50,12 @@ double ratio_of(const Verdict& verdict) {
     if (evidence.max_ratio > most) most = evidence.max_ratio;
   }
   return most;
+}
+
+// Any failure, and a warning about a clause that the mutant violates.
+bool shows_in(const Verdict& verdict, const Mutant& mutant) {
+  return verdict.outcome == Outcome::fail ||
+         (verdict.outcome == Outcome::warn && lists(mutant.clauses, verdict.clauses.front()));
 }
 
 // A mutant in a dtype, while it is hunted.
@@ -116,7 +107,7 @@ class Hunter {
       for (const auto& quarry : quarries_) {
         if (cases[i].problem.dtype != quarry->result.dtype) continue;
         const std::size_t clauses = common(cases[i].clauses, quarry->mutant->clauses);
-        if (clauses == 0) continue;
+        if (clauses == 0 && !options.anywhere) continue;
         std::vector<Step>& round = rounds[clauses];
         if (round.empty() || round.back().place != i) round.push_back({.place = i});
         round.back().wanted.push_back(quarry.get());
@@ -135,7 +126,7 @@ class Hunter {
       for (std::size_t i = next++; i < steps_.size() && !interrupted_(); i = next++) {
         take_step(i, executors);
         for (const Quarry* quarry : steps_[i].wanted) {
-          if (is_done(quarry->testee, i)) executors.forget(quarry->testee->name);
+          if (is_done(quarry->testee, i)) executors.forget(key_of(*quarry->testee));
         }
       }
     });
@@ -155,12 +146,17 @@ class Hunter {
     std::vector<Quarry*> wanted = {};
   };
 
+  std::string key_of(const Testee& testee) const {
+    return options_.share_workers ? testee.plugin : testee.name;
+  }
+
   bool is_over(const Quarry& quarry, std::size_t i) const {
     return !options_.all && quarry.caught_at < i;
   }
 
-  // Whether no dtype of the kernel is hunted beyond step i.
+  // Whether no dtype of the kernel is hunted beyond step i, so that its worker is no longer needed.
   bool is_done(const Testee* testee, std::size_t i) const {
+    if (options_.share_workers) return false;
     const auto& dtypes = of_testee_.at(testee);
     return std::all_of(dtypes.begin(), dtypes.end(),
                        [&](const Quarry* quarry) { return is_over(*quarry, i); });
@@ -173,11 +169,12 @@ class Hunter {
       Quarry& quarry = *wanted;
       if (is_over(quarry, i) || interrupted_()) continue;
       if (!prepared) prepared = prepare(test_case);
-      const auto executor = executors.take(quarry.testee->name, *quarry.testee);
+      const auto executor = executors.take(key_of(*quarry.testee), *quarry.testee);
       VerdictRecord record =
           examine_safely(*prepared, test_case, *quarry.testee, *executor, options_.run);
       if (record.verdict.outcome == Outcome::not_run) continue;  // broken off
-      const bool catches = convicts(record.verdict, *quarry.mutant);
+      const bool catches = convicts(record.verdict, *quarry.mutant) ||
+                           (options_.anywhere && shows_in(record.verdict, *quarry.mutant));
       const std::lock_guard lock(mutex_);
       seen_(record.verdict);
       quarry.trials.push_back({i, catches, ratio_of(record.verdict)});
@@ -224,7 +221,8 @@ class Hunter {
     const Record record =
         run(cases, controls_, {}, options_.run, make_executor_, unread, seen_, interrupted_);
     result.interrupted = interrupted_();
-    // A control that does not promise what a case is about leaves it to another.
+    // A control that does not promise what a case is about leaves it to another. In one that was
+    // fitted to it something may be left that says nothing; whatever comes before is judged.
     std::set<std::string> passed;
     for (const VerdictRecord& each : record.verdicts) {
       if (conforms(each.verdict.outcome)) passed.insert(each.case_id);
@@ -233,7 +231,8 @@ class Hunter {
       const Outcome outcome = each.verdict.outcome;
       const bool innocent = outcome == Outcome::pass ||
                             (outcome == Outcome::warn && !catching.at(each.case_id)) ||
-                            (outcome == Outcome::unsupported && passed.contains(each.case_id));
+                            (outcome == Outcome::unsupported && passed.contains(each.case_id)) ||
+                            (outcome == Outcome::unsupported && each.verdict.reason == "limits");
       if (outcome == Outcome::harness_error) {
         result.our_own.push_back(each);
       } else if (!innocent) {
@@ -274,13 +273,28 @@ bool convicts(const Verdict& verdict, const Mutant& mutant) {
                                 : lists_any(verdict.clauses, mutant.clauses);
 }
 
+double cost_of(const Case& c) {
+  // What any call takes is added.
+  constexpr double kOfACall = 5e5;
+  const Problem& p = c.problem;
+  const auto product = [](std::initializer_list<Index> sizes) {
+    double result = 1;
+    for (const Index size : sizes) result *= static_cast<double>(size);
+    return result;
+  };
+  const double passes = p.backward ? 4 : 1, repeats = c.check == Check::none ? 1 : 4;
+  return kOfACall +
+         passes * repeats *
+             product({p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim});
+}
+
 std::vector<Case> by_worth(std::vector<Case> cases) {
   std::stable_sort(cases.begin(), cases.end(),
-                   [](const Case& a, const Case& b) { return cost(a) < cost(b); });
+                   [](const Case& a, const Case& b) { return cost_of(a) < cost_of(b); });
   std::map<std::pair<std::pair<std::string, int>, DType>, double> met;
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    order.emplace_back(cost(cases[i]) * ++met[{source_of(cases[i]), cases[i].problem.dtype}], i);
+    order.emplace_back(cost_of(cases[i]) * ++met[{source_of(cases[i]), cases[i].problem.dtype}], i);
   }
   std::sort(order.begin(), order.end());
   std::vector<Case> result;

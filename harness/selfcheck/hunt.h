@@ -42,12 +42,21 @@ struct Hunt {
 // what violates SAFE-4 (or, if it crashed, SAFE-1).
 bool convicts(const Verdict& verdict, const Mutant& mutant);
 
+// Roughly how long a case takes, in products of two numbers.
+double cost_of(const Case& test_case);
+
 // In the order in which they are worth trying: the cheap ones first, and of the cases of one entry,
 // which have much in common, the second as if it cost twice as much, and so on.
 std::vector<Case> by_worth(std::vector<Case> cases);
 
 struct HuntOptions {
   bool all = false;  // goes on after the first case that catches
+  // Tries each on all cases in the end, whatever they cite, and takes any failure for a catch, and
+  // any warning about a clause that it violates: in a narrow kernel few cases are left of a clause.
+  bool anywhere = false;
+  // Whether the mutants, which are of one plug-in, share their workers: quicker, where what one of
+  // them leaves behind is caught with it.
+  bool share_workers = false;
   RunOptions run = {};
 };
 

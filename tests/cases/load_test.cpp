@@ -380,6 +380,8 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"mask": {}})", "a.json:4: ", "an object with one of"},
       {R"("check": "thread")", "a.json:4: ", "unknown check \"thread\""},
       {R"("laws": ["one"])", "a.json:4: ", "unknown law \"one\"; similar: ones"},
+      {R"("pin": ["key_length"])", "a.json:4: ", "unknown size \"key_length\"; similar: key_len"},
+      {R"("pin": ["batch", "batch"])", "a.json:4: ", "stands twice"},
       {R"("excerpt": 2, "laws": ["permuted_keys"])", "a.json:4: ", "too long for either"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
       {R"("hidden": "nan_gradient")", "a.json:4: ", "backward"},

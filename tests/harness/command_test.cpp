@@ -213,6 +213,18 @@ TEST_F(CommandTest, UnknownKeyInACaseFileIsNamedWithFileAndLine) {
               AllOf(HasSubstr("mine.json:5"), HasSubstr("\"becuase\""), HasSubstr("because")));
 }
 
+TEST_F(CommandTest, FeaturesAreListedAsTheTableHasThem) {
+  const Result result = attest_command("list --features --json");
+  ASSERT_EQ(result.exit_code, 0);
+  const auto features = parse_json(result.text);
+  const auto gqa = std::find_if(features.begin(), features.end(),
+                                [](const auto& each) { return each.at("feature") == "gqa"; });
+  ASSERT_NE(gqa, features.end());
+  EXPECT_EQ(gqa->at("clauses").at("HEAD-1"), "forward-core");
+  EXPECT_EQ(gqa->at("limit_if_absent"), true);
+  EXPECT_THAT(attest_command("list --features").text, HasSubstr("HEAD-1 (forward-core)"));
+}
+
 TEST_F(CommandTest, CaseThatIsNotThereTellsTheNearest) {
   const Result result = attest_command("repro mask/causl/bottom_right --testee naive");
   EXPECT_EQ(result.exit_code, 2);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "spec/profile.h"
+
 namespace attest {
 namespace {
 
@@ -320,6 +322,147 @@ TEST(ConcludeTest, ProfileAskedForIsDemandedThoughUndeclared) {
   EXPECT_EQ(exit_code(asked, {verdict_record(Outcome::pass),
                               verdict_record(Outcome::unsupported, "bf16")}),
             kNotConformant);
+}
+
+// ---- Profiles within limits ---------------------------------------------------------------------
+
+// A testee with limits, which claims what it can within them. Every clause of forward-core that
+// speaks of its features has enough cases, unless a test takes some away.
+class WithinLimitsTest : public testing::Test {
+ protected:
+  WithinLimitsTest() {
+    header_.testees[0].profiles = {"forward-core/limits"};
+    header_.testees[0].features = {"lse", "causal", "strides"};
+    header_.testees[0].dtypes = {"f32"};
+    std::vector<std::string> clauses;
+    for (const std::string_view clause : find_profile("forward-core")->clauses) {
+      clauses.emplace_back(clause);
+    }
+    for (int n = 0; n < 3; ++n) verdicts_.push_back(passed("many/" + std::to_string(n), clauses));
+  }
+
+  static VerdictRecord passed(const std::string& id, std::vector<std::string> clauses) {
+    VerdictRecord v = verdict_record(Outcome::pass, "f32", std::move(clauses));
+    v.case_id = id;
+    return v;
+  }
+  static VerdictRecord fitted() { return passed("a/b/s=1/fit=sq:128", {"MASK-1"}); }
+  // Not asked.
+  static VerdictRecord left_out(const std::string& reason, const std::string& message) {
+    VerdictRecord v = verdict_record(Outcome::unsupported);
+    v.case_id = "left/" + message;
+    v.verdict.reason = reason;
+    v.verdict.message = message;
+    return v;
+  }
+  Footer footer(std::vector<VerdictRecord> more, const std::vector<std::string>& asked = {}) const {
+    Header header = header_;
+    header.profiles = asked;
+    more.insert(more.end(), verdicts_.begin(), verdicts_.end());
+    return conclude(header, more);
+  }
+
+  Header header_ = header();
+  std::vector<VerdictRecord> verdicts_;
+};
+
+TEST_F(WithinLimitsTest, WhatIsAskedWholeIsMetUnderEitherName) {
+  for (const char* name : {"forward-core", "forward-core/limits"}) {
+    const Footer f = footer({}, {name});
+    EXPECT_EQ(f.exit_code, kConformant) << name;
+    EXPECT_FALSE(f.profiles[0].within_limits);
+    EXPECT_EQ(f.profiles[0].asked(), 3);
+  }
+}
+
+TEST_F(WithinLimitsTest, WhatIsFittedOrLeftOutIsMetWithinLimitsAloneAndOnlyIfThatIsAskedFor) {
+  for (const VerdictRecord& v :
+       {fitted(), left_out("limits", "batch 2: takes 1"), left_out("undeclared", "gqa"),
+        left_out("undeclared", "value-dim, strides")}) {
+    const Footer f = footer({v});
+    EXPECT_EQ(f.exit_code, kConformant) << v.case_id;
+    EXPECT_EQ(f.conclusion, "conformant");
+    EXPECT_TRUE(f.profiles[0].met);
+    EXPECT_TRUE(f.profiles[0].within_limits);
+    EXPECT_EQ(f.profiles[0].demanded, 4);
+    EXPECT_EQ(f.profiles[0].asked(), v.verdict.outcome == Outcome::pass ? 4 : 3);
+    const Footer bare = footer({v}, {"forward-core"});
+    EXPECT_EQ(bare.exit_code, kNotConformant) << v.case_id;
+    EXPECT_FALSE(bare.profiles[0].met);
+    EXPECT_TRUE(bare.profiles[0].complete);
+  }
+}
+
+TEST_F(WithinLimitsTest, WhatNeedsAFeatureIsNotAskedAndIsCounted) {
+  const Footer f = footer({left_out("undeclared", "value-dim, lse"), left_out("undeclared", "lse"),
+                           left_out("undeclared", "gqa")});
+  EXPECT_EQ(f.exit_code, kNotConformant);
+  EXPECT_FALSE(f.profiles[0].met);
+  EXPECT_EQ(f.profiles[0].needs,
+            (std::map<std::string, Index>{{"gqa", 1}, {"lse", 2}, {"value-dim", 1}}));
+}
+
+TEST_F(WithinLimitsTest, FewerThanThreeCasesOfAClauseAreTooNarrowToSay) {
+  std::erase(verdicts_.front().verdict.clauses, "MASK-3");
+  EXPECT_EQ(footer({}).exit_code, kConformant) << "the whole suite has no more";
+  const Footer f = footer({left_out("limits", "batch 2: takes 1")});
+  EXPECT_EQ(f.exit_code, kNotConformant);
+  EXPECT_FALSE(f.profiles[0].met);
+  EXPECT_EQ(f.profiles[0].thin, (std::map<std::string, Index>{{"MASK-3", 2}}));
+  // A case more, if it is another one.
+  EXPECT_EQ(footer({left_out("limits", "batch 2: takes 1"), passed("c/d", {"MASK-3"})}).exit_code,
+            kConformant);
+  VerdictRecord alike = left_out("alike", "many/0");
+  alike.verdict.clauses = {"MASK-3"};
+  EXPECT_EQ(footer({left_out("limits", "batch 2: takes 1"), alike}).exit_code, kNotConformant);
+}
+
+TEST_F(WithinLimitsTest, ClausesOfFeaturesThatItLacksAreNotCountedToThree) {
+  for (VerdictRecord& v : verdicts_) {
+    for (const char* clause : {"HEAD-1", "SHAPE-1", "SHAPE-2", "FORMAT-3", "DET-1", "SAFE-1"}) {
+      std::erase(v.verdict.clauses, clause);
+    }
+  }
+  EXPECT_EQ(footer({fitted()}).exit_code, kConformant);
+  header_.testees[0].features.push_back("gqa");
+  const Footer f = footer({fitted()});
+  EXPECT_EQ(f.exit_code, kNotConformant);
+  EXPECT_EQ(f.profiles[0].thin, (std::map<std::string, Index>{{"HEAD-1", 0}}));
+}
+
+TEST_F(WithinLimitsTest, WhatFailsIsNotMetUnderEitherName) {
+  VerdictRecord failed = fitted();
+  failed.verdict.outcome = Outcome::fail;
+  failed.verdict.reason = "bound";
+  for (const char* name : {"forward-core", "forward-core/limits"}) {
+    const Footer f = footer({failed}, {name});
+    EXPECT_EQ(f.exit_code, kNotConformant);
+    EXPECT_FALSE(f.profiles[0].met);
+    EXPECT_EQ(f.profiles[0].passed, 3);
+    EXPECT_EQ(f.profiles[0].asked(), 4);
+  }
+}
+
+TEST_F(WithinLimitsTest, AnotherProfilesFeaturesThatWereLeftOutAreNoLimitOfThisOne) {
+  const Footer f = footer({passed("a/b/s=1/fit=without:sink", {"MASK-1"})}, {"forward-core"});
+  EXPECT_EQ(f.exit_code, kConformant);
+  EXPECT_FALSE(f.profiles[0].within_limits);
+}
+
+TEST_F(WithinLimitsTest, LimitsAndDeclaredArithmeticGoTogether) {
+  header_.testees[0].arithmetic = {{"f32", {{"products", {{"default", {{"operands", "tf32"}}}}}}}};
+  EXPECT_EQ(footer({fitted()}).exit_code, kNotConformant);
+  const std::string both = "forward-core+declared/limits";
+  ASSERT_TRUE(find_profile(both));
+  EXPECT_EQ(footer({fitted()}, {both}).exit_code, kConformant);
+  EXPECT_EQ(footer({fitted()}, {"forward-core+declared"}).exit_code, kNotConformant);
+}
+
+TEST_F(WithinLimitsTest, FiltersAndShardsMeetNothing) {
+  header_.shard = "1/2";
+  const Footer f = footer({fitted()});
+  EXPECT_EQ(f.exit_code, kIncomplete);
+  EXPECT_FALSE(f.profiles[0].met || f.profiles[0].complete);
 }
 
 }  // namespace

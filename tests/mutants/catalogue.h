@@ -1227,6 +1227,9 @@ inline constexpr std::array kEquivalent = std::to_array<Equivalent>({
      "asks a decoded row for the bits of a prefilled one"},
     {"heads_mod_of_one",
      "h mod Hkv for h / G where Hkv is 1 or Hq; heads_interleaved is the same where it isn't"},
+    {"causal_training/variant_by_longest_query_backward",
+     "without lengths all queries of a batch are as long, so that no row depends on its "
+     "neighbours"},
     {"backward_query_tail_unmasked",
      "rows beyond the last query in a tile of the backward pass: their dO, and so their share of "
      "every sum, is 0"},

@@ -39,6 +39,20 @@ std::string words(std::string_view text) {
   return list;
 }
 
+const char* control_of(Base base) {
+  switch (base) {
+    case Base::textbook:
+      return "none";
+    case Base::fa2:
+      return "fa2_none";
+    case Base::fa1:
+      return "fa1_none";
+    case Base::split:
+      return "split_none";
+  }
+  return "";
+}
+
 std::string catalogue() {
   std::string mutants, controls, inexpressible, equivalent;
   const auto add = [](std::string& list, const std::string& entry) {
@@ -48,10 +62,10 @@ std::string catalogue() {
     const std::string_view kind = f.kind;
     if (kind == "control") add(controls, fmt::format("\"mutant/{}\"", f.name));
     if (kind == "control" || kind == "harmless") continue;
-    add(mutants,
-        fmt::format(R"({{"name": "mutant/{}", "id": "{}", "class": "{}",
- "reference": "{}", "about": "{}", "clauses": [{}], "dtypes": [{}]}})",
-                    f.name, f.id, f.kind, f.reference, f.about, words(f.clauses), words(f.dtypes)));
+    add(mutants, fmt::format(R"({{"name": "mutant/{}", "id": "{}", "class": "{}",
+ "reference": "{}", "about": "{}", "clauses": [{}], "dtypes": [{}], "control": "mutant/{}"}})",
+                             f.name, f.id, f.kind, f.reference, f.about, words(f.clauses),
+                             words(f.dtypes), control_of(f.base)));
   }
   for (const Inexpressible& i : kInexpressible) {
     const std::string why = fmt::format("{} ({})", i.why, i.reference);
@@ -73,7 +87,7 @@ extern "C" ATTEST_EXPORT const attest_plugin* attest_plugin_get(void) {
   return kernels.plugin();
 }
 
-// {"mutants": [{"name", "id", "class", "reference", "about", "clauses", "dtypes"}],
+// {"mutants": [{"name", "id", "class", "reference", "about", "clauses", "dtypes", "control"}],
 //  "inexpressible": [{"id", "why"}], "equivalent": [{"name", "why"}], "controls":
 //  [name]}
 extern "C" ATTEST_EXPORT const char* attest_mutants(void);

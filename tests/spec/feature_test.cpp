@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "spec/clause.h"
+#include "spec/limits.h"
 
 namespace attest {
 namespace {
@@ -115,6 +118,16 @@ TEST(FeatureTest, IsFoundByItsClauses) {
   EXPECT_THAT(names_with("LAYOUT-3"), ElementsAre("strides", "transposed", "expanded"));
   EXPECT_THAT(names_with("SAFE-1"), ElementsAre());
   EXPECT_THAT(names_with(""), ElementsAre());
+}
+
+TEST(FeatureTest, TheSchemaOfDescriptionsKnowsAll) {
+  std::ifstream file(ATTEST_SOURCE_DIR "/spec/description.schema.json");
+  const auto schema = nlohmann::json::parse(file);
+  EXPECT_EQ(schema["$defs"]["feature"]["enum"].get<std::vector<std::string>>(), known_features());
+  for (const Size size : kLimitedSizes) {
+    EXPECT_TRUE(schema["$defs"]["terms"]["properties"].contains(std::string(name(size))))
+        << name(size);
+  }
 }
 
 }  // namespace

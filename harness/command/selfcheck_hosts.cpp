@@ -1,0 +1,155 @@
+#include "harness/command/selfcheck_hosts.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+
+#include "cases/fit.h"
+#include "harness/command/progress.h"
+#include "harness/command/session.h"
+#include "harness/fuzz/draws.h"
+#include "harness/run/asking.h"
+#include "harness/run/run.h"
+#include "harness/selfcheck/hosts.h"
+#include "reports/files.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+// What a testee is asked of `cases`, as they are or fitted to it.
+std::vector<Case> asked_of(const Testee& testee, const std::vector<Case>& cases,
+                           const Asking& asking) {
+  std::vector<Case> asked;
+  for (const Case& c : cases) {
+    const Asking::Instead* instead = asking.instead(testee.name, c.id);
+    if (!instead) {
+      asked.push_back(c);
+    } else if (instead->fitted) {
+      asked.push_back(*instead->fitted);
+    }
+  }
+  return asked;
+}
+
+// Random problems that a testee takes, some of them fitted to it.
+std::vector<Case> random_cases(const Testee& testee) {
+  constexpr std::uint64_t kDrawn = 600, kEnough = 20;
+  const Description& description = testee.description;
+  const Scope scope{.testee = description, .dtypes = description.dtypes};
+  const std::vector<CaseWithEntry> none;
+  const Draws draws(scope, none, 1);
+  std::vector<Case> cases;
+  for (std::uint64_t number = 0; number < kDrawn && cases.size() < kEnough; ++number) {
+    const Drawn drawn = draws.draw(number);
+    const Fitted fit =
+        fitted({drawn.prepared.test_case(), drawn.entry}, description.limits, description.features);
+    if (fit.asked) cases.push_back(*fit.asked);
+  }
+  return cases;
+}
+
+class HostsChecker {
+ public:
+  HostsChecker(const Options& options, const Session& session, const Catalogue& catalogue,
+               const std::vector<Case>& cases, const std::filesystem::path& root)
+      : session_(session),
+        catalogue_(catalogue),
+        cases_(cases),
+        root_(root),
+        full_(options.full),
+        run_(session.run_options()),
+        progress_(stderr, isatty(STDERR_FILENO) != 0, 0) {
+    run_.tries_again = false;  // what hangs is caught by that
+  }
+
+  HostCheck check(const std::string& host, const std::vector<Testee>& testees) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto lap = [&](const char* what) {
+      fmt::print(stderr, "{} {} {}\n", host, what,
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    };
+    Catalogue catalogue = in_host(catalogue_, host, testees.front().description);
+    if (catalogue.controls.empty()) throw InputError("", "the catalogue has no controls");
+    const auto faultless = std::find_if(testees.begin(), testees.end(), [&](const Testee& each) {
+      return each.kernel == catalogue.controls.front();
+    });
+    if (faultless == testees.end()) throw InputError("", host + " has no kernel without a fault");
+    const Asking asking(cases_, {*faultless}, root_);
+    HostCheck result{.name = host,
+                     .cases = by_worth(asked_of(*faultless, cases_, asking)),
+                     .catalogue = {},
+                     .mutants = catalogue_.mutants.size()};
+    lap("asked");
+    const auto random = random_cases(*faultless);
+    lap("random");
+    const Shows shows = where_faults_show(random, cheap_ones(result.cases), catalogue, testees,
+                                          run_, start_, interrupted);
+    lap("shows");
+    result.catalogue = of_shown(std::move(catalogue), shows);
+    result.hunt = hunt(result.cases, result.catalogue, testees,
+                       {.all = full_, .anywhere = true, .share_workers = true, .run = run_}, start_,
+                       seen_, interrupted);
+    lap("hunt");
+    std::ostringstream unread;
+    const Record record = run(result.cases, {*faultless}, session_.header(), run_, start_, unread,
+                              seen_, interrupted);
+    for (const VerdictRecord& each : record.verdicts) {
+      const Outcome outcome = each.verdict.outcome;
+      if (!conforms(outcome) && outcome != Outcome::unsupported) result.failed.push_back(each);
+    }
+    lap("run");
+    return result;
+  }
+
+  void finish() { progress_.finish(); }
+
+ private:
+  const Session& session_;
+  const Catalogue& catalogue_;
+  const std::vector<Case>& cases_;
+  const std::filesystem::path& root_;
+  const bool full_;
+  RunOptions run_;
+  Progress progress_;
+  const MakeExecutor start_ = [this](const Testee& testee) { return session_.start(testee); };
+  const std::function<void(const Verdict&)> seen_ = [this](const Verdict& verdict) {
+    progress_.add(verdict);
+  };
+};
+
+}  // namespace
+
+int selfcheck_hosts(Options options) {
+  constexpr double kMutantSeconds = 3;
+  constexpr std::size_t kMutantBytes = std::size_t(512) << 20;
+  const auto start = std::chrono::steady_clock::now();
+  const Installation installation = installation_for(options);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  const std::vector<Case> cases = selected_cases(options, installation);
+  const Catalogue catalogue = load_catalogue(options.plugins / "mutants.so");
+  options.testees = {(options.plugins / "hosts.so").string()};
+  options.limits.call_seconds = kMutantSeconds;
+  options.limits.memory_bytes = kMutantBytes;
+  const Session session(options, installation,
+                        plan_for(options, installation, cases, cases.size()));
+  HostsCheck check;
+  HostsChecker checker(options, session, catalogue, cases, installation.cases);
+  for (const auto& [host, testees] : by_host(session.testees())) {
+    const auto& wanted = options.only_hosts;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), host) == wanted.end()) continue;
+    if (!interrupted()) check.hosts.push_back(checker.check(host, testees));
+  }
+  checker.finish();
+  check.interrupted = interrupted();
+  check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  write_file(options.out / "hosts.json", json_text(to_json(check), 2) + "\n");
+  fmt::print("{}", to_text(check));
+  return exit_code_of(check);
+}
+
+}  // namespace attest
