@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "cases/shape_excerpt.h"
 
@@ -140,6 +142,20 @@ TEST(ExcerptTest, AShapeIsComparedWholeWhereThatTakesSecondsAndElseInPart) {
   window.problem.mask = Mask::window(511, 0, Anchor::bottom_right);
   choose_excerpt(window);
   EXPECT_TRUE(window.excerpt == 0 || window.excerpt_heads->key > c.excerpt_heads->key);
+}
+
+TEST(ExcerptTest, FewResultsOfALongShapeAreAllLookedAtWhereTheirBoundsCanBeTold) {
+  Case c = long_case();
+  choose_laws(c);
+  EXPECT_TRUE(c.laws.empty());  // too many
+  c.problem.batch = 1;
+  c.problem.query_heads = c.problem.key_heads = 2;
+  choose_laws(c);
+  EXPECT_EQ(c.laws, std::vector<std::string>{"finite"});
+  c.laws.clear();
+  c.problem.softcap = 20;
+  choose_laws(c);
+  EXPECT_TRUE(c.laws.empty());
 }
 
 TEST(ExcerptTest, SharesAreSaidOfTensorsThatWereComparedInPart) {

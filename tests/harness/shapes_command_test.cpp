@@ -43,6 +43,9 @@ TEST_F(ShapesCommandTest, ShapesOfAFileAreJudgedAndNoProfileIsConcluded) {
   const Result again = attest_command("verify --rerun 3 " + (folder_ / "out").string());
   EXPECT_EQ(again.exit_code, 0) << again.text;
   EXPECT_THAT(again.text, HasSubstr("3 of 3 verdicts repeated agree"));
+  std::ofstream(folder_ / "mine.csv", std::ios::app) << "1,1,1,1,1,1,full,\n";
+  EXPECT_THAT(attest_command("verify " + (folder_ / "out").string()).text,
+              HasSubstr("the shapes are not those of the run"));
 }
 
 TEST_F(ShapesCommandTest, AKernelThatLosesFarKeysOf32HeadsIsCaughtByTheShapesThatHaveThem) {
