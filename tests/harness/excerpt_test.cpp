@@ -14,6 +14,8 @@ namespace {
 
 Case long_case(const std::string& data = "normal") {
   return {.id = "shapes/test/dtype=bf16/data=" + data + "/s=1",
+          .clauses = {"SOFTMAX-1"},
+          .because = "It is long.",
           .problem = {.dtype = DType::bf16,
                       .batch = 2,
                       .query_heads = 32,
