@@ -177,6 +177,13 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(record.footer->exit_code, 1);
 }
 
+TEST(RecordTest, HowManyElementsATensorHasAndWhichShapesWereJudgedComeBack) {
+  std::istringstream in(to_line(header()) + "\n" + to_line(verdict()) + "\n");
+  const Record record = read_record(in);
+  EXPECT_EQ(record.header.shapes, header().shapes);
+  EXPECT_EQ(record.verdicts.at(0).verdict.tensors.at("O").elements, 40);
+}
+
 TEST(RecordTest, NumbersThatJsonLacksAreStrings) {
   EXPECT_EQ(number_to_json(kInfinity), "inf");
   EXPECT_EQ(number_to_json(-kInfinity), "-inf");
