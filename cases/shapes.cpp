@@ -198,6 +198,7 @@ class File {
     source.wanted = nullptr;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       cases[i].as_it_is = true;
+      cases[i].tier = Tier::smoke;  // whoever names it wants it, whatever the tier
       const bool chosen = cases[i].excerpt == 0;
       choose_excerpt(cases[i]);
       choose_laws(cases[i]);

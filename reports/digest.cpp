@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 #include <unordered_map>
 
+#include "reports/parts.h"
 #include "reports/text.h"
 #include "spec/clause.h"
 #include "spec/feature.h"
@@ -162,29 +162,6 @@ class Digester {
     return ids;
   }
 
-  // Of results that were compared in part: in how many cases, and the least part of each tensor.
-  void note_parts() {
-    std::set<std::string> cases;
-    std::map<std::string, double> least;
-    for (const VerdictRecord& v : record_.verdicts) {
-      for (const auto& [tensor, e] : v.verdict.tensors) {
-        if (e.compared == 0 || e.compared + e.unspecified >= e.elements) continue;
-        cases.insert(v.case_id);
-        const double part = double(e.compared) / double(e.elements);
-        const auto place = least.emplace(tensor, part).first;
-        place->second = std::min(place->second, part);
-      }
-    }
-    if (cases.empty()) return;
-    std::vector<std::string> parts;
-    for (const auto& [tensor, part] : least) {
-      parts.push_back(fmt::format("{:.2g}% of {}", 100 * part, one_line(tensor)));
-    }
-    digest_.notes.push_back(fmt::format("Compared in part: {}, of the least {}.",
-                                        count_text(std::ssize(cases), "case"),
-                                        list_text(parts, "")));
-  }
-
   void take_notes() {
     for (const std::string& words : record_.header.uncontained) {
       digest_.notes.push_back(fmt::format("Not contained: {}.", one_line(words)));
@@ -192,7 +169,7 @@ class Digester {
     for (const std::string& words : record_.unverified) {
       digest_.notes.push_back(fmt::format("Not verified: {}.", one_line(words)));
     }
-    note_parts();
+    for (const std::string& words : parts_text(record_)) digest_.notes.push_back(words);
     if (!record_.footer) return;
     for (const std::string& words : record_.footer->known_amiss) {
       digest_.notes.push_back(fmt::format("Known failures: {}.", one_line(words)));
@@ -382,9 +359,8 @@ class Digester {
       if (said) why.push_back(words);
     };
     add(h.tier == "smoke", "the smoke tier");
-    add(!h.shapes.empty(), "shapes in use");
-    add(h.shapes.empty() && (!h.from.empty() || !h.cases.bundled),
-        "cases that are not the suite's own");
+    add(!h.from.empty() || !h.cases.bundled,
+        h.shapes.empty() ? "cases that are not the suite's own" : "shapes in use");
     add(!h.filters.empty(), "those that --cases names");
     add(h.shard != "1/1", fmt::format("the shard {}", one_line(h.shard)));
     add(h.profiles == std::vector<std::string>{"none"}, "no profile was asked for");

@@ -159,6 +159,16 @@ std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptio
   return order;
 }
 
+// What a case becomes that takes more memory than there is; nothing if it doesn't.
+std::optional<Verdict> without_room(const Room& room, const Case& test_case) {
+  const std::string why = room.refuses(test_case.problem);
+  if (why.empty()) return std::nullopt;
+  return Verdict{.outcome = Outcome::not_run,
+                 .reason = "no_memory",
+                 .message = "not tried: " + why,
+                 .clauses = test_case.clauses};
+}
+
 // Of a case that a testee is not tried on.
 VerdictRecord left_out(const Case& test_case, const Testee& testee, Verdict untried,
                        const RunOptions& options) {
@@ -168,6 +178,16 @@ VerdictRecord left_out(const Case& test_case, const Testee& testee, Verdict untr
           .dtype = std::string(name(test_case.problem.dtype)),
           .because = test_case.because,
           .verdict = std::move(untried)};
+}
+
+// By id: some testees have a case fitted.
+using Preparations = std::map<std::string, Preparation>;
+
+const Preparation& prepared_once(Preparations& known, const Case& test_case, Floor& floor) {
+  const auto place = known.find(test_case.id);
+  if (place != known.end()) return place->second;
+  return known.emplace(test_case.id, floor.among_others([&] { return prepare(test_case); }))
+      .first->second;
 }
 
 }  // namespace
@@ -281,7 +301,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   Room room;
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
-      std::map<std::string, Preparation> preparations;  // by id: some testees have it fitted
+      Preparations preparations;
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
         const Testee& testee = testees[t];
@@ -296,33 +316,21 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
           leave_out(instead->verdict);
           continue;
         }
-        if (auto untried = ends.untried(t, test_case)) {
+        auto untried = ends.untried(t, test_case);
+        if (!untried) untried = without_room(room, test_case);
+        if (untried) {
           leave_out(std::move(*untried));
           continue;
         }
-        if (const std::string why = room.refuses(test_case.problem); !why.empty()) {
-          leave_out({.outcome = Outcome::not_run,
-                     .reason = "no_memory",
-                     .message = "not tried: " + why,
-                     .clauses = test_case.clauses});
-          continue;
-        }
         const Room::Kept kept(room, bytes_to_judge(test_case.problem));
-        auto preparation = preparations.find(test_case.id);
-        if (preparation == preparations.end()) {
-          preparation =
-              preparations
-                  .emplace(test_case.id,
-                           options.floor->among_others([&] { return prepare(test_case); }))
-                  .first;
-        }
+        const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
         const auto executor = executors.take(testee.name, testee);
-        VerdictRecord verdict = examine_safely(preparation->second, test_case, testee, *executor,
-                                               options, [&] { return ends.gave_up(t); });
+        VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,
+                                               [&] { return ends.gave_up(t); });
         if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
           // It was broken off. In a run that is interrupted it is left out, as all that never
           // began.
-          const auto untried = ends.untried(t, test_case);
+          untried = ends.untried(t, test_case);
           if (untried && !interrupted()) leave_out(*untried);
           continue;
         }

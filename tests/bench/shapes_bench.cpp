@@ -17,6 +17,8 @@ namespace {
 
 Case shape(DType dtype, Index key_heads, bool causal) {
   Case c = {.id = "shapes/bench/dtype=f32/data=normal/s=1",
+            .clauses = {},
+            .because = {},
             .problem = {.dtype = dtype,
                         .query_heads = 32,
                         .key_heads = key_heads,

@@ -204,6 +204,14 @@ TEST(ConcludeTest, CasesOfOthersProveNoProfile) {
   EXPECT_EQ(exit_code(other, kAllPassed), kConformant);
 }
 
+TEST(ConcludeTest, ShapesProveNoProfile) {
+  Header shapes = header();
+  shapes.shapes = {"llama3_8b"};
+  EXPECT_EQ(exit_code(shapes, kAllPassed), kIncomplete);
+  shapes.profiles = {kNoProfile};
+  EXPECT_EQ(conclude(shapes, kAllPassed).conclusion, kNoFailure);
+}
+
 // What passed all that it was given, and cannot be called conformant by that.
 TEST(ConcludeTest, OnlyTheCompleteTierOfTheSuiteAndOfContainedTesteesIsConformant) {
   EXPECT_EQ(conclude(header(), kAllPassed).conclusion, "conformant");

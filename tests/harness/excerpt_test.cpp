@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "cases/shape_excerpt.h"
 
@@ -12,6 +14,8 @@ namespace {
 
 Case long_case(const std::string& data = "normal") {
   return {.id = "shapes/test/dtype=bf16/data=" + data + "/s=1",
+          .clauses = {"SOFTMAX-1"},
+          .because = "It is long.",
           .problem = {.dtype = DType::bf16,
                       .batch = 2,
                       .query_heads = 32,
@@ -140,6 +144,20 @@ TEST(ExcerptTest, AShapeIsComparedWholeWhereThatTakesSecondsAndElseInPart) {
   window.problem.mask = Mask::window(511, 0, Anchor::bottom_right);
   choose_excerpt(window);
   EXPECT_TRUE(window.excerpt == 0 || window.excerpt_heads->key > c.excerpt_heads->key);
+}
+
+TEST(ExcerptTest, FewResultsOfALongShapeAreAllLookedAtWhereTheirBoundsCanBeTold) {
+  Case c = long_case();
+  choose_laws(c);
+  EXPECT_TRUE(c.laws.empty());  // too many
+  c.problem.batch = 1;
+  c.problem.query_heads = c.problem.key_heads = 2;
+  choose_laws(c);
+  EXPECT_EQ(c.laws, std::vector<std::string>{"finite"});
+  c.laws.clear();
+  c.problem.softcap = 20;
+  choose_laws(c);
+  EXPECT_TRUE(c.laws.empty());
 }
 
 TEST(ExcerptTest, SharesAreSaidOfTensorsThatWereComparedInPart) {

@@ -35,6 +35,7 @@ Header header() {
           .shard = "2/3",
           .filters = {"mask/**"},
           .from = "/home/me/mine.json",
+          .shapes = {"llama3_8b", "/home/me/mine.csv"},
           .isolation = "user namespace",
           .profiles = {"masks"},
           .options = {.threads = 3,
@@ -64,6 +65,7 @@ VerdictRecord verdict(const std::string& id = "mask/causal") {
                                     .rms = 5e-324,
                                     .mean = -1e-9,
                                     .compared = 12,
+                                    .elements = 40,
                                     .noise = NoiseEvidence{.max_ratio = 0.2,
                                                            .worst = 3,
                                                            .ratio = 0.5,
@@ -173,6 +175,13 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(record.footer->profiles[0].with, std::vector<std::string>{"exp of 736 units"});
   EXPECT_EQ(record.header.testees[0].beyond_caps.at("f32"), "anything");
   EXPECT_EQ(record.footer->exit_code, 1);
+}
+
+TEST(RecordTest, HowManyElementsATensorHasAndWhichShapesWereJudgedComeBack) {
+  std::istringstream in(to_line(header()) + "\n" + to_line(verdict()) + "\n");
+  const Record record = read_record(in);
+  EXPECT_EQ(record.header.shapes, header().shapes);
+  EXPECT_EQ(record.verdicts.at(0).verdict.tensors.at("O").elements, 40);
 }
 
 TEST(RecordTest, NumbersThatJsonLacksAreStrings) {
