@@ -562,7 +562,7 @@ class DialectTest : public ExamineTest {
   DialectTest() {
     test_case_.problem.mask = Mask::causal(Anchor::bottom_right);  // rows 0 and 1 see no key
     description_.features = known_features();
-    description_.empty_o_differs = true;
+    description_.dialect.empty_o = {.differs = true};  // in words
     ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
       plain::forward(p, in, out, c);
       floats(out.o)[0] = floats(out.o)[1] = std::nanf("");
@@ -586,8 +586,8 @@ TEST_F(DialectTest, ExcusesNoOtherRowAndNoOtherTensor) {
   fault_ = 1.5f;
   EXPECT_EQ(verdict().reason, "bound");
   fault_ = 1;
-  description_.empty_o_differs = false;
-  description_.empty_lse_differs = true;
+  description_.dialect.empty_o = {};
+  description_.dialect.empty_lse = {.differs = true};
   EXPECT_EQ(verdict().reason, "nonfinite");
 }
 
