@@ -54,9 +54,9 @@ Exemptions::Exemptions(const Problem& p, const Inputs& in, const Description& te
         }
         if (!o_differs && !lse_differs) continue;
         if (sees_a_key(p, in, {.batch = b, .head = h, .query = i})) continue;
-        // A number is of rows without a sink, whose logit is LSE (EMPTY-4).
+        // A number is of rows without a sink: with one, O is 0 and LSE its logit (EMPTY-4).
         const bool of_sink = p.sink && real;
-        if (o_differs) empty_o[row] = any_o = true;
+        if (o_differs && !(of_sink && o_)) empty_o[row] = any_o = true;
         if (lse_differs && !(of_sink && lse_)) empty_lse[row] = any_lse = true;
       }
     }
