@@ -313,6 +313,31 @@ Real kappa_prime(const Model<Real>& model, Real L, Real score, Real score_error)
   return (score_error + model.u_s * (6 * size + 5 * distance) + 2 * model.e_x) * Real(kSlack);
 }
 
+// The error of LSE as the harness reads it, which is what is judged, and as the testee's own
+// backward pass does ("LSE in another form"): from B_L, that of LSE before it is stored, and the
+// largest kappa of the row.
+template <class Real>
+struct ErrorsOfLse {
+  Real judged, read;
+};
+template <class Real>
+ErrorsOfLse<Real> stored_lse(const Model<Real>& model, const Row<Real>& row, Real bound,
+                             Real largest_kappa) {
+  const LseForm& form = model.declared.lse;
+  if (form == LseForm{}) return {bound, bound + model.u_l * (std::abs(row.L) + bound)};
+  const Real above = row.L - row.m + model.m_lambda;
+  const Real size =
+      form.apart ? std::abs(row.m) + model.m_lambda + row.chi + largest_kappa : std::abs(row.L);
+  if (form.base_2) bound += 2 * model.u_s * size;
+  const Real whole = size + bound;
+  Real judged = bound + (model.u_l + 4 * model.u_ref) * (whole + (form.apart ? 2 : 0));
+  if (form.apart) judged += model.z;
+  Real read = judged;
+  if (form.base_2) read += 2 * model.u_s * whole;
+  if (form.apart) read += model.u_s * (8 * above + std::abs(row.L) + 2);
+  return {judged, read};
+}
+
 // How often dK and dV are stored before all query rows of the group are added, and rounded to their
 // format thereby; 0 unless that is declared.
 template <class Real>

@@ -270,6 +270,9 @@ std::vector<std::string> beyond_default(const Arithmetic& a) {
   say(a.rounds_head_gradients,
       fmt::format("dK and dV of each query head rounded to {}", name(a.dtype)));
   say(a.rounds_dbias_terms, fmt::format("terms of dBias rounded to {}", name(a.dtype)));
+  say(a.lse.base_2 && !a.lse.apart, "LSE in base 2");
+  say(a.lse.apart,
+      fmt::format("maximum{} and sum instead of LSE", a.lse.base_2 ? " in base 2" : ""));
   const std::pair<std::string_view, const Product*> products[] = {{"QK", &a.qk},   {"PV", &a.pv},
                                                                   {"dO V", &a.dp}, {"P dO", &a.dv},
                                                                   {"dS K", &a.dq}, {"dS Q", &a.dk}};

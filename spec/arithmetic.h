@@ -38,6 +38,13 @@ struct Product {
   friend bool operator==(const Product&, const Product&) = default;
 };
 
+// What a testee returns in place of LSE (SPEC.md, chapter "Description", "Dialects").
+struct LseForm {
+  bool base_2 = false;  // LSE, or the maximum, is in base 2
+  bool apart = false;   // a maximum m and a sum l relative to it: LSE = m + log l
+  friend bool operator==(const LseForm&, const LseForm&) = default;
+};
+
 // What may be declared one way, the other, or not at all.
 enum class Choice { first, last, either };
 
@@ -69,6 +76,7 @@ struct Arithmetic {
   bool flushes_inputs = false;         // subnormal inputs are taken as 0
   bool flushes_outputs = false;        // subnormal results become 0
   Rounding output_rounding = Rounding::nearest;
+  LseForm lse = {};               // declared of all formats at once
   bool deterministic = false;     // the same call gives the same bits (DET-1)
   bool thread_invariant = false;  // the same bits for any number of threads (DET-3)
   bool batch_invariant = false;   // and whatever else is in the batch (DET-2)

@@ -87,7 +87,8 @@ typedef struct attest_mask {
   attest_mask_kind kind;
   int32_t anchored_bottom_right; /* band, dilated: whether klen_b - qlen_b is added to the shift */
   int64_t offset;                /* band, dilated: shift = offset (+ klen_b - qlen_b) */
-  int64_t left, right;           /* band: -left <= key - (query + shift) <= right */
+  /* band: -left <= key - (query + shift) <= right; of a window in the dialect that is declared */
+  int64_t left, right;
   int64_t dilation;
   int64_t block_query, block_key;
   int64_t first, second; /* all_of, any_of: indices of the two children */
@@ -142,13 +143,19 @@ typedef struct attest_inputs {
   /* Backward only. o and lse are what this kernel's own forward call returned. */
   attest_tensor o, lse;
   attest_tensor d_o, d_lse;
+  /* Backward only, in place of lse, of a kernel that declares that it returns these: what its own
+   * forward call returned. */
+  attest_tensor maximum, sum;
 } attest_inputs;
 
 typedef struct attest_outputs {
   size_t struct_size;
-  attest_tensor o, lse; /* lse: [B, Hq, Sq, 1] */
+  attest_tensor o, lse; /* lse: [B, Hq, Sq, 1], in the base that is declared */
   attest_tensor keep;   /* dropout generated: the mask that was used */
   attest_tensor dq, dk, dv, dbias, dsink;
+  /* In place of lse, of the same shape and format, of a kernel that declares "lse" as
+   * "maximum_and_sum": LSE = maximum + log sum. */
+  attest_tensor maximum, sum;
 } attest_outputs;
 
 /* One block of the score matrix that a worker computes. */
@@ -194,7 +201,7 @@ struct attest_kernel {
   uint64_t (*workspace)(const attest_kernel* kernel, const attest_problem* problem,
                         int32_t backward, int32_t threads);
 
-  /* Writes every element of outputs->o and outputs->lse. */
+  /* Writes every element of outputs->o, and of outputs->lse or what stands in its place. */
   attest_status (*forward)(const attest_kernel* kernel, const attest_problem* problem,
                            const attest_inputs* inputs, const attest_outputs* outputs,
                            const attest_context* context);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "spec/contains.h"
 #include "spec/json_reader.h"
@@ -26,20 +27,6 @@ std::vector<std::string> strings(ObjectReader& reader, const std::string& key) {
     values.push_back(list[i].get<std::string>());
   }
   return values;
-}
-
-// A text for reports, of a line at most.
-std::string line_of(ObjectReader& reader, const std::string& key) {
-  constexpr std::size_t kLongest = 200;
-  const auto text = reader.get<std::string>(key);
-  if (text.size() > kLongest) {
-    throw InputError(reader.pointer(key), fmt::format("\"{}\" has {} bytes; at most {} are taken",
-                                                      key, text.size(), kLongest));
-  }
-  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; })) {
-    throw InputError(reader.pointer(key), fmt::format("\"{}\" has control characters", key));
-  }
-  return text;
 }
 
 ScheduleDeclaration parse_schedule(const nlohmann::json& json) {
@@ -110,20 +97,19 @@ MemoryDeclaration parse_memory(const nlohmann::json& json) {
   return memory;
 }
 
-// Where empty rows hold what their dialect says, not what the clauses do.
-void read_empty_rows(ObjectReader& reader, Description& result) {
-  if (const nlohmann::json* rows = reader.find("empty_rows")) {
-    ObjectReader dialect(*rows, "/empty_rows");
-    const auto differs = [&](const char* key) {
-      if (!dialect.find(key)) return false;
-      if (line_of(dialect, key).empty()) {
-        throw InputError(dialect.pointer(key), "say in words what empty rows hold");
-      }
-      return true;
-    };
-    result.empty_o_differs = differs("o");
-    result.empty_lse_differs = differs("lse");
-    dialect.finish();
+// What it says otherwise, of what it has.
+void read_dialect(ObjectReader& reader, Description& result) {
+  for (const char* key : {"lse", "empty_rows", "window"}) {
+    if (const nlohmann::json* said = reader.find(key)) result.declared_dialect[key] = *said;
+  }
+  result.dialect = parse_dialect(result.declared_dialect);
+  const std::pair<const char*, const char*> needs[] = {{"lse", "lse"}, {"window", "window"}};
+  for (const auto& [key, feature] : needs) {
+    if (result.declared_dialect.contains(key) && !result.has(feature)) {
+      throw InputError(
+          reader.pointer(key),
+          fmt::format("\"{}\" is declared, and the feature \"{}\" is not", key, feature));
+    }
   }
 }
 
@@ -137,6 +123,7 @@ void read_arithmetic(ObjectReader& reader, Description& result) {
     const nlohmann::json* declaration = declared.find(key);
     result.arithmetic[dtype] =
         declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
+    result.arithmetic[dtype].lse = result.dialect.lse;
   }
   declared.finish();
 }
@@ -220,7 +207,7 @@ Description parse_description(const nlohmann::json& json) {
     throw InputError("/keep_quantum", "the keep rate is at most 1/128 from 1-p");
   }
   result.leaves_padding_unwritten = reader.get_or("leaves_padding_unwritten", false);
-  read_empty_rows(reader, result);
+  read_dialect(reader, result);
   result.threads = reader.get_or("threads", false);
   if (const nlohmann::json* schedule = reader.find("schedule")) {
     result.schedule = parse_schedule(*schedule);
@@ -254,6 +241,9 @@ std::optional<Exclusion> exclusion(const Problem& problem, const Description& de
     return Exclusion{.reason = "undeclared", .what = std::move(missing)};
   }
   if (std::string why = beyond(description.limits, problem); !why.empty()) {
+    return Exclusion{.reason = "limits", .what = std::move(why)};
+  }
+  if (std::string why = unsayable(problem.mask, description.dialect.window); !why.empty()) {
     return Exclusion{.reason = "limits", .what = std::move(why)};
   }
   return std::nullopt;

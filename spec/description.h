@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spec/arithmetic.h"
+#include "spec/dialect.h"
 #include "spec/feature.h"
 #include "spec/limits.h"
 #include "spec/problem.h"
@@ -61,8 +62,7 @@ struct Description {
   // Rows beyond a query length are left as they were (MASK-15).
   bool leaves_padding_unwritten = false;
   bool threads = false;  // its calls compute on threads of the host, as many as they may (CALL-2)
-  // What rows that see no key hold is the testee's own affair (EMPTY-5).
-  bool empty_o_differs = false, empty_lse_differs = false;
+  Dialect dialect = {};  // of LSE, of rows that see no key (EMPTY-5), of windows
   Index alignment = 16;  // of every tensor's first element, in bytes; a power of two up to 512
   std::optional<ScheduleDeclaration> schedule = {};  // empty: reports no blocks
   std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
@@ -70,6 +70,7 @@ struct Description {
   // As declared, for the record.
   nlohmann::json declared_arithmetic = nlohmann::json::object();
   nlohmann::json declared_limits = nlohmann::json::object();
+  nlohmann::json declared_dialect = nlohmann::json::object();
   // In words, what of a format's arithmetic lies beyond the caps: it has no bounds (NUM-2).
   std::map<DType, std::string> beyond_caps = {};
 
@@ -86,7 +87,8 @@ std::string undeclared(const Problem& problem, const Description& description);
 // Why a testee is not asked for a problem.
 struct Exclusion {
   std::string reason;  // "undeclared" or "limits"
-  std::string what;    // the features, or the limit and how it is passed
+  // The features, the limit and how it is passed, or the window that its dialect lacks.
+  std::string what;
 };
 
 // Whether it excludes the problem for its length alone: nobody has to take sequences of any length,

@@ -84,4 +84,17 @@ void ObjectReader::wrong_type(const nlohmann::json& value, const std::string& ke
                                              json_text(value)));
 }
 
+std::string line_of(ObjectReader& reader, const std::string& key) {
+  constexpr std::size_t kLongest = 200;
+  const auto text = reader.get<std::string>(key);
+  if (text.size() > kLongest) {
+    throw InputError(reader.pointer(key), fmt::format("\"{}\" has {} bytes; at most {} are taken",
+                                                      key, text.size(), kLongest));
+  }
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; })) {
+    throw InputError(reader.pointer(key), fmt::format("\"{}\" has control characters", key));
+  }
+  return text;
+}
+
 }  // namespace attest

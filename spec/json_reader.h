@@ -95,4 +95,7 @@ class ObjectReader {
   std::set<std::string> known_;
 };
 
+// A text for reports, of a line at most. Throws InputError for any other.
+std::string line_of(ObjectReader& reader, const std::string& key);
+
 }  // namespace attest

@@ -33,6 +33,7 @@ struct TesteeRecord {
   nlohmann::json arithmetic = nlohmann::json::object();  // as declared
   std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
   nlohmann::json limits = nlohmann::json::object();      // as declared
+  nlohmann::json dialect = nlohmann::json::object();     // likewise: lse, empty_rows, window
 };
 
 // Whether it was kept from writing the record itself.

@@ -26,6 +26,8 @@ constexpr std::array kSpellings = {
     Spelling{TensorName::dv, "dv", "dV"},
     Spelling{TensorName::dbias, "dbias", "dBias"},
     Spelling{TensorName::dsink, "dsink", "dSink"},
+    Spelling{TensorName::maximum, "maximum", "maximum"},
+    Spelling{TensorName::sum, "sum", "sum"},
 };
 
 constexpr bool in_order() {

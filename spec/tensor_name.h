@@ -32,6 +32,9 @@ enum class TensorName {
   dv,
   dbias,
   dsink,
+  // What it may return, and read again, in place of LSE: m and l of LSE = m + log l.
+  maximum,
+  sum,
 };
 
 std::string wire_name(TensorName tensor);
@@ -56,7 +59,10 @@ constexpr bool is_among(TensorName tensor, const Names& names) {
   return false;
 }
 constexpr bool is_gradient(TensorName tensor) { return is_among(tensor, kGradients); }
-constexpr bool is_of_queries(TensorName tensor) { return is_among(tensor, kQueryTensors); }
+constexpr bool is_of_queries(TensorName tensor) {
+  return is_among(tensor, kQueryTensors) || tensor == TensorName::maximum ||
+         tensor == TensorName::sum;
+}
 constexpr bool is_of_keys(TensorName tensor) { return is_among(tensor, kKeyTensors); }
 
 }  // namespace attest

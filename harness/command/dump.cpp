@@ -78,18 +78,25 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   int tables = 0;
   dump_tables(folder, test_case.problem.mask, tables);
 
-  for (const Returned& tensor : examination.trial.returned) {
+  const auto dump_returned = [&](const Returned& tensor, std::string_view file) {
     std::vector<double> values(tensor.bits.size());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = decode(tensor.dtype, tensor.bits[i]);
-    write_npy(folder / fmt::format("{}.npy", name(tensor.name)), tensor.shape, values);
+    write_npy(folder / fmt::format("{}.npy", file), tensor.shape, values);
+  };
+  for (const Returned& tensor : examination.trial.returned) {
+    dump_returned(tensor, name(tensor.name));
+  }
+  for (const Returned& tensor : examination.trial.statistics) {
+    const bool lse = tensor.name == TensorName::lse;
+    dump_returned(tensor, lse ? "LSE.base2" : name(tensor.name));
   }
   // Whatever came back. What a testee was to draw itself is not known if it did not.
   const Dropout::Mode dropout = test_case.problem.dropout.mode;
   if (dropout == Dropout::Mode::generated && !examination.trial.keep) return;
   for (const bool backward : {false, true}) {
     if (backward && !test_case.problem.backward) continue;
-    for (const Crossing& tensor : outputs_of(test_case.problem, backward, true)) {
+    for (const Crossing& tensor : outputs_of(test_case.problem, backward, {TensorName::lse})) {
       const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
       const std::string_view file = name(tensor.name);
       write_npy(folder / fmt::format("{}.exact.npy", file), tensor.shape, expected.value);

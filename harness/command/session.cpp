@@ -220,7 +220,8 @@ Session::Session(const Options& options, const Installation& installation, const
                         .features = t.description.features,
                         .dtypes = {},
                         .arithmetic = t.description.declared_arithmetic,
-                        .limits = t.description.declared_limits};
+                        .limits = t.description.declared_limits,
+                        .dialect = t.description.declared_dialect};
     for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
     for (const auto& [dtype, words] : t.description.beyond_caps) {
       record.beyond_caps[std::string(name(dtype))] = words;

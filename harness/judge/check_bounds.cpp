@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <limits>
 
 #include "harness/judge/drawn.h"
@@ -36,6 +37,28 @@ std::string how_far(const TensorEvidence& e) {
                      e.max_ratio);
 }
 
+// In rows without keys, what the testee declares that they hold, but where the reference leaves
+// them open (FINITE-1).
+void put_declared(const Subject& subject, const Expected& whole, const Returned& tensor,
+                  Expected& part) {
+  for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+    if (std::isnan(whole.value[i])) continue;
+    const auto value = subject.exemptions.declared(tensor.name, tensor.shape, i);
+    if (!value) continue;
+    part.value[i] = *value;
+    part.bound[i] = 0;
+    if (!part.rest.empty()) part.rest[i] = 0;
+    if (!part.recommended.empty()) part.recommended[i] = std::numeric_limits<double>::infinity();
+  }
+}
+
+// Whether the worst element is one of these.
+bool is_declared(const Subject& subject, const Returned& tensor, const TensorEvidence& e) {
+  const auto element = static_cast<std::size_t>(
+      dense_index(tensor.shape, e.worst[0], e.worst[1], e.worst[2], e.worst[3]));
+  return subject.exemptions.declared(tensor.name, tensor.shape, element).has_value();
+}
+
 }  // namespace
 
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
@@ -59,7 +82,8 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
     // The bounds of gradients presume a forward pass within its own.
     if (gradient && forward_fails) break;
     const Expected& whole = expected_of(tensor.name, prepared, subject.arithmetic);
-    const std::optional<Expected> part = without_exempt(subject, whole, tensor);
+    std::optional<Expected> part = without_exempt(subject, whole, tensor);
+    if (part) put_declared(subject, whole, tensor, *part);
     const TensorVerdict judged =
         judge(tensor.bits, tensor.dtype, tensor.shape, part ? *part : whole,
               rounding_of(tensor.name, subject.arithmetic));
@@ -73,12 +97,20 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
     if (!judged.passed) {
       forward_fails |= !gradient;
       const bool of_row = keeps_to_its_row(subject, tensor.name);
+      const bool declared = is_declared(subject, tensor, e);
       const bool known = worst && worst->outcome == Outcome::fail;
       if (known && (!of_row || !worst->clause.empty())) continue;
-      worst = failure(judged.nonfinite ? "nonfinite" : "bound",
-                      fmt::format("{}[{}] = {}, {}", name(tensor.name), fmt::join(e.worst, ","),
-                                  e.actual, how_far(e)),
-                      of_row ? "FINITE-1" : "");
+      worst = failure(
+          judged.nonfinite ? "nonfinite" : "bound",
+          declared ? fmt::format("{}[{}] = {}, of a row that sees no key, where it is {} "
+                                 "by the testee's own declaration",
+                                 name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact)
+                   : fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
+                                 name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact,
+                                 e.bound, e.max_ratio),
+          declared ? "EMPTY-5"
+          : of_row ? "FINITE-1"
+                   : "");
     } else if (!judged.advised && !worst) {
       worst = Finding{.outcome = Outcome::warn,
                       .reason = "bound",

@@ -5,6 +5,22 @@
 #include "harness/judge/alone.h"
 
 namespace attest {
+namespace {
+
+// What batch element `b` has of all that the whole batch returned, and in its place what it
+// returned alone where that sums over the batch: nothing to compare.
+Trial shares_of(const Problem& problem, const Trial& whole, const Trial& alone, Index b) {
+  Trial shares;
+  for (std::size_t t = 0; t < alone.returned.size(); ++t) {
+    shares.returned.push_back(share_of(problem, whole.returned[t], b).value_or(alone.returned[t]));
+  }
+  for (const Returned& statistic : whole.statistics) {
+    shares.statistics.push_back(*share_of(problem, statistic, b));
+  }
+  return shares;
+}
+
+}  // namespace
 
 std::optional<Finding> check_neighbours(Subject& subject, const Trial& first) {
   for (Index b = 0; b < subject.problem().batch; ++b) {
@@ -16,15 +32,12 @@ std::optional<Finding> check_neighbours(Subject& subject, const Trial& first) {
     const Trial trial = try_out(subject.calling, one.problem, one.inputs, Placement::end_flush);
     if (trial.stopped) return trial.stopped;
     const Exemptions exemptions(one.problem, one.inputs, subject.testee);
-    for (std::size_t t = 0; t < trial.returned.size(); ++t) {
-      const auto share = share_of(subject.problem(), first.returned[t], b);
-      if (!share) continue;
-      if (const auto where = difference(*share, trial.returned[t], exemptions)) {
-        return failure(
-            "nondeterministic",
-            fmt::format("batch element {} alone differs from itself in its batch: {}", b, *where),
-            "DET-2");
-      }
+    const Trial shares = shares_of(subject.problem(), first, trial, b);
+    if (const auto where = difference(shares, trial, exemptions)) {
+      return failure(
+          "nondeterministic",
+          fmt::format("batch element {} alone differs from itself in its batch: {}", b, *where),
+          "DET-2");
     }
   }
   return std::nullopt;

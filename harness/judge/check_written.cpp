@@ -42,6 +42,10 @@ std::optional<std::string> difference(const Trial& first, const Trial& second,
   for (std::size_t t = 0; t < first.returned.size(); ++t) {
     if (auto where = difference(first.returned[t], second.returned[t], exemptions)) return where;
   }
+  for (std::size_t t = 0; t < first.statistics.size(); ++t) {
+    const Returned &a = first.statistics[t], &b = second.statistics[t];
+    if (auto where = difference(a, b, exemptions)) return where;
+  }
   return std::nullopt;
 }
 

@@ -28,6 +28,29 @@ CallFacts facts_of(const Reply& reply, bool traced) {
   return facts;
 }
 
+void add_returned(Exchange& exchange, const Returned& t) {
+  exchange.add_input_bits(wire_name(t.name), t.dtype, t.shape, t.bits, t.layout);
+}
+
+// LSE of what stands for it. Unwritten where any of that is.
+Returned in_base_e(const LseForm& form, const std::vector<Returned>& statistics,
+                   std::uint64_t poison) {
+  const Returned &first = statistics.front(), &last = statistics.back();
+  Returned lse = {.name = TensorName::lse,
+                  .dtype = DType::f64,
+                  .shape = first.shape,
+                  .bits = {},
+                  .poison = poison};
+  lse.bits.reserve(first.bits.size());
+  for (std::size_t i = 0; i < first.bits.size(); ++i) {
+    const bool written = first.bits[i] != first.poison && last.bits[i] != last.poison;
+    const double value =
+        natural_lse(form, decode(first.dtype, first.bits[i]), decode(last.dtype, last.bits[i]));
+    lse.bits.push_back(written ? encode(DType::f64, value) : poison);
+  }
+  return lse;
+}
+
 // One call; what it returned is added to the trial.
 void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
           bool backward, Trial& trial) {
@@ -43,10 +66,15 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   if (backward) {
     if (trial.keep) exchange.add_input(keep, *trial.keep);
     for (const Returned& t : trial.returned) {
-      exchange.add_input_bits(wire_name(t.name), t.dtype, t.shape, t.bits, t.layout);
+      const bool translated = t.name == TensorName::lse && !trial.statistics.empty();
+      if (!translated) add_returned(exchange, t);
     }
+    for (const Returned& t : trial.statistics) add_returned(exchange, t);
   }
-  const auto outputs = outputs_of(p, backward, calling.testee.has("lse"));
+  const Dialect& dialect = calling.testee.dialect;
+  const bool with_lse = calling.testee.has("lse");
+  const auto outputs =
+      outputs_of(p, backward, with_lse ? dialect.statistics() : std::vector<TensorName>());
   for (const Crossing& t : outputs) {
     exchange.add_output(wire_name(t.name), t.dtype, t.shape, t.layout);
   }
@@ -56,7 +84,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   nlohmann::json request;
   request["op"] = pass;
   request["kernel"] = calling.kernel;
-  request["problem"] = problem_to_json(p);
+  request["problem"] = problem_to_json(p, dialect.window);
   request["threads"] = calling.threads;
   request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
@@ -78,12 +106,18 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
     }
     if (draws) trial.keep = exchange.read_keep(keep);
     for (const Crossing& t : outputs) {
-      trial.returned.push_back({.name = t.name,
-                                .dtype = t.dtype,
-                                .shape = t.shape,
-                                .bits = exchange.read(wire_name(t.name)),
-                                .poison = exchange.poison(t.dtype),
-                                .layout = t.layout});
+      const bool stands_for_lse = !backward && t.name != TensorName::o && dialect.lse != LseForm{};
+      auto& to = stands_for_lse ? trial.statistics : trial.returned;
+      to.push_back({.name = t.name,
+                    .dtype = t.dtype,
+                    .shape = t.shape,
+                    .bits = exchange.read(wire_name(t.name)),
+                    .poison = exchange.poison(t.dtype),
+                    .layout = t.layout});
+    }
+    if (!backward && !trial.statistics.empty()) {
+      trial.returned.push_back(
+          in_base_e(dialect.lse, trial.statistics, exchange.poison(DType::f64)));
     }
   }
 }
@@ -102,7 +136,7 @@ std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
   nlohmann::json request;
   request["op"] = "supports";
   request["kernel"] = calling.kernel;
-  request["problem"] = problem_to_json(problem);
+  request["problem"] = problem_to_json(problem, calling.testee.dialect.window);
   request["tensors"] = question.to_json();
   const Reply reply = calling.executor.execute(std::move(request));
   calling.captured += reply.captured;

@@ -39,8 +39,11 @@ struct CallFacts {
 };
 
 struct Trial {
-  std::vector<Returned> returned = {};  // as far as it came
-  std::optional<Keep> keep = {};        // of generated dropout: the mask that was used
+  // As far as it came, in the standard's terms: LSE in base e, made of what stands for it.
+  std::vector<Returned> returned = {};
+  // As it was returned, what LSE was made of, where a dialect has it otherwise.
+  std::vector<Returned> statistics = {};
+  std::optional<Keep> keep = {};  // of generated dropout: the mask that was used
   CallFacts forward = {}, backward = {};
   std::optional<Finding> stopped = {};  // empty if it came to its end
 };

@@ -302,6 +302,8 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
     in.lse = tensor(TensorName::lse);
     in.d_o = tensor(TensorName::d_o);
     in.d_lse = tensor(TensorName::d_lse);
+    in.maximum = tensor(TensorName::maximum);
+    in.sum = tensor(TensorName::sum);
     out.dq = tensor(TensorName::dq);
     out.dk = tensor(TensorName::dk);
     out.dv = tensor(TensorName::dv);
@@ -310,6 +312,8 @@ json call(const attest_kernel& kernel, const json& request, bool backward, const
   } else {
     out.o = tensor(TensorName::o);
     out.lse = tensor(TensorName::lse);
+    out.maximum = tensor(TensorName::maximum);
+    out.sum = tensor(TensorName::sum);
   }
   const auto threads = request.at("threads").get<std::int32_t>();
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);

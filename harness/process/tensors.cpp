@@ -83,12 +83,13 @@ std::vector<Crossing> inputs_of(const Problem& p, bool backward) {
   return inputs;
 }
 
-std::vector<Crossing> outputs_of(const Problem& p, bool backward, bool with_lse) {
+std::vector<Crossing> outputs_of(const Problem& p, bool backward,
+                                 const std::vector<TensorName>& statistics) {
   const Layouts& l = p.layouts;
   if (!backward) {
     std::vector<Crossing> outputs = {{TensorName::o, p.dtype, p.o_shape(), l.o}};
-    if (with_lse) {  // dense (LAYOUT-1)
-      outputs.push_back({TensorName::lse, p.lse_dtype(), p.lse_shape(), Layout()});
+    for (const TensorName statistic : statistics) {  // dense (LAYOUT-1)
+      outputs.push_back({statistic, p.lse_dtype(), p.lse_shape(), Layout()});
     }
     return outputs;
   }
@@ -110,10 +111,10 @@ void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool bac
 }
 
 std::size_t arena_bytes(const Problem& p) {
-  // Lengths; then what the passes read and return, O and LSE as both.
+  // Lengths; then what the passes read and return, O and LSE as both, or two tensors in its place.
   Index elements = 4 * Exchange::roomy_span({p.batch + 1, 1, 1, 1});
-  const auto returned = outputs_of(p, false, true);
-  for (const auto& tensors : {inputs_of(p, true), returned, returned, outputs_of(p, true, true)}) {
+  const auto returned = outputs_of(p, false, {TensorName::maximum, TensorName::sum});
+  for (const auto& tensors : {inputs_of(p, true), returned, returned, outputs_of(p, true, {})}) {
     for (const Crossing& t : tensors) {
       elements += t.layout ? t.layout->span(t.shape) : Exchange::roomy_span(t.shape);
     }
@@ -123,7 +124,7 @@ std::size_t arena_bytes(const Problem& p) {
     bytes += static_cast<std::size_t>(Exchange::roomy_keep_bytes(p.keep_shape()));
   }
   bytes += 4 * static_cast<std::size_t>(Exchange::roomy_span({p.batch, p.paging.entries(), 1, 1}));
-  std::size_t tensors = 24;
+  std::size_t tensors = 26;
   count_tables(p.mask, bytes, tensors);
   return Exchange::bytes_needed(bytes, tensors);
 }

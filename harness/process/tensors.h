@@ -26,8 +26,10 @@ struct Crossing {
 // not among them, nor a keep-mask, which is no numbers.
 std::vector<Crossing> inputs_of(const Problem& problem, bool backward);
 
-// What a call returns, to be judged.
-std::vector<Crossing> outputs_of(const Problem& problem, bool backward, bool with_lse);
+// What a call returns; a forward call O and `statistics`: LSE, or what a testee returns in its
+// place, or nothing.
+std::vector<Crossing> outputs_of(const Problem& problem, bool backward,
+                                 const std::vector<TensorName>& statistics);
 
 // The former, and the keep-mask that is given.
 void add_inputs(Exchange& exchange, const Problem& problem, const Inputs& inputs, bool backward);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 
+#include "spec/assert.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -14,18 +15,21 @@ using nlohmann::json;
 
 json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : json(bound); }
 
-json mask_to_json(const Mask& mask, int& tables) {
+json mask_to_json(const Mask& mask, const WindowEnds& windows, int& tables) {
   const auto next_table = [&tables] { return "mask" + std::to_string(tables++); };
   const char* anchor = mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left";
   switch (mask.kind) {
     case Mask::Kind::full:
       return {{"kind", "full"}};
-    case Mask::Kind::band:
+    case Mask::Kind::band: {
+      const auto numbers = numbers_of(mask, windows);
+      ATTEST_ASSERT(numbers);
       return {{"kind", "band"},
               {"anchor", anchor},
               {"offset", mask.offset},
-              {"left", bound_to_json(mask.left)},
-              {"right", bound_to_json(mask.right)}};
+              {"left", bound_to_json(numbers->left)},
+              {"right", bound_to_json(numbers->right)}};
+    }
     case Mask::Kind::dense:
       return {{"kind", "dense"}, {"table", next_table()}};
     case Mask::Kind::prefix:
@@ -47,7 +51,7 @@ json mask_to_json(const Mask& mask, int& tables) {
     case Mask::Kind::all_of:
     case Mask::Kind::any_of: {
       json parts = json::array();
-      for (const Mask& part : mask.parts) parts.push_back(mask_to_json(part, tables));
+      for (const Mask& part : mask.parts) parts.push_back(mask_to_json(part, windows, tables));
       return {{"kind", mask.kind == Mask::Kind::all_of ? "all_of" : "any_of"}, {"parts", parts}};
     }
   }
@@ -113,7 +117,7 @@ std::optional<std::string> read_frame(int fd) {
 }
 
 // Named one by one: a list of lists is copied several times over, and this is done for each call.
-json problem_to_json(const Problem& p) {
+json problem_to_json(const Problem& p, const WindowEnds& windows) {
   int tables = 0;
   json j, dropout;
   dropout["mode"] = mode_name(p.dropout.mode);
@@ -132,7 +136,7 @@ json problem_to_json(const Problem& p) {
   j["value_dim"] = p.value_dim;
   j["scale"] = p.scale;
   j["softcap"] = p.softcap;
-  j["mask"] = mask_to_json(p.mask, tables);
+  j["mask"] = mask_to_json(p.mask, windows, tables);
   j["packed"] = p.packed;
   j["page_size"] = p.paging.page_size;
   j["bias"] = p.bias_shape.has_value();

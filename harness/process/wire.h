@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 
+#include "spec/dialect.h"
 #include "spec/problem.h"
 
 namespace attest {
@@ -51,7 +52,8 @@ bool write_frame(int fd, const std::string& text);
 std::optional<std::string> read_frame(int fd);
 
 // A problem as it crosses: its numbers by name; "mask" as a tree whose tables are named tensors
-// "mask0", "mask1", ... in the order of the tree (tensors.h adds them).
-nlohmann::json problem_to_json(const Problem& problem);
+// "mask0", "mask1", ... in the order of the tree (tensors.h adds them). Its windows are in the
+// testee's own dialect, which must be able to say them (unsayable, in spec/dialect.h).
+nlohmann::json problem_to_json(const Problem& problem, const WindowEnds& windows = {});
 
 }  // namespace attest

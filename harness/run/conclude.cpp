@@ -11,6 +11,7 @@
 #include "cases/fit.h"
 #include "spec/arithmetic.h"
 #include "spec/contains.h"
+#include "spec/dialect.h"
 #include "spec/feature.h"
 #include "spec/known_failure.h"
 #include "spec/profile.h"
@@ -18,13 +19,23 @@
 namespace attest {
 namespace {
 
-// What of a format's arithmetic lies beyond the default column, in words.
+// What a format's arithmetic has beyond the default column, LSE in another form among it, and where
+// the profile is of windows how these are counted, in words.
 std::vector<std::string> declared_beyond_default(const TesteeRecord& testee,
-                                                 const std::string& dtype) {
+                                                 const std::string& dtype, const Profile& profile) {
   const auto format = dtype_named(dtype);
-  if (!format || !testee.arithmetic.contains(dtype)) return {};
-  return beyond_default(
-      parse_arithmetic(testee.arithmetic.at(dtype), *format, "/arithmetic/" + dtype));
+  if (!format) return {};
+  const auto declared = testee.arithmetic.find(dtype);
+  Arithmetic arithmetic = declared == testee.arithmetic.end()
+                              ? loosest(*format)
+                              : parse_arithmetic(*declared, *format, "/arithmetic/" + dtype);
+  const Dialect dialect = parse_dialect(testee.dialect);
+  arithmetic.lse = dialect.lse;
+  std::vector<std::string> words = beyond_default(arithmetic);
+  const std::string windows = to_string(dialect.window);
+  if (!windows.empty() && contains(profile.clauses, "MASK-4"))
+    words.push_back("windows " + windows);
+  return words;
 }
 
 // What a run may conclude at best.
@@ -160,7 +171,7 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   ProfileRecord record{.testee = testee.name,
                        .profile = profile_name,
                        .dtype = dtype,
-                       .with = declared_beyond_default(testee, dtype)};
+                       .with = declared_beyond_default(testee, dtype, profile)};
   if (!contains(testee.features, "lse")) record.profile += " (O-only)";
   Count count(profile, header, record);
   for (const VerdictRecord& v : verdicts) {

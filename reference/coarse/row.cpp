@@ -135,6 +135,10 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
                                         5 * (row.size + model.m_lambda) + std::abs(row.L) + 2)) *
                       kSlack * kUp +
                   model.flushed_lse;
+  const ErrorsOfLse<double> errors = stored_lse<double>(model, row, row.lse_bound, largest);
+  const double up = model.declared.lse == LseForm{} ? 1 : kUp;
+  row.lse_bound = errors.judged * up;
+  row.lse_error = errors.read * up;
   return row;
 }
 
@@ -181,8 +185,7 @@ RowGradients bound_gradients(const Problem& p, const Model<double>& model, const
   const double n = static_cast<double>(row.n);
   RowGradients out = {.model = model, .row = row};
   // B_L and the rounding of L; the exponent s - L is farthest from 0 for the least score.
-  const double lse_error = row.lse_bound + model.u_l * (row.L + row.lse_bound);
-  out.r = E(kappa_prime(model, row.L, -row.size, row.eps) + lse_error) * kUp;
+  out.r = E(kappa_prime(model, row.L, -row.size, row.eps) + row.lse_error) * kUp;
 
   // |dP_j| at most, and the sum of p_j |dP_j|, which |D| does not exceed either.
   const double dp = largest_product(d_o, head.v);

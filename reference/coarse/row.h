@@ -83,7 +83,7 @@ struct RowBounds : Row<double> {
   double Y = 0;
   double hull_share = kInfinity;  // beyond the hull of V, as a share of max |v|
   double U = 0;
-  double lse_bound = 0;
+  double lse_bound = 0, lse_error = 0;  // as it is judged, and as the backward pass reads it
 };
 
 // Of one channel of all keys that a row sees: the sums of p |x| and of |x|.

@@ -12,7 +12,7 @@ Real relative_error_of_p(const Symbols& sy, const Row& row, Real s, Real eps) {
   const Real size = std::max(std::abs(s), std::abs(row.L)) + sy.m_lambda;
   const Real below = row.L - s + 2 * sy.m_lambda;
   const Real kappa = eps + 6 * sy.u_s * size + 5 * sy.u_s * below + 2 * sy.e_x;
-  return growth(kappa * kSlack + row.b_l + sy.u_l * (std::abs(row.L) + row.b_l));
+  return growth(kappa * kSlack + row.b_l_read);
 }
 
 // xi_j, r_j and e_bar_j.

@@ -312,10 +312,15 @@ Real bound_of_o(const Symbols& sy, const Row& row, Index c) {
   return sy.complete(bound, o, sy.u_zeta + row.W) + sy.flush;
 }
 
-Real bound_of_l(const Symbols& sy, const Row& row) {
-  const Large large = large_errors(sy, row);
+Real largest_kappa(const Symbols& sy, const Row& row) {
   Real kappa = sy.p.sink ? row.kappa_z : 0;
   for (const Real each : row.kappa) kappa = std::max(kappa, each);
+  return kappa;
+}
+
+Real bound_of_l(const Symbols& sy, const Row& row) {
+  const Large large = large_errors(sy, row);
+  const Real kappa = largest_kappa(sy, row);
   const Real moved = std::min(row.den < 1 ? -std::log1p(-row.den) : kInfinity,
                               large.G < 1 ? kappa - std::log1p(-large.G) : kInfinity);
   const Real roundings = sy.u_s * (8 * (row.L - row.m + sy.m_lambda) + 13 * row.chi +
@@ -323,15 +328,35 @@ Real bound_of_l(const Symbols& sy, const Row& row) {
   return (moved + roundings) * kSlack + sy.flush_l;
 }
 
+// Section 4, "LSE in another form": C, rho_L and rho'_L. `kappa` is the largest of the row.
+void store_lse(const Symbols& sy, Row& row, Real kappa) {
+  const LseForm& form = sy.a.lse;
+  if (!form.base_2 && !form.apart) {
+    row.b_l_read = row.b_l + sy.u_l * (std::abs(row.L) + row.b_l);
+    return;
+  }
+  const Real size = form.apart ? std::abs(row.m) + sy.m_lambda + row.chi + kappa : std::abs(row.L);
+  if (form.base_2) row.b_l += 2 * sy.u_s * size;  // C
+  const Real whole = size + row.b_l;
+  const Real rho =
+      form.apart ? (sy.u_l + 4 * sy.u_ref) * (whole + 2) + sy.z : (sy.u_l + 4 * sy.u_ref) * whole;
+  const Real of_base = form.base_2 ? 2 * sy.u_s * whole : 0;
+  const Real of_log =
+      form.apart ? sy.u_s * (8 * (row.L - row.m + sy.m_lambda) + std::abs(row.L) + 2) : 0;
+  row.b_l += rho;
+  row.b_l_read = row.b_l + of_base + of_log;
+}
+
 // "Only a sink."
 void see_only_sink(const Symbols& sy, Row& row) {
-  row.L = row.view.s_z();
+  row.m = row.L = row.view.s_z();
   row.p_z = 1;
   const Real blocks = sy.a.exp_zero_inexact && sy.a.key_block > 0
                           ? std::ceil(Real(sy.p.lengths(row.view.b).key) / Real(sy.a.key_block))
                           : 0;
   row.b_l =
       (sy.u_s * (8 * std::abs(row.L) + 4) + (2 + blocks) * sy.e_x) * kSlack + sy.z + sy.flush_l;
+  store_lse(sy, row, 0);
 }
 
 }  // namespace
@@ -353,6 +378,7 @@ Row row_of(const Symbols& symbols, const View& view) {
     row.b_o[at(c)] = bound_of_o(symbols, row, c);
   }
   row.b_l = bound_of_l(symbols, row);
+  store_lse(symbols, row, largest_kappa(symbols, row));
   return row;
 }
 

@@ -23,7 +23,8 @@ struct Row {
   Real R = 0, h = 0, G = 0, G_sum = 0, U = 0, W = 0, w_m = 1;  // G_sum: G'
   Real Y = 0, den = 0;
   std::vector<Real> o = {}, b_o = {};  // by channel; 0 of a row that sees no key
-  Real b_l = 0;
+  Real b_l = 0;                        // as LSE is judged
+  Real b_l_read = 0;                   // as the backward pass reads it
 
   Index n() const { return static_cast<Index>(key.size()); }
   Index span() const { return key.back() - key.front() + 1; }

@@ -20,12 +20,6 @@ Real lambda_of(const Context<Real>& context, Index b, Index h, Index i) {
   return Real(context.inputs.d_lse.at(place.batch, h, place.position, 0));
 }
 
-// Of the LSE that the forward pass returned.
-template <class Real>
-Real error_of_lse(const Model<Real>& model, const RowState<Real>& row) {
-  return row.lse_bound + model.u_l * (std::abs(row.L) + row.lse_bound);
-}
-
 // dP and xi, p r and e_bar of the keys that row r sees.
 template <class Real>
 void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
@@ -35,12 +29,11 @@ void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
   const std::size_t n = seen.key.size();
   auto& [dp, xi, p_r, e_bar] = block.backward;
   for (auto* each : {&dp, &xi, &p_r, &e_bar}) each->resize(n);
-  const Real lse_error = error_of_lse(model, row);
   for (std::size_t t = 0; t < n; ++t) {
     const Index j = seen.key[t];
     dp[t] = block.dp.row(r)[j];
     xi[t] = model.dp_share * block.dp_size.row(r)[j] + model.z * Real(context.problem.value_dim);
-    const Real exponent = kappa_prime(model, row.L, seen.s[t], seen.eps[t]) + lse_error;
+    const Real exponent = kappa_prime(model, row.L, seen.s[t], seen.eps[t]) + row.lse_error;
     const Real p = seen.p[t];
     p_r[t] = exponent < Real(0.5) ? p * E(exponent) : std::exp(seen.s[t] - row.L + exponent);
     e_bar[t] = model.p.rho(std::max(Real(0), p - p_r[t]), p + p_r[t]);
@@ -105,7 +98,7 @@ Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row,
 template <class Real>
 Sum<Real> sink_gradient(const Model<Real>& model, const RowState<Real>& row, Real D, Real E_D,
                         Real lambda) {
-  const Real exponent = kappa_prime(model, row.L, row.s_z, model.z) + error_of_lse(model, row);
+  const Real exponent = kappa_prime(model, row.L, row.s_z, model.z) + row.lse_error;
   const Real p_r =
       exponent < Real(0.5) ? row.p_z * E(exponent) : std::exp(row.s_z - row.L + exponent);
   const Real X = lambda - D, size = std::abs(lambda) + std::abs(D);

@@ -64,7 +64,8 @@ struct RowState : Row<Real> {
   // How far beyond the hull of V the output may lie, as a share of max |v|; infinite where nothing
   // is known of the weights (NUMERICS.md, section 3, "Large errors of the scores").
   Real hull_share = 0;
-  Real lse_bound = 0;  // B_L
+  Real lse_bound = 0;  // B_L, of LSE as it is judged
+  Real lse_error = 0;  // as the backward pass reads it
   Real ds_k_size = 0;  // no sum of dS k is larger on its way
   Seen<Real> seen;
 };

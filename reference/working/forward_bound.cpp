@@ -28,6 +28,14 @@ void softmax(RowState<Real>& row) {
   row.L = row.m + std::log(row.l);
 }
 
+// From B_L of what is computed to that of what is returned.
+template <class Real>
+void store_lse(const Model<Real>& model, RowState<Real>& row, Real largest_kappa) {
+  const ErrorsOfLse<Real> errors = stored_lse(model, row, row.lse_bound, largest_kappa);
+  row.lse_bound = errors.judged;
+  row.lse_error = errors.read;
+}
+
 // A row that sees nothing but its sink: LSE is the sink, converted to another base and back, and
 // the logarithm of what should be exp(0), twice if it is merged, and with every block if exp(0) is
 // not 1.
@@ -38,6 +46,7 @@ void see_only_sink(const Model<Real>& model, RowState<Real>& row) {
   const Real factors = Real(2 + (model.declared.exp_zero_inexact ? most_rescales(model, row) : 0));
   row.lse_bound = (model.u_s * (8 * std::abs(row.s_z) + 4) + factors * model.e_x) * Real(kSlack) +
                   model.flushed_lse + model.z;
+  store_lse(model, row, Real(0));
 }
 
 // R, chi, and what follows from them: h, G, G', W and the like.
@@ -136,6 +145,7 @@ void bound_lse_and_hull(const Model<Real>& model, RowState<Real>& row, Real larg
                             5 * (std::abs(row.m) + model.m_lambda) + std::abs(row.L) + 2)) *
           Real(kSlack) +
       model.flushed_lse;
+  store_lse(model, row, largest_kappa);
   row.hull_share = kInfinity;
   // A key that is alone is its part's and its row's maximum, so that splits change nothing.
   const bool one_maximum = model.declared.kv_splits == 1 || row.terms() == 1;

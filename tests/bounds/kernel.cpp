@@ -130,7 +130,9 @@ class Kernel {
             .dk = outputs(dk_, p_.dtype),
             .dv = outputs(dv_, p_.dtype),
             .dbias = outputs(dbias_, p_.dtype),
-            .dsink = outputs(dsink_, DType::f32)};
+            .dsink = outputs(dsink_, DType::f32),
+            .maximum = outputs(maximum_, p_.lse_dtype()),
+            .sum = outputs(sum_, p_.lse_dtype())};
   }
 
  private:
@@ -139,8 +141,13 @@ class Kernel {
 
   void prepare() {
     if (!given_) {
-      o_.assign(at(element_count(p_.o_shape())), T(0));
-      lse_.assign(at(element_count(p_.lse_shape())), -kInfinity);
+      const std::size_t rows = at(element_count(p_.lse_shape()));
+      o_.assign(at(element_count(p_.o_shape())), static_cast<T>(style_.empty_o.value_or(0)));
+      lse_.assign(rows, static_cast<T>(style_.empty_lse.value_or(-kInfinity)));
+      if (style_.lse.apart) {
+        maximum_.assign(rows, static_cast<T>(style_.empty_maximum.value_or(-kInfinity)));
+        sum_.assign(rows, static_cast<T>(style_.empty_sum.value_or(0)));
+      }
     }
     if (!p_.backward) return;
     dq_.assign(at(element_count(p_.q_shape())), T(0));
@@ -494,8 +501,22 @@ class Kernel {
     return p_.sink ? static_cast<T>(in_.sink.data[at(h)]) * (fused_ ? T(1) : unit_) : -kInfinity;
   }
 
+  // What a row leaves beside O: m and l in their own units, and LSE.
+  struct Statistics {
+    T lse = -kInfinity, m = -kInfinity, l = 0;
+  };
+  T natural_score(T m) const { return fused_ ? m * to_natural_ : natural(m); }
+
+  // Of parts that are merged, relative to their largest maximum.
+  Statistics merged(const std::vector<Partial>& parts, T lse) const {
+    Statistics whole = {.lse = lse};
+    for (const Partial& part : parts) whole.m = std::max(whole.m, part.m);
+    for (const Partial& part : parts) whole.l += part.l * rescale(part.m, whole.m);
+    return whole;
+  }
+
   // O before it is rounded, and LSE.
-  std::pair<Vector, T> forward_row(const RowView& row, Index keys, Index h) const {
+  std::pair<Vector, Statistics> forward_row(const RowView& row, Index keys, Index h) const {
     const T sink = sink_of(h);
     const Index splits = std::max<Index>(1, std::min(style_.splits, keys));
     std::vector<Partial> parts;
@@ -511,10 +532,10 @@ class Kernel {
       parts.push_back({.m = sink, .l = 1, .o = Vector(at(p_.value_dim), T(0))});
     }
     Vector o(at(p_.value_dim), T(0));
-    if (parts.empty()) return {o, -kInfinity};
+    if (parts.empty()) return {o, {}};
     if (parts.size() == 1) {
-      const T m = fused_ ? parts[0].m * to_natural_ : natural(parts[0].m);
-      return {parts[0].o, m + natural(log_of(parts[0].l))};
+      const T lse = natural_score(parts[0].m) + natural(log_of(parts[0].l));
+      return {parts[0].o, {.lse = lse, .m = parts[0].m, .l = parts[0].l}};
     }
     Vector lse, weights;
     for (const Partial& part : parts) lse.push_back(part.m * to_units_ + log_of(part.l));
@@ -537,7 +558,7 @@ class Kernel {
         o[c] += weights[part] * parts[part].o[c];
       if (!style_.merges_by_lse) o[c] /= total;
     }
-    return {o, natural(whole)};
+    return {o, merged(parts, natural(whole))};
   }
 
   // Whether 1 / (1 - p) is left to the sums of the backward pass too.
@@ -555,7 +576,9 @@ class Kernel {
     group.lse.assign(at(group.rows), -kInfinity);
     for (Index r = 0; r < group.rows; ++r) {
       const RowView row = {group.s.row(r), kept_row(group, r), &v};
-      auto [o, lse] = forward_row(row, group.keys, head(group, r));
+      auto [o, statistics] = forward_row(row, group.keys, head(group, r));
+      group.lse[at(r)] = statistics.lse;
+      if (!(statistics.lse > -kInfinity) && statistics.l == 0) continue;  // sees nothing
       const Place place = p_.query_place(group.b, r % group.queries);
       const Index h = head(group, r);
       for (Index c = 0; c < p_.value_dim; ++c) {
@@ -565,9 +588,27 @@ class Kernel {
         o_[at(dense_index(p_.o_shape(), place.batch, h, place.position, c))] = o[at(c)];
         group.o.row(r)[c] = input(output(o[at(c)], p_.dtype));
       }
-      group.lse[at(r)] = lse;
-      lse_[at(dense_index(p_.lse_shape(), place.batch, h, place.position, 0))] = lse;
+      store(statistics, at(dense_index(p_.lse_shape(), place.batch, h, place.position, 0)));
     }
+  }
+
+  void store(const Statistics& statistics, std::size_t row) {
+    const T unit = static_cast<T>(style_.lse.base_2 ? std::numbers::log2e : 1.0);
+    lse_[row] = statistics.lse * unit;
+    if (!style_.lse.apart) return;
+    maximum_[row] = natural_score(statistics.m) * unit;
+    sum_[row] = statistics.l;
+  }
+  // What was stored, back in natural units.
+  T stored_lse(std::size_t row) const {
+    const T unit = static_cast<T>(style_.lse.base_2 ? std::numbers::ln2 : 1.0);
+    if (!style_.lse.apart) return static_cast<T>(given_->lse[row]) * unit;
+    const T l = static_cast<T>(given_->sum[row]);
+    return static_cast<T>(given_->maximum[row]) * unit + std::log(l);
+  }
+  bool sees_nothing(const Group<T>& group, Index r) const {
+    const T* s = group.s.row(r);
+    return !p_.sink && std::all_of(s, s + group.keys, [](T x) { return x == -kInfinity; });
   }
 
   // What an earlier call returned.
@@ -582,7 +623,7 @@ class Kernel {
       for (Index c = 0; c < p_.value_dim; ++c) {
         group.o.row(r)[c] = input(given_->o[element(p_.o_shape(), c)]);
       }
-      group.lse[at(r)] = static_cast<T>(given_->lse[element(p_.lse_shape(), 0)]);
+      if (!sees_nothing(group, r)) group.lse[at(r)] = stored_lse(element(p_.lse_shape(), 0));
     }
   }
 
@@ -766,8 +807,9 @@ class Kernel {
   double softmax_roundoff_, exp_error_, tanh_error_;
   T kept_share_ = 1;
   Vector ones_;
-  Vector o_, lse_, dq_, dk_, dv_, dbias_, dsink_;  // before they are rounded to their formats
-  std::vector<Vector> bias_terms_, sink_terms_;    // by element and head
+  // Before they are rounded to their formats.
+  Vector o_, lse_, dq_, dk_, dv_, dbias_, dsink_, maximum_, sum_;
+  std::vector<Vector> bias_terms_, sink_terms_;  // by element and head
 };
 
 }  // namespace
@@ -824,6 +866,7 @@ Arithmetic declared(const Style& style, DType dtype) {
       .flushes_inputs = style.flushes_inputs,
       .flushes_outputs = style.flushes_outputs,
       .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,
+      .lse = style.lse,
   };
 }
 

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "spec/arithmetic.h"
+#include "spec/dialect.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
 #include "tests/bounds/random.h"
@@ -88,6 +90,11 @@ struct Style {
   bool rounds_head_gradients = false;     // dK and dV of each query head, before they are added up
   Order outer_order = Order::sequential;  // of dBias and dSink
 
+  // What it says otherwise than the standard: LSE, rows without keys, the ends of windows.
+  LseForm lse = {};
+  std::optional<double> empty_o = {}, empty_lse = {}, empty_maximum = {}, empty_sum = {};
+  WindowEnds window = {};
+
   // Breaks what is declared.
   enum class Fault {
     none,
@@ -113,9 +120,9 @@ std::string describe(const Style& style);
 
 Arithmetic declared(const Style& style, DType dtype);
 
-// Dense, as Expected.
+// Dense, as Expected. LSE, or the maximum and the sum in its place, as the style has it.
 struct Outputs {
-  std::vector<double> o, lse, dq, dk, dv, dbias, dsink;
+  std::vector<double> o, lse, dq, dk, dv, dbias, dsink, maximum, sum;
 };
 
 // Which elements of keep_shape() take part (a bias of -inf hides its key).

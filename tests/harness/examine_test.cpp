@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "cases/case.h"
 #include "harness/process/in_process.h"
@@ -25,6 +26,8 @@ using testing::HasSubstr;
 using testing::Invoke;
 using testing::NiceMock;
 using testing::Return;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 float* floats(const attest_tensor& tensor) { return static_cast<float*>(tensor.data); }
 
@@ -562,7 +565,7 @@ class DialectTest : public ExamineTest {
   DialectTest() {
     test_case_.problem.mask = Mask::causal(Anchor::bottom_right);  // rows 0 and 1 see no key
     description_.features = known_features();
-    description_.empty_o_differs = true;
+    description_.dialect.empty_o = {.differs = true};  // in words
     ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
       plain::forward(p, in, out, c);
       floats(out.o)[0] = floats(out.o)[1] = std::nanf("");
@@ -586,8 +589,8 @@ TEST_F(DialectTest, ExcusesNoOtherRowAndNoOtherTensor) {
   fault_ = 1.5f;
   EXPECT_EQ(verdict().reason, "bound");
   fault_ = 1;
-  description_.empty_o_differs = false;
-  description_.empty_lse_differs = true;
+  description_.dialect.empty_o = {};
+  description_.dialect.empty_lse = {.differs = true};
   EXPECT_EQ(verdict().reason, "nonfinite");
 }
 
@@ -596,6 +599,128 @@ TEST_F(DialectTest, IsNoMatterWhereEveryRowSeesAKey) {
   fault_ = 1;
   ON_CALL(mock_, forward).WillByDefault(plain::forward);
   EXPECT_EQ(verdict().outcome, Outcome::pass);
+}
+
+TEST_F(DialectTest, WhoDeclaresANumberIsHeldToIt) {
+  description_.dialect.empty_o = {};
+  description_.dialect.empty_lse = {.differs = true, .value = kInfinity};
+  float held = kInfinity;
+  ON_CALL(mock_, forward).WillByDefault([&held](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    floats(out.lse)[0] = floats(out.lse)[1] = held;
+    return ATTEST_OK;
+  });
+  const Verdict right = verdict();
+  EXPECT_EQ(right.reason, "dialect") << right.message;
+  EXPECT_EQ(right.tensors.at("LSE").compared, 3);
+  for (const float wrong : {0.0f, -kInfinity, std::nanf("")}) {
+    held = wrong;
+    const Verdict v = verdict();
+    EXPECT_EQ(v.outcome, Outcome::fail) << wrong;
+    EXPECT_EQ(v.clauses.front(), "EMPTY-5");
+    EXPECT_THAT(v.message, HasSubstr("by the testee's own declaration"));
+  }
+}
+
+// Three queries and one key, the LSE in a form of its own.
+class LseFormTest : public ExamineTest {
+ protected:
+  void declare(const LseForm& form) {
+    description_.dialect.lse = form;
+    description_.arithmetic[DType::f32].lse = form;
+  }
+  float factor_ = 1;
+};
+
+TEST_F(LseFormTest, LseInBaseTwoIsJudgedInBaseEAndGivenBackAsItWas) {
+  declare({.base_2 = true});
+  ON_CALL(mock_, forward).WillByDefault([this](auto& p, auto& in, auto& out, auto& c) {
+    right_forward(p, in, out, c);
+    for (Index i = 0; i < 3; ++i) floats(out.lse)[i] *= 1.44269504f * factor_;
+    return ATTEST_OK;
+  });
+  test_case_.problem.backward = true;
+  description_.features = known_features();
+  std::vector<float> given(3), wanted(3);
+  ON_CALL(mock_, backward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    std::copy_n(floats(in.lse), 3, given.begin());
+    for (Index i = 0; i < 3; ++i) {
+      wanted[std::size_t(i)] = 0.5f * floats(in.q)[i] * floats(in.k)[0] * 1.44269504f;
+    }
+    return right_backward(p, in, out, c);
+  });
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_FLOAT_EQ(given[i], wanted[i]);
+  factor_ = 1.0001f;
+  EXPECT_EQ(verdict().reason, "bound");
+  factor_ = 0.69314718f;
+  EXPECT_EQ(verdict().reason, "bound") << "natural, though base 2 is declared";
+}
+
+TEST_F(LseFormTest, AMaximumAndASumAreJudgedByWhatTheyComeTo) {
+  declare({.apart = true});
+  bool writes_sum = true;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto&) {
+    EXPECT_EQ(out.lse.data, nullptr);
+    for (Index i = 0; i < 3; ++i) {
+      floats(out.o)[i] = floats(in.v)[0];
+      floats(out.maximum)[i] = static_cast<float>(p.scale) * floats(in.q)[i] * floats(in.k)[0] - 1;
+      if (writes_sum) floats(out.sum)[i] = 2.71828183f * factor_;
+    }
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass) << verdict().message;
+  factor_ = 1.0001f;
+  EXPECT_EQ(verdict().reason, "bound");
+  writes_sum = false;
+  EXPECT_EQ(verdict().reason, "unwritten");
+}
+
+TEST_F(LseFormTest, BackwardReadsTheMaximumAndTheSum) {
+  declare({.apart = true});
+  test_case_.problem.backward = true;
+  description_.features = known_features();
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto&) {
+    for (Index i = 0; i < 3; ++i) {
+      floats(out.o)[i] = floats(in.v)[0];
+      floats(out.maximum)[i] = static_cast<float>(p.scale) * floats(in.q)[i] * floats(in.k)[0];
+      floats(out.sum)[i] = 1;
+    }
+    return ATTEST_OK;
+  });
+  int calls = 0;
+  ON_CALL(mock_, backward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    ++calls;
+    EXPECT_EQ(in.lse.data, nullptr);
+    for (Index i = 0; i < 3; ++i) {
+      EXPECT_EQ(floats(in.maximum)[i], 0.5f * floats(in.q)[i] * floats(in.k)[0]);
+      EXPECT_EQ(floats(in.sum)[i], 1);
+    }
+    return right_backward(p, in, out, c);
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass) << verdict().message;
+  EXPECT_GT(calls, 0);
+}
+
+TEST_F(ExamineTest, WindowsAreToldInTheTesteesNumbers) {
+  description_.features = known_features();
+  description_.dialect.window = {.left_exclusive = true, .unbounded = -1};
+  test_case_.problem.mask = Mask::window(5, kUnbounded, Anchor::top_left);
+  std::int64_t left = 0, right = 0;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    left = p.mask[0].left;
+    right = p.mask[0].right;
+    return right_forward(p, in, out, c);
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass) << verdict().message;
+  EXPECT_EQ(left, 6);
+  EXPECT_EQ(right, -1);
+  description_.dialect.window = {.centred = true};
+  const Verdict v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.reason, "limits");
+  EXPECT_THAT(v.message, HasSubstr("cannot be said in windows said by their width"));
 }
 
 // ---- What a testee cannot see before it is called

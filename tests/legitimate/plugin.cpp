@@ -30,6 +30,8 @@ std::string describe(const std::string& kernel, const bounds::Style& style) {
     }
   }
   std::erase(json["features"].get_ref<nlohmann::json::array_t&>(), "long");
+  const nlohmann::json dialect = parse_json(dialect_json(style));
+  json.update(dialect);
   for (const DType dtype : kDTypes) {
     const std::string key(name(dtype));
     json["dtypes"].push_back(key);
@@ -51,28 +53,50 @@ Keep draw(const Problem& p) {
   return keep;
 }
 
-std::int32_t supports(const attest_kernel*, const attest_problem* given, char* reason,
+const Kernel& self(const attest_kernel* kernel) {
+  return *static_cast<const Kernel*>(kernel->self);
+}
+
+// Windows as the standard has them, of those that cross in the style's own terms.
+void translate_windows(Mask& mask, const WindowEnds& ends) {
+  for (Mask& part : mask.parts) translate_windows(part, ends);
+  const bool causal = mask.left == kUnbounded && mask.right == 0;
+  if (mask.kind != Mask::Kind::band || causal) return;
+  const auto end = [&](Index number, bool exclusive) {
+    return number == ends.unbounded ? kUnbounded : exclusive ? number - 1 : number;
+  };
+  if (ends.centred && mask.left != ends.unbounded) {
+    const Index width = mask.left;
+    mask.left = width / 2;
+    mask.right = width - 1 - mask.left;
+    return;
+  }
+  mask.left = end(mask.left, ends.left_exclusive);
+  mask.right = end(mask.right, ends.right_exclusive);
+}
+Problem in_standard_terms(const attest_kernel* kernel, Problem p) {
+  translate_windows(p.mask, self(kernel).style.window);
+  return p;
+}
+
+std::int32_t supports(const attest_kernel* kernel, const attest_problem* given, char* reason,
                       std::uint64_t reason_bytes) {
   std::string why;
   if (given->dtype < ATTEST_F64 || given->dtype > ATTEST_BF16) {
     why = "formats of 8 bits are not simulated";
   } else if (std::max(given->query_len, given->key_len) > kLong) {
     why = "all scores of a head are kept";
-  } else if (const auto defect = defect_of(problem_of(*given))) {
+  } else if (const auto defect = defect_of(in_standard_terms(kernel, problem_of(*given)))) {
     why = fmt::format("{}: {}", defect->clause, defect->what);
   }
   std::snprintf(reason, reason_bytes, "%s", why.c_str());
   return why.empty();
 }
 
-const Kernel& self(const attest_kernel* kernel) {
-  return *static_cast<const Kernel*>(kernel->self);
-}
-
 attest_status run(const attest_kernel* kernel, const attest_problem& given, const attest_inputs& in,
                   const attest_outputs& out, const attest_context& context, bool backward) {
   try {
-    const Problem p = problem_of(given, in, backward);
+    const Problem p = in_standard_terms(kernel, problem_of(given, in, backward));
     Inputs inputs = inputs_of(p, in);
     if (p.dropout.mode == Dropout::Mode::generated && !backward) {
       inputs.keep = draw(p);
@@ -82,6 +106,8 @@ attest_status run(const attest_kernel* kernel, const attest_problem& given, cons
     if (backward) {
       forward.o = values_of(in.o, p.dtype).data;
       forward.lse = values_of(in.lse, p.lse_dtype()).data;
+      forward.maximum = values_of(in.maximum, p.lse_dtype()).data;
+      forward.sum = values_of(in.sum, p.lse_dtype()).data;
     }
     const bounds::Outputs results =
         bounds::run_kernel(p, inputs, bounds::visible_elements(p, inputs),
@@ -89,6 +115,8 @@ attest_status run(const attest_kernel* kernel, const attest_problem& given, cons
     if (!backward) {
       write(out.o, p.dtype, results.o);
       write(out.lse, p.lse_dtype(), results.lse);
+      write(out.maximum, p.lse_dtype(), results.maximum);
+      write(out.sum, p.lse_dtype(), results.sum);
       return ATTEST_OK;
     }
     write(out.dq, p.dtype, results.dq);

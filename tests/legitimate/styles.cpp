@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace attest::legitimate {
@@ -141,6 +143,46 @@ std::vector<Style> more_styles() {
   };
 }
 
+// Those that say otherwise than the standard what LSE, rows without keys and windows are.
+std::vector<Style> styles_in_dialect() {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return {
+      {.name = "LSE in base 2, +inf in empty rows, windows exclusive",
+       .exp_error = Error::scattered,
+       .lse = {.base_2 = true},
+       .empty_lse = kInfinity,
+       .window = {.left_exclusive = true, .right_exclusive = true}},
+      {.name =
+           "fa2 16, exp2, LSE in base 2 of empty rows -1e30, O 1, windows exclusive on the left",
+       .order = Order::lanes,
+       .block = 16,
+       .base_2 = true,
+       .scale = Style::Scale::query,
+       .lse = {.base_2 = true},
+       .empty_o = 1,
+       .empty_lse = -1e30,
+       .window = {.left_exclusive = true, .unbounded = -1}},
+      {.name = "3 splits, maximum and sum, windows by their width",
+       .order = Order::fused,
+       .block = 32,
+       .splits = 3,
+       .sink = Style::Sink::last,
+       .lse = {.apart = true},
+       .empty_maximum = -1e30,
+       .window = {.centred = true, .unbounded = 0}},
+      {.name = "lagging by 3, exp2, maximum in base 2 and sum, 0 and 1 in empty rows",
+       .order = Order::pairwise,
+       .block = 8,
+       .lag = 3,
+       .base_2 = true,
+       .p_from_sum = true,
+       .lse = {.base_2 = true, .apart = true},
+       .empty_maximum = 0,
+       .empty_sum = 1},
+      {.name = "LSE 0 in empty rows", .order = Order::truncated_16, .block = 64, .empty_lse = 0},
+  };
+}
+
 // Gradients that are stored more often than every 32 queries are beyond the caps, as is a maximum
 // that lags by more than 8 in log2.
 bool is_legitimate(const Style& style) {
@@ -166,7 +208,7 @@ std::vector<Style> mixtures(std::size_t count) {
 std::vector<Style> legitimate_styles() {
   std::vector<Style> styles = bounds::correct_styles();
   std::erase_if(styles, [](const Style& style) { return !is_legitimate(style); });
-  for (const std::vector<Style>& more : {more_styles(), mixtures(24)}) {
+  for (const std::vector<Style>& more : {more_styles(), mixtures(24), styles_in_dialect()}) {
     styles.insert(styles.end(), more.begin(), more.end());
   }
   return styles;
@@ -176,6 +218,30 @@ std::vector<Style> legitimate_styles() {
 Style in_format(Style style, DType dtype) {
   if (dtype != DType::f32) style.operand_digits = 0;
   return style;
+}
+
+std::string dialect_json(const Style& style) {
+  nlohmann::json json = nlohmann::json::object();
+  if (style.lse.base_2) json["lse"]["base"] = 2;
+  if (style.lse.apart) json["lse"]["as"] = "maximum_and_sum";
+  const auto say = [&](const char* key, double value) {
+    nlohmann::json& to = json["empty_rows"][key];
+    if (std::isinf(value)) {
+      to = value > 0 ? "inf" : "-inf";
+    } else {
+      to = value;
+    }
+  };
+  if (style.empty_o) say("o", *style.empty_o);
+  if (style.empty_lse) say("lse", *style.empty_lse);
+  if (style.empty_maximum) say("maximum", *style.empty_maximum);
+  if (style.empty_maximum) say("sum", style.empty_sum.value_or(0));
+  const WindowEnds usual, &ends = style.window;
+  if (ends.left_exclusive) json["window"]["left"] = "exclusive";
+  if (ends.right_exclusive) json["window"]["right"] = "exclusive";
+  if (ends.centred) json["window"]["said_by"] = "width";
+  if (ends.unbounded != usual.unbounded) json["window"]["unbounded"] = ends.unbounded;
+  return json_text(json);
 }
 
 std::string arithmetic_json(const Style& given, DType dtype) {

@@ -112,9 +112,18 @@ static attest_tensor misread(const Call& call, attest_tensor t, char name) {
   return t;
 }
 
+// A window as it is declared, and misread.
+void read_window(FaultId fault, attest_mask& node) {
+  const bool causal = node.left == ATTEST_UNBOUNDED && node.right == 0;
+  if (node.kind != ATTEST_MASK_BAND || causal) return;
+  if (fault == "exclusive_window_read_as_inclusive" && node.right != ATTEST_UNBOUNDED) --node.right;
+  if (fault == "unlimited_window_read_as_none" && node.right == 0) node.right = ATTEST_UNBOUNDED;
+}
+
 Told::Told(FaultId fault, const attest_problem& p, const attest_inputs& in,
            const attest_outputs& out)
     : nodes(p.mask, p.mask + p.mask_count), problem(p), inputs(in), outputs(out) {
+  for (attest_mask& node : nodes) read_window(fault, node);
   const auto take_for_dense = [fault](FaultId wanted, attest_tensor& t) {
     if (fault != wanted || !t.data) return;
     const std::array<Index, 4> dense = dense_strides(t);
@@ -1028,8 +1037,23 @@ void Call::store_o(const attest_outputs& out, Index b, Index h, Index i,
   }
 }
 
+bool Call::apart() const {
+  return has("sum_misses_last_key") || has("maximum_alone") || has("maximum_in_base_2") ||
+         has("sum_not_read");
+}
+
+float Call::returned_lse(Place place, Index h) const {
+  const auto at = [&](const attest_tensor& t) {
+    return View{t}.load(place.batch, h, place.position, 0);
+  };
+  if (apart() && in_.maximum.data) {
+    return at(in_.maximum) + (has("sum_not_read") ? 0 : std::log(at(in_.sum)));
+  }
+  return at(in_.lse);
+}
+
 void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float lse,
-                     bool sees_a_key) const {
+                     bool sees_a_key, float top, float last) const {
   Place place = query_place(b, i);
   const bool real = i < query_len(b);
   if (beyond_the_grid(b, h)) return;
@@ -1046,13 +1070,14 @@ void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float
     if (has("lse_plus_inf")) lse = kInfinity;
     if (has("lse_zero_if_empty")) lse = 0;
     if (has("lse_sentinel")) lse = -5e4f;
+    if (has("inf_declared_zero_returned")) lse = 0;
     if (has("lse_lowest_if_empty")) lse = std::numeric_limits<float>::lowest();
     if (has("lse_of_empty_rows_by_chance")) {
       static int calls = 0;
       if (++calls % 2 == 0) lse = kNan;
     }
   }
-  if (has("lse_base_2")) lse *= 1.44269504f;
+  if (has("lse_base_2") || has("base_2_read_as_natural")) lse *= 1.44269504f;
   if (has("lse_ln2_twice")) lse *= 0.693147181f;
   if (has("lse_16_bits")) lse = in_16_bits(lse);
   if (has("lse_sign")) lse = -lse;
@@ -1064,6 +1089,15 @@ void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float
     const Index last = elements(out.lse) - 1;
     static_cast<float*>(out.lse.data)[std::min(n, last)] = lse;
     return;
+  }
+  if (apart() && out.maximum.data) {
+    const bool empty = lse == -kInfinity;
+    const float sum = empty ? 0 : std::exp(lse - top) * (has("sum_misses_last_key") ? 1 - last : 1);
+    View{out.maximum}.store(place.batch, h, place.position, 0,
+                            empty                      ? lse
+                            : has("maximum_in_base_2") ? top * 1.44269504f
+                                                       : top);
+    View{out.sum}.store(place.batch, h, place.position, 0, has("maximum_alone") ? 1 : sum);
   }
   View{out.lse}.store(place.batch, h, place.position, 0, lse);
 }

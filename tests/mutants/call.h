@@ -157,8 +157,16 @@ class Call {
 
   // ---- Results
   void store_o(const attest_outputs& out, Index b, Index h, Index i, const float* values) const;
+  // `top`: the maximum, where that and a sum are returned instead; `last`: P of the last key.
+  void store_lse(const attest_outputs& out, Index b, Index h, Index i, float lse, bool sees_a_key,
+                 float top, float last) const;
   void store_lse(const attest_outputs& out, Index b, Index h, Index i, float lse,
-                 bool sees_a_key) const;
+                 bool sees_a_key) const {
+    store_lse(out, b, h, i, lse, sees_a_key, lse - 1, 0);
+  }
+  // Whether it returns a maximum and a sum; LSE of what it returned.
+  bool apart() const;
+  float returned_lse(Place place, Index h) const;
 
  private:
   bool overlooks(Index b, Index h, Index i, Index j) const;

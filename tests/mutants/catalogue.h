@@ -1173,6 +1173,28 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"grows_wide", textbook, "memory", "so beyond 256 channels alone", "MEM-2", "B157",
      "huggingface/transformers#46960", "f32"},
 
+    // ---- What is declared of LSE, empty rows and windows, and is not so ------------------------
+    {"inf_declared_zero_returned", textbook, "masked-row",
+     "LSE = 0 in a row that sees no key, declared as +inf", "EMPTY-5 EMPTY-2"},
+    {"ones_declared_zero_returned", textbook, "masked-row",
+     "O = 0 in a row that sees no key, declared as 1", "EMPTY-5 EMPTY-1"},
+    {"base_2_declared_natural_returned", textbook, "lse-base", "LSE in base e, declared in base 2",
+     "LSE-1"},
+    {"base_2_read_as_natural", fa2, "lse-base",
+     "LSE in base 2 as declared, read in base e by the backward pass", "GRAD-1 GRAD-2 GRAD-3"},
+    {"sum_misses_last_key", textbook, "lse", "of maximum and sum, the sum without the last key",
+     "LSE-1"},
+    {"maximum_alone", textbook, "lse", "of maximum and sum, a sum that is always 1", "LSE-1"},
+    {"maximum_in_base_2", textbook, "lse-base", "of maximum and sum, an undeclared base 2",
+     "LSE-1"},
+    {"sum_not_read", fa2, "lse-grad",
+     "of maximum and sum, P made of the maximum alone in the backward pass",
+     "GRAD-1 GRAD-2 GRAD-3"},
+    {"exclusive_window_read_as_inclusive", textbook, "window",
+     "a left edge that is declared exclusive, and included", "MASK-4"},
+    {"unlimited_window_read_as_none", textbook, "window",
+     "0 keys to the left where 0 is declared to be without limit", "MASK-4"},
+
     // ---- Manners -------------------------------------------------------------------------------
     {"crash", textbook, "manners", "a null pointer", "SAFE-4 SOFTMAX-1"},
     {"abort", textbook, "manners", "abort()", "SAFE-4 SOFTMAX-1"},

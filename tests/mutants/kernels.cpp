@@ -44,6 +44,33 @@ std::string all_features() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What a fault declares that its kernel says otherwise than the standard, and its kernel doesn't
+// do.
+std::string dialect(std::string_view fault, std::string_view features) {
+  struct Declared {
+    std::string_view fault, key, feature, value;
+  };
+  constexpr std::string_view kApart = R"({"as": "maximum_and_sum"})";
+  constexpr Declared kDeclared[] = {
+      {"inf_declared_zero_returned", "empty_rows", "lse", R"({"lse": "inf"})"},
+      {"ones_declared_zero_returned", "empty_rows", "", R"({"o": 1})"},
+      {"base_2_declared_natural_returned", "lse", "lse", R"({"base": 2})"},
+      {"base_2_read_as_natural", "lse", "lse", R"({"base": 2})"},
+      {"sum_misses_last_key", "lse", "lse", kApart},
+      {"maximum_alone", "lse", "lse", kApart},
+      {"maximum_in_base_2", "lse", "lse", kApart},
+      {"sum_not_read", "lse", "lse", kApart},
+      {"exclusive_window_read_as_inclusive", "window", "window",
+       R"({"left": "exclusive", "right": "exclusive"})"},
+      {"unlimited_window_read_as_none", "window", "window", R"({"unbounded": 0})"}};
+  for (const Declared& each : kDeclared) {
+    const bool has = each.feature.empty() ||
+                     features.find(fmt::format("\"{}\"", each.feature)) != std::string_view::npos;
+    if (each.fault == fault && has) return fmt::format("\"{}\": {},", each.key, each.value);
+  }
+  return "";
+}
+
 std::string description_in(const Host& host, const Mutant& mutant) {
   std::string formats;
   for (const char* dtype : {"f32", "f16", "bf16"}) {
@@ -53,8 +80,9 @@ std::string description_in(const Host& host, const Mutant& mutant) {
   return fmt::format(
       R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests", "profiles": [{}],
           "dtypes": [{}], "alignment": 4, "features": [{}], "limits": {},
-          "arithmetic": {{{}}}}})",
-      mutant.name, host.profiles, host.dtypes, host.features, host.limits, formats);
+          {} "arithmetic": {{{}}}}})",
+      mutant.name, host.profiles, host.dtypes, host.features, host.limits,
+      dialect(mutant.fault->name, host.features), formats);
 }
 
 std::string description_of(const Mutant& mutant) {
@@ -77,9 +105,10 @@ std::string description_of(const Mutant& mutant) {
                        "layouts"{}],
           "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
           "features": [{}], "limits": {{"pairs": {{"max": 268435456}}}},
-          {} "arithmetic": {{{}, {}, {}}}}})",
+          {} {} "arithmetic": {{{}, {}, {}}}}})",
       mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")", all_features(), promises,
-      arithmetic(base, "f32"), arithmetic(base, "f16"), arithmetic(base, "bf16"));
+      dialect(fault, all_features()), arithmetic(base, "f32"), arithmetic(base, "f16"),
+      arithmetic(base, "bf16"));
 }
 
 const char* describe(const attest_kernel* kernel) {

@@ -10,7 +10,7 @@ namespace {
 struct Row {
   std::vector<bool> seen;
   std::vector<float> p, z, cap_slope;  // the weight; keep/(1-p) of dropout; the slope of the cap
-  float lse = -kInfinity;
+  float lse = -kInfinity, top = -kInfinity;  // top: the maximum
   float sink_share = 0;
   bool any_seen = false;
 };
@@ -107,6 +107,7 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
     row.seen.assign(row.seen.size(), true);
     row.z.assign(row.z.size(), 1.0f);
   }
+  row.top = top;
   row.lse = top + std::log(call.has("lse_without_sink") ? sum - sink_weight : sum);
   row.sink_share = sink_weight / sum;
   return row;
@@ -249,7 +250,9 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
       std::fill(sums.begin(), sums.end(), 0.0f);
     }
     call.store_o(out, b, h, i, sums.data());
-    call.store_lse(out, b, h, i, row.lse, row.any_seen);
+    const auto last = std::find(row.seen.rbegin(), row.seen.rend(), true);
+    const float last_p = last == row.seen.rend() ? 0 : row.p[at(row.seen.rend() - last - 1)];
+    call.store_lse(out, b, h, i, row.lse, row.any_seen, row.top, last_p);
   });
 }
 

@@ -44,7 +44,7 @@ class Backward {
 
   void prepare(Index b, Index h, Index i) {
     const Place place = call_.query_place(b, i);
-    const float lse = View{call_.inputs().lse}.load(place.batch, h, place.position, 0);
+    const float lse = call_.returned_lse(place, h);
     const float delta = call_.delta(o_, d_o_, b, h, i);
     stats_.push_back({lse, delta});
     if (i == 0) first_stats_.push_back(static_cast<Index>(stats_.size()) - 1);

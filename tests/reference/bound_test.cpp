@@ -58,6 +58,7 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
   if (seldom()) a.gradient_block = 3;
   a.rounds_head_gradients = seldom();
   a.rounds_dbias_terms = seldom();
+  a.lse = {.base_2 = seldom(), .apart = seldom()};
   return a;
 }
 
@@ -69,6 +70,7 @@ Arithmetic within_default(Arithmetic a) {
   a.rounds_head_gradients = a.rounds_dbias_terms = false;
   a.max_lag = 0;
   a.gradient_block = 0;
+  a.lse = {};
   return a;
 }
 
