@@ -68,11 +68,6 @@ class HostsChecker {
   }
 
   HostCheck check(const std::string& host, const std::vector<Testee>& testees) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto lap = [&](const char* what) {
-      fmt::print(stderr, "{} {} {}\n", host, what,
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    };
     Catalogue catalogue = in_host(catalogue_, host, testees.front().description);
     if (catalogue.controls.empty()) throw InputError("", "the catalogue has no controls");
     const auto faultless = std::find_if(testees.begin(), testees.end(), [&](const Testee& each) {
@@ -84,17 +79,13 @@ class HostsChecker {
                      .cases = by_worth(asked_of(*faultless, cases_, asking)),
                      .catalogue = {},
                      .mutants = catalogue_.mutants.size()};
-    lap("asked");
     const auto random = random_cases(*faultless);
-    lap("random");
     const Shows shows = where_faults_show(random, cheap_ones(result.cases), catalogue, testees,
                                           run_, start_, interrupted);
-    lap("shows");
     result.catalogue = of_shown(std::move(catalogue), shows);
     result.hunt = hunt(result.cases, result.catalogue, testees,
                        {.all = full_, .anywhere = true, .share_workers = true, .run = run_}, start_,
                        seen_, interrupted);
-    lap("hunt");
     std::ostringstream unread;
     const Record record = run(result.cases, {*faultless}, session_.header(), run_, start_, unread,
                               seen_, interrupted);
@@ -102,7 +93,6 @@ class HostsChecker {
       const Outcome outcome = each.verdict.outcome;
       if (!conforms(outcome) && outcome != Outcome::unsupported) result.failed.push_back(each);
     }
-    lap("run");
     return result;
   }
 
