@@ -39,6 +39,7 @@ std::vector<Case> asked_of(const Testee& testee, const std::vector<Case>& cases,
 // Random problems that a testee takes, some of them fitted to it.
 std::vector<Case> random_cases(const Testee& testee) {
   constexpr std::uint64_t kDrawn = 600, kEnough = 20;
+  constexpr double kMostCost = 4e6;
   const Description& description = testee.description;
   const Scope scope{.testee = description, .dtypes = description.dtypes};
   const std::vector<CaseWithEntry> none;
@@ -48,7 +49,7 @@ std::vector<Case> random_cases(const Testee& testee) {
     const Drawn drawn = draws.draw(number);
     const Fitted fit =
         fitted({drawn.prepared.test_case(), drawn.entry}, description.limits, description.features);
-    if (fit.asked) cases.push_back(*fit.asked);
+    if (fit.asked && cost_of(*fit.asked) <= kMostCost) cases.push_back(*fit.asked);
   }
   return cases;
 }
