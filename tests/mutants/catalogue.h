@@ -1249,6 +1249,12 @@ inline constexpr std::array kEquivalent = std::to_array<Equivalent>({
      "asks a decoded row for the bits of a prefilled one"},
     {"heads_mod_of_one",
      "h mod Hkv for h / G where Hkv is 1 or Hq; heads_interleaved is the same where it isn't"},
+    {"causal_training/merge_unguarded",
+     "a row of a square causal mask sees its own key: without one are those alone whose numbers "
+     "are not finite, and of these nothing is specified"},
+    {"top_left/variant_by_longest_query_backward",
+     "without lengths all queries of a batch are as long, so that no row depends on its "
+     "neighbours"},
     {"causal_training/variant_by_longest_query_backward",
      "without lengths all queries of a batch are as long, so that no row depends on its "
      "neighbours"},
