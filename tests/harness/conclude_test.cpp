@@ -471,33 +471,34 @@ TEST_F(WithinLimitsTest, FiltersAndShardsMeetNothing) {
   const Footer f = footer({fitted()});
   EXPECT_EQ(f.exit_code, kIncomplete);
   EXPECT_FALSE(f.profiles[0].met || f.profiles[0].complete);
+}
 
-  // ---- Dialects
+// ---- Dialects
 
-  TEST(ConcludeTest, LseInAnotherFormIsNeverPlainlyMet) {
-    Header h = header();
-    h.testees[0].dialect = {{"lse", {{"base", 2}}}};
-    Footer footer = conclude(h, kAllPassed);
-    EXPECT_EQ(footer.exit_code, kNotConformant);
-    EXPECT_EQ(footer.profiles[0].with, std::vector<std::string>{"LSE in base 2"});
-    h.testees[0].profiles = {"forward-core+declared"};
-    footer = conclude(h, kAllPassed);
-    EXPECT_EQ(footer.exit_code, kConformant);
-    h.testees[0].dialect = {{"lse", {{"as", "maximum_and_sum"}}}};
-    EXPECT_EQ(conclude(h, kAllPassed).profiles[0].with,
-              std::vector<std::string>{"maximum and sum instead of LSE"});
-  }
+TEST(ConcludeTest, LseInAnotherFormIsNeverPlainlyMet) {
+  Header h = header();
+  h.testees[0].dialect = {{"lse", {{"base", 2}}}};
+  Footer footer = conclude(h, kAllPassed);
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+  EXPECT_EQ(footer.profiles[0].with, std::vector<std::string>{"LSE in base 2"});
+  h.testees[0].profiles = {"forward-core+declared"};
+  footer = conclude(h, kAllPassed);
+  EXPECT_EQ(footer.exit_code, kConformant);
+  h.testees[0].dialect = {{"lse", {{"as", "maximum_and_sum"}}}};
+  EXPECT_EQ(conclude(h, kAllPassed).profiles[0].with,
+            std::vector<std::string>{"maximum and sum instead of LSE"});
+}
 
-  TEST(ConcludeTest, EndsOfWindowsAreSaidOfTheProfileThatHasThem) {
-    Header h = header();
-    h.testees[0].dialect = {{"window", {{"left", "exclusive"}}}};
-    EXPECT_TRUE(conclude(h, kAllPassed).profiles[0].met);
-    h.testees[0].profiles = {"masks"};
-    const std::vector<VerdictRecord> windows = {verdict_record(Outcome::pass, "f32", {"MASK-4"})};
-    const Footer footer = conclude(h, windows);
-    EXPECT_FALSE(footer.profiles[0].met);
-    EXPECT_EQ(footer.profiles[0].with, std::vector<std::string>{"windows exclusive on the left"});
-  }
+TEST(ConcludeTest, EndsOfWindowsAreSaidOfTheProfileThatHasThem) {
+  Header h = header();
+  h.testees[0].dialect = {{"window", {{"left", "exclusive"}}}};
+  EXPECT_TRUE(conclude(h, kAllPassed).profiles[0].met);
+  h.testees[0].profiles = {"masks"};
+  const std::vector<VerdictRecord> windows = {verdict_record(Outcome::pass, "f32", {"MASK-4"})};
+  const Footer footer = conclude(h, windows);
+  EXPECT_FALSE(footer.profiles[0].met);
+  EXPECT_EQ(footer.profiles[0].with, std::vector<std::string>{"windows exclusive on the left"});
+}
 
 }  // namespace
 }  // namespace attest
