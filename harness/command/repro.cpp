@@ -15,6 +15,7 @@
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
+#include "harness/diagnosis/likeness.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/process/in_process.h"
 #include "harness/process/plugin_host.h"
@@ -54,6 +55,18 @@ void shrink_case(const Case& test_case, const Verdict& verdict, const Testee& te
   fmt::print("  shrunk   {}\n  message  {}\n  file     {}\n  repeat   {}\n",
              to_string(read_entry(find.entry, "shrunk").problem), clean(find.verdict.message),
              file.string(), record.verdict.repro);
+}
+
+// What it computes instead, of numbers that are wrong.
+void print_likeness(PreparedCase& prepared, const Testee& testee, const Examination& examination) {
+  if (!asks_for_names(examination.verdict)) return;
+  const DType dtype = prepared.problem().dtype;
+  const auto declared = testee.description.arithmetic.find(dtype);
+  const Arithmetic arithmetic =
+      declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
+  const std::string meant = headline(
+      alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
+  if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
 }
 
 int repro(const Options& options) {
@@ -101,6 +114,7 @@ int repro(const Options& options) {
       fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
                  fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
     }
+    print_likeness(prepared, testee, examination);
     if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
