@@ -48,11 +48,11 @@ const std::map<std::string, Layers> kRooms = {
     {"judge", {"process"}},
     {"laws", {"process", "judge"}},
     {"run", {"process", "judge", "laws"}},
-    {"diagnosis", {"process", "judge", "laws", "run"}},
     {"fuzz", {"process", "judge", "laws", "run"}},
+    {"diagnosis", {"process", "judge", "laws", "run", "fuzz"}},
     {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
-    {"command", {"process", "judge", "laws", "run", "diagnosis", "fuzz", "selfcheck", "criteria"}},
+    {"command", {"process", "judge", "laws", "run", "fuzz", "diagnosis", "selfcheck", "criteria"}},
 };
 
 // All files by their path from the root of the tree.
