@@ -64,8 +64,8 @@ void print_likeness(PreparedCase& prepared, const Testee& testee, const Examinat
   const auto declared = testee.description.arithmetic.find(dtype);
   const Arithmetic arithmetic =
       declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
-  const std::string meant = headline(
-      alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
+  const std::string meant =
+      headline(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
   if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
 }
 

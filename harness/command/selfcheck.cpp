@@ -121,8 +121,9 @@ Command add_selfcheck(CLI::App& app, Options& options) {
   command.add_flag("--full", options.full,
                    "Count all cases that catch a mutant, not only the first");
   command.add_flag("--legitimate", options.legitimate, "Only the correct kernels, on all cases");
-  command.add_option("--diagnose", options.meant,
-                     "See that \"did you mean\" names what mutants do, as FILE says")
+  command
+      .add_option("--diagnose", options.meant,
+                  "See that \"did you mean\" names what mutants do, as FILE says")
       ->type_name("FILE");
   command.add_option("--plugins", options.plugins, "The folder of mutants.so and legitimate.so");
   return {.parser = &command, .carry_out = check_itself};

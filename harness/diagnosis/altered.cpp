@@ -40,8 +40,7 @@ Expected gathered(const Expected& own, const Setting& setting, Shape shape) {
   for (Index at = 0; at < element_count(spread); ++at) {
     const auto [b, h, s, d] = coordinates(spread, at);
     const auto head = static_cast<std::size_t>(h);
-    const auto into =
-        static_cast<std::size_t>(dense_index(shape, b, setting.key_head[head], s, d));
+    const auto into = static_cast<std::size_t>(dense_index(shape, b, setting.key_head[head], s, d));
     // Rounding their sum: a step for each head.
     sum.bound[into] += 2 * own.bound[static_cast<std::size_t>(at)];
     if (!setting.adds.empty() && !setting.adds[head]) continue;
@@ -60,9 +59,9 @@ class GivenForward {
  public:
   GivenForward(const Setting& setting, const ForwardExpected& right)
       : setting_(setting), p_(setting.problem), in_(setting.inputs), right_(right) {
-    for (const auto& [tensor, shape] :
-         {std::pair{TensorName::dq, p_.q_shape()}, {TensorName::dk, p_.k_shape()},
-          {TensorName::dv, p_.v_shape()}}) {
+    for (const auto& [tensor, shape] : {std::pair{TensorName::dq, p_.q_shape()},
+                                        {TensorName::dk, p_.k_shape()},
+                                        {TensorName::dv, p_.v_shape()}}) {
       values_[tensor] = zeros(shape);
     }
     if (p_.bias_shape) values_[TensorName::dbias] = zeros(*p_.bias_shape);
@@ -85,9 +84,9 @@ class GivenForward {
     const auto n = static_cast<std::size_t>(dense_index(rows, at.batch, h, at.position, 0));
     BackwardRow row = {b, h, i, right_.lse.value[n], 0, p_.d_lse ? in_.d_lse.data[n] : 0};
     for (Index c = 0; c < p_.value_dim; ++c) {
-      row.delta += static_cast<long double>(in_.d_o.at(at.batch, h, at.position, c)) *
-                   right_.o.value[n * static_cast<std::size_t>(p_.value_dim) +
-                                  static_cast<std::size_t>(c)];
+      row.delta +=
+          static_cast<long double>(in_.d_o.at(at.batch, h, at.position, c)) *
+          right_.o.value[n * static_cast<std::size_t>(p_.value_dim) + static_cast<std::size_t>(c)];
     }
     return row;
   }
@@ -95,8 +94,7 @@ class GivenForward {
   void add_row(const BackwardRow& row) {
     if (p_.sink && std::isfinite(row.lse)) {
       double& sum = values_[TensorName::dsink].data[static_cast<std::size_t>(row.h)];
-      const long double share =
-          std::exp(in_.sink.data[static_cast<std::size_t>(row.h)] - row.lse);
+      const long double share = std::exp(in_.sink.data[static_cast<std::size_t>(row.h)] - row.lse);
       sum -= static_cast<double>(share * (row.delta - row.d_lse));
     }
     for (Index j = 0; j < p_.lengths(row.b).key; ++j) {
@@ -121,7 +119,8 @@ class GivenForward {
     long double d_weight = 0;
     for (Index c = 0; c < p_.value_dim; ++c) {
       const double upstream = in_.d_o.at(query.batch, at.head, query.position, c);
-      d_weight += static_cast<long double>(upstream) * in_.v.at(key.batch, key_head, key.position, c);
+      d_weight +=
+          static_cast<long double>(upstream) * in_.v.at(key.batch, key_head, key.position, c);
       if (adds) {
         values_[TensorName::dv].at(key.batch, key_head, key.position, c) +=
             static_cast<double>(weight * keep * upstream);
@@ -177,16 +176,18 @@ ExpectedByName expect_altered(const Setting& setting, const Arithmetic& arithmet
 }
 
 ExpectedByName expect_altered_backward(const Setting& setting, const ForwardExpected& right,
-                                       const Arithmetic& arithmetic) {
+                                       bool takes_lse, const Arithmetic& arithmetic) {
   ExpectedByName expected = expect_altered(setting, arithmetic);
+  ForwardExpected given = right;
+  if (!takes_lse) given.lse = expected[TensorName::lse];
   // Weights are as much larger as the LSE that they are made with is too small.
   const auto& own_lse = expected[TensorName::lse].value;
   double larger = 1;
-  for (std::size_t row = 0; row < own_lse.size() && row < right.lse.value.size(); ++row) {
-    const double rise = own_lse[row] - right.lse.value[row];
+  for (std::size_t row = 0; row < own_lse.size() && row < given.lse.value.size(); ++row) {
+    const double rise = own_lse[row] - given.lse.value[row];
     if (std::isfinite(rise)) larger = std::max(larger, std::exp(rise));
   }
-  for (auto& [tensor, values] : GivenForward(setting, right).gradients()) {
+  for (auto& [tensor, values] : GivenForward(setting, given).gradients()) {
     Expected& each = expected[tensor];
     if (each.value.size() != values.data.size()) continue;
     for (std::size_t at = 0; at < each.value.size(); ++at) {

@@ -16,8 +16,9 @@ using ExpectedByName = std::map<TensorName, Expected>;
 ExpectedByName expect_altered(const Setting& setting, const Arithmetic& arithmetic);
 
 // The gradients of a kernel whose forward pass is right, and which computes the setting in its
-// backward pass, with the O and LSE of the forward pass, and the D that follows from them.
+// backward pass, with the O of the forward pass, the D that follows from it, and the LSE of the
+// forward pass or, where it takes none, its own.
 ExpectedByName expect_altered_backward(const Setting& setting, const ForwardExpected& right,
-                                       const Arithmetic& arithmetic);
+                                       bool takes_lse, const Arithmetic& arithmetic);
 
 }  // namespace attest

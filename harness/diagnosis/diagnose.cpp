@@ -41,18 +41,21 @@ std::vector<std::string> wrong_tensors(const Verdict& verdict) {
   return names;
 }
 
+struct Failure {
+  double work;
+  Case test_case;
+};
 struct Grouped {
   Group group;
-  Case simplest;
-  double work;
+  std::vector<Failure> cases;  // the simplest first
 };
 
 std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& cases) {
   std::map<std::string, const Case*> known;
   for (const Case& each : cases) known[each.id] = &each;
-  std::map<std::tuple<std::string, Outcome, Reason, std::vector<std::string>,
-                      std::vector<std::string>>,
-           Grouped>
+  std::map<
+      std::tuple<std::string, Outcome, Reason, std::vector<std::string>, std::vector<std::string>>,
+      Grouped>
       groups;
   for (const VerdictRecord& each : record.verdicts) {
     if (!is_fault(each.verdict.outcome)) continue;
@@ -64,25 +67,24 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
       continue;  // of no case: a format beyond the caps
     }
     const Verdict& v = each.verdict;
-    Group group = {each.testee, v.outcome, v.reason, features_needed(test_case.problem),
-                   wrong_tensors(v), 0, each.case_id};
-    const double its_work = work(test_case.problem);
+    Group group = {each.testee,      v.outcome, v.reason, features_needed(test_case.problem),
+                   wrong_tensors(v), 0,         {}};
     auto key = std::tuple(group.testee, group.outcome, group.reason, group.features, group.tensors);
-    const auto [entry, fresh] =
-        groups.try_emplace(std::move(key), Grouped{std::move(group), test_case, its_work});
-    Grouped& at = entry->second;
+    Grouped& at = groups.try_emplace(std::move(key), Grouped{std::move(group), {}}).first->second;
     ++at.group.failures;
-    if (fresh || std::pair(its_work, each.case_id) >= std::pair(at.work, at.group.case_id)) {
-      continue;
-    }
-    at.group.case_id = each.case_id;
-    at.simplest = std::move(test_case);
-    at.work = its_work;
+    at.cases.push_back({work(test_case.problem), std::move(test_case)});
   }
   std::vector<Grouped> all;
-  for (auto& [key, each] : groups) all.push_back(std::move(each));
+  for (auto& [key, each] : groups) {
+    std::sort(each.cases.begin(), each.cases.end(), [](const Failure& a, const Failure& b) {
+      return std::tie(a.work, a.test_case.id) < std::tie(b.work, b.test_case.id);
+    });
+    each.group.case_id = each.cases[0].test_case.id;
+    all.push_back(std::move(each));
+  }
   std::stable_sort(all.begin(), all.end(), [](const Grouped& a, const Grouped& b) {
-    return std::pair(a.group.features.size(), a.work) < std::pair(b.group.features.size(), b.work);
+    return std::pair(a.group.features.size(), a.cases[0].work) <
+           std::pair(b.group.features.size(), b.cases[0].work);
   });
   all.erase(all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMostGroups)),
             all.end());
@@ -91,17 +93,22 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
 
 void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
-  PreparedCase prepared(each.simplest, options.jobs);
-  const Examination again =
-      examine(prepared, testee.description, testee.kernel, executor, options.threads);
-  const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
-  if (asks_for_names(again.verdict) && declared != testee.description.arithmetic.end()) {
-    each.group.alike =
+  int asked = 0;
+  for (const Failure& failure : each.cases) {
+    if (&failure - each.cases.data() == kMostAsked) break;
+    PreparedCase prepared(failure.test_case, options.jobs);
+    const Examination again =
+        examine(prepared, testee.description, testee.kernel, executor, options.threads);
+    const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
+    if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) continue;
+    const auto all =
         alike(prepared, testee.description, declared->second, again.trial, interrupted);
+    if (all.empty()) continue;
+    each.group.alike = asked++ == 0 ? all : common(each.group.alike, all);
+    if (each.group.alike.empty()) break;
   }
-  if (is_fault(again.verdict.outcome)) {
-    each.group.passes_without = reliefs(each.simplest, testee, executor, options, interrupted);
-  }
+  each.group.passes_without =
+      reliefs(each.cases[0].test_case, testee, executor, options, interrupted);
 }
 
 }  // namespace
@@ -112,9 +119,8 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
                             const std::function<bool()>& interrupted) {
   std::vector<Group> groups;
   for (Grouped& each : grouped(record, cases)) {
-    const auto testee =
-        std::find_if(testees.begin(), testees.end(),
-                     [&](const Testee& t) { return t.name == each.group.testee; });
+    const auto testee = std::find_if(testees.begin(), testees.end(),
+                                     [&](const Testee& t) { return t.name == each.group.testee; });
     if (testee == testees.end()) continue;
     // What hangs would hang in every neighbour.
     if (!interrupted() && each.group.outcome != Outcome::timeout) {

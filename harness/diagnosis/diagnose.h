@@ -22,7 +22,7 @@ struct Group {
   std::vector<std::string> features;  // that the problem needs
   std::vector<std::string> tensors;   // that are wrong
   Index failures = 0;
-  std::string case_id;                // of the simplest
+  std::string case_id;  // of the simplest
   std::vector<Likeness> alike = {};
   std::vector<Relief> passes_without = {};
 };
@@ -30,7 +30,8 @@ struct Group {
 // More groups than that are not looked at: the simplest are told.
 inline constexpr std::size_t kMostGroups = 20;
 
-// Of a record of a run on some of `cases`. Ends early, with what it has, once `interrupted` says so.
+// Of a record of a run on some of `cases`. Ends early, with what it has, once `interrupted` says
+// so.
 std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases,
                             const std::vector<Testee>& testees, const RunOptions& options,
                             const MakeExecutor& make_executor,

@@ -46,6 +46,12 @@ std::vector<Neighbour> dropout_neighbours() {
          // A kept weight is divided by what is left of 1.
          return drops(s) && std::exchange(s.problem.dropout.probability, 0) > 0;
        }},
+      {"nothing dropped, but 1/(1-p)", "DROP-1",
+       [](Setting& s) {
+         if (!drops(s)) return false;
+         for (auto& kept : s.inputs.keep.kept) kept = 1;
+         return true;
+       }},
       {"the keep-mask inverted", "DROP-1",
        [](Setting& s) {
          if (!drops(s)) return false;
@@ -82,8 +88,7 @@ std::vector<Neighbour> dropout_neighbours() {
        }},
       keep_of("the keep-mask of the next head",
               [](const Problem& p, Position& at) { at.head = (at.head + 1) % p.query_heads; }),
-      keep_of("the keep-mask of the head before",
-              [](const Problem&, Position& at) { --at.head; }),
+      keep_of("the keep-mask of the head before", [](const Problem&, Position& at) { --at.head; }),
       keep_of("the keep-mask of the first head", [](const Problem&, Position& at) { at.head = 0; }),
       keep_of("the keep-mask of the key head",
               [](const Problem& p, Position& at) { at.head /= p.group_size(); }),
@@ -92,9 +97,8 @@ std::vector<Neighbour> dropout_neighbours() {
       keep_of("the keep-mask of the next key", [](const Problem&, Position& at) { ++at.key; }),
       keep_of("the keep-mask of the key before", [](const Problem&, Position& at) { --at.key; }),
       keep_of("the keep-mask of the next query", [](const Problem&, Position& at) { ++at.query; }),
-      keep_of("the keep-mask of the first 64 keys again", [](const Problem&, Position& at) {
-        at.key %= 64;
-      }),
+      keep_of("the keep-mask of the first 64 keys again",
+              [](const Problem&, Position& at) { at.key %= 64; }),
       keep_of("the keep-mask of the first 32 keys again",
               [](const Problem&, Position& at) { at.key %= 32; }),
       keep_of("the keep-mask of the first 64 heads again",

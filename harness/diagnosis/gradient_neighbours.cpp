@@ -11,7 +11,9 @@ namespace {
 // A gradient multiplied by a number.
 Neighbour times(std::string name, std::string clause, std::vector<TensorName> only,
                 std::function<double(const Problem&)> factor) {
-  return {std::move(name), std::move(clause), {},
+  return {std::move(name),
+          std::move(clause),
+          {},
           [factor = std::move(factor)](const Setting& s, TensorName, Expected& e) {
             const double by = factor(s.problem);
             for (std::size_t i = 0; i < e.value.size(); ++i) {
@@ -25,9 +27,8 @@ Neighbour times(std::string name, std::string clause, std::vector<TensorName> on
 
 // The gradient of LSE by a formula of itself and D, the row sum of dO O.
 Neighbour through_lse(std::string name, std::string clause, bool needs_it,
-                std::function<double(const Problem&, double, double)> change) {
-  return {std::move(name), std::move(clause),
-          [needs_it, change = std::move(change)](Setting& s) {
+                      std::function<double(const Problem&, double, double)> change) {
+  return {std::move(name), std::move(clause), [needs_it, change = std::move(change)](Setting& s) {
             Problem& p = s.problem;
             if (!p.backward || (needs_it && !p.d_lse)) return false;
             const ForwardExpected forward = expect_forward(p, s.inputs, loosest(p.dtype));
@@ -48,7 +49,8 @@ Neighbour through_lse(std::string name, std::string clause, bool needs_it,
 
 // One batch element alone adds to a gradient that sums over them.
 Neighbour of_element(std::string name, std::string clause, TensorName tensor, bool last) {
-  return {std::move(name), std::move(clause),
+  return {std::move(name),
+          std::move(clause),
           [last](Setting& s) {
             const Problem& p = s.problem;
             if (!p.backward || p.batch < 2) return false;
@@ -67,7 +69,8 @@ Neighbour of_element(std::string name, std::string clause, TensorName tensor, bo
             }
             return true;
           },
-          {}, {tensor}};
+          {},
+          {tensor}};
 }
 
 }  // namespace
@@ -85,37 +88,40 @@ std::vector<Neighbour> gradient_neighbours() {
       times("dBias times the scale", "GRAD-4", {dbias}, by_scale),
       times("dSink with the other sign", "SINK-2", {dsink}, negated),
       through_lse("no gradient through LSE", "GRAD-5", true,
-            [](const Problem&, double, double) { return 0.0; }),
+                  [](const Problem&, double, double) { return 0.0; }),
       through_lse("the gradient through LSE with the other sign", "GRAD-5", true,
-            [](const Problem&, double dlse, double) { return -dlse; }),
+                  [](const Problem&, double dlse, double) { return -dlse; }),
       through_lse("dLSE times the scale", "GRAD-5", true,
-            [](const Problem& p, double dlse, double) { return p.scale * dlse; }),
+                  [](const Problem& p, double dlse, double) { return p.scale * dlse; }),
       through_lse("dS without the row sum D", "GRAD-1", false,
-            [](const Problem&, double dlse, double d) { return dlse + d; }),
+                  [](const Problem&, double dlse, double d) { return dlse + d; }),
       through_lse("dS without the row sum D and without dLSE", "GRAD-1", true,
-            [](const Problem&, double, double d) { return d; }),
-      through_lse("the row sum D without 1/(1-p)", "DROP-2", false,
-            [](const Problem& p, double dlse, double d) {
-              return dlse + d * p.dropout.probability;
-            }),
+                  [](const Problem&, double, double d) { return d; }),
+      through_lse(
+          "the row sum D without 1/(1-p)", "DROP-2", false,
+          [](const Problem& p, double dlse, double d) { return dlse + d * p.dropout.probability; }),
       {"dLSE of the first head", "GRAD-5",
        [](Setting& s) {
          if (!s.problem.d_lse) return false;
          s.inputs.d_lse = moved(s.inputs.d_lse, [](Index&, Index& h, Index&) { h = 0; });
          return true;
        }},
-      {"no derivative of the softcap", "GRAD-6",
+      {"no derivative of the softcap",
+       "GRAD-6",
        [](Setting& s) {
          return s.problem.backward && s.problem.softcap > 0 &&
                 set_scores(
                     s, [](const Position&, const Score& score) { return score.whole(); }, true);
        },
-       {}, {dq, dk}},
+       {},
+       {dq, dk}},
       of_element("dBias of the last batch element alone", "GRAD-4", dbias, true),
       of_element("dBias of the first batch element alone", "GRAD-4", dbias, false),
       of_element("dSink of the last batch element alone", "SINK-2", dsink, true),
       of_element("dSink of the first batch element alone", "SINK-2", dsink, false),
-      {"dBias of all batch elements in each", "GRAD-4", {},
+      {"dBias of all batch elements in each",
+       "GRAD-4",
+       {},
        [](const Setting& s, TensorName, Expected& e) {
          if (!s.problem.bias_shape || (*s.problem.bias_shape)[0] < 2) return;
          const auto count = static_cast<std::size_t>((*s.problem.bias_shape)[0]);

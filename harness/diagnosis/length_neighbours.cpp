@@ -63,7 +63,8 @@ Neighbour keys(std::string name, std::string clause, bool values_alone,
 }
 
 // Pages of K and V by another table.
-Neighbour pages(std::string name, std::function<Index(const Problem&, std::size_t, std::size_t)> to) {
+Neighbour pages(std::string name,
+                std::function<Index(const Problem&, std::size_t, std::size_t)> to) {
   return {std::move(name), "PAGE-1", [to = std::move(to)](Setting& s) {
             Problem& p = s.problem;
             const Problem before = p;
@@ -198,7 +199,8 @@ std::vector<Neighbour> head_neighbours() {
              [](const Problem& p, Index place) { return place != p.group_size() - 1; }),
       adding("all but the first query head of each group",
              [](const Problem&, Index place) { return place != 0; }),
-      {"the weights of the query head 32 before", "HEAD-1",
+      {"the weights of the query head 32 before",
+       "HEAD-1",
        [](Setting& s) {
          if (s.problem.query_heads <= 32) return false;
          s.inputs.q = moved(s.inputs.q, [](Index&, Index& h, Index&) { h = h < 32 ? h : h - 32; });
@@ -206,7 +208,8 @@ std::vector<Neighbour> head_neighbours() {
        },
        {},
        {TensorName::o}},
-      {"the weights of the query head before", "HEAD-1",
+      {"the weights of the query head before",
+       "HEAD-1",
        [](Setting& s) {
          if (s.problem.query_heads < 2) return false;
          s.inputs.q = moved(s.inputs.q, [](Index&, Index& h, Index&) { h = h > 0 ? h - 1 : 0; });

@@ -73,7 +73,8 @@ class Search {
     const Exemptions exemptions(prepared.problem(), prepared.inputs(), testee);
     for (const Returned& tensor : trial.returned) {
       // Gradients say nothing where the forward pass that they follow is wrong.
-      if (is_gradient(tensor.name) && !wrong_.empty() && !is_gradient(wrong_[0].tensor->name)) break;
+      if (is_gradient(tensor.name) && !wrong_.empty() && !is_gradient(wrong_[0].tensor->name))
+        break;
       Wrong wrong = {&tensor, expected_of(tensor.name, prepared, arithmetic), {}};
       for (std::size_t at = 0; at < tensor.bits.size(); ++at) {
         wrong.unjudged.push_back(exemptions.unjudged(tensor.name, tensor.shape, at));
@@ -94,10 +95,11 @@ class Search {
     ExpectedByName whole = expect_altered(setting, arithmetic_);
     compare(neighbour, settled(neighbour, std::move(whole)), backward);
     if (!backward || prepared_.problem().dtype == DType::f64) return;
-    compare(neighbour,
-            settled(neighbour, expect_altered_backward(
-                                   setting, prepared_.forward(arithmetic_), arithmetic_)),
-            true);
+    for (const bool takes_lse : {true, false}) {
+      ExpectedByName half =
+          expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
+      compare(neighbour, settled(neighbour, std::move(half)), true);
+    }
   }
 
   // The best: whole ones before parts, then those that explain more tensors.
@@ -154,9 +156,9 @@ class Search {
         if (!verdict.passed || !verdict.conclusive) return;
         likeness.telling += count_telling(wrong, each, row);
       }
-      whole &= judge(wrong.tensor->bits, wrong.tensor->dtype, wrong.tensor->shape, each,
-                     rounding(wrong))
-                   .passed;
+      whole &=
+          judge(wrong.tensor->bits, wrong.tensor->dtype, wrong.tensor->shape, each, rounding(wrong))
+              .passed;
       likeness.tensors.push_back(name);
       likeness.rows += static_cast<Index>(wrong.rows.size());
       likeness.of += static_cast<Index>(wrong.all_rows);
@@ -203,6 +205,17 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
     search.consider(neighbour);
   }
   return std::move(search).best();
+}
+
+std::vector<Likeness> common(const std::vector<Likeness>& all,
+                             const std::vector<Likeness>& others) {
+  std::vector<Likeness> both;
+  for (const Likeness& each : all) {
+    const bool known = std::any_of(others.begin(), others.end(),
+                                   [&](const Likeness& other) { return other.name == each.name; });
+    if (known) both.push_back(each);
+  }
+  return both;
 }
 
 std::string headline(const std::vector<Likeness>& all) {

@@ -20,7 +20,7 @@
 namespace attest {
 
 // So many elements, at least, tell a neighbour from the right answer.
-inline constexpr Index kLeastTelling = 4;
+inline constexpr Index kLeastTelling = 8;
 
 struct Likeness {
   std::string name;
@@ -41,6 +41,12 @@ bool asks_for_names(const Verdict& verdict);
 std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
                             const Arithmetic& arithmetic, const Trial& trial,
                             const std::function<bool()>& interrupted);
+
+// One case may be too small to tell neighbours apart: of several failures that are of one kind,
+// those neighbours are meant that explain each of which anything is known. So many are asked, at
+// most.
+inline constexpr int kMostAsked = 3;
+std::vector<Likeness> common(const std::vector<Likeness>& all, const std::vector<Likeness>& others);
 
 // "O and LSE are exactly what the scale twice gives"; of several that cannot be told apart up to
 // three.

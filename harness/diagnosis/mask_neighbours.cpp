@@ -108,6 +108,7 @@ std::vector<Neighbour> dropped() {
   const auto also_causal = [](Anchor anchor) {
     return [anchor](Setting& s) {
       Mask& mask = s.problem.mask;
+      if (change_bands(mask, [](Mask&) { return true; })) return false;
       mask = Mask::all_of({mask, Mask::causal(anchor)});
       return true;
     };
@@ -123,16 +124,13 @@ std::vector<Neighbour> dropped() {
   };
   const auto as = [](Kind from, Kind to) {
     return [from, to](Setting& s) {
-      return std::exchange(s.problem.mask.kind, s.problem.mask.kind == from ? to
-                                                                            : s.problem.mask.kind) ==
-             from;
+      return std::exchange(s.problem.mask.kind,
+                           s.problem.mask.kind == from ? to : s.problem.mask.kind) == from;
     };
   };
   return {
       {"no mask", "MASK-1",
-       [](Setting& s) {
-         return std::exchange(s.problem.mask, Mask::full()).kind != Kind::full;
-       }},
+       [](Setting& s) { return std::exchange(s.problem.mask, Mask::full()).kind != Kind::full; }},
       {"no diagonal", "MASK-2", without(Kind::band)},
       {"no dense mask", "MASK-7", without(Kind::dense)},
       {"no prefix", "MASK-10", without(Kind::prefix)},
@@ -182,8 +180,8 @@ bool transpose(DenseMask& table) {
     const std::size_t row = at % plane / static_cast<std::size_t>(columns),
                       column = at % static_cast<std::size_t>(columns);
     table.allowed[at] =
-        before.allowed[at / plane * plane +
-                       (column * static_cast<std::size_t>(rows) + row) % plane];
+        before
+            .allowed[at / plane * plane + (column * static_cast<std::size_t>(rows) + row) % plane];
   }
   return true;
 }
@@ -241,18 +239,15 @@ std::vector<Neighbour> tables() {
        segments([](Segments& numbers) { of_the_one_before(numbers.query); })},
       {"the segment number of the key before", "MASK-11",
        segments([](Segments& numbers) { of_the_one_before(numbers.key); })},
-      {"negative segment numbers that see each other", "MASK-11",
-       segments([](Segments& numbers) {
+      {"negative segment numbers that see each other", "MASK-11", segments([](Segments& numbers) {
          for_each_number(numbers, [](std::int32_t& n) {
            if (n < 0) n = 0x40000000 - n % 0x10000000;
          });
        })},
-      {"segment numbers of 16 bits", "MASK-11",
-       segments([](Segments& numbers) {
+      {"segment numbers of 16 bits", "MASK-11", segments([](Segments& numbers) {
          for_each_number(numbers, [](std::int32_t& n) { n = n < 0 ? n : n & 0xffff; });
        })},
-      {"segment numbers as floats", "MASK-11",
-       segments([](Segments& numbers) {
+      {"segment numbers as floats", "MASK-11", segments([](Segments& numbers) {
          for_each_number(numbers, [](std::int32_t& n) {
            const auto rounded = static_cast<double>(static_cast<float>(n));
            n = rounded < 2147483647.0 ? static_cast<std::int32_t>(rounded) : 2147483647;
@@ -263,10 +258,9 @@ std::vector<Neighbour> tables() {
 
 std::vector<Neighbour> places() {
   return {
-      elsewhere("the mask of the next query", "MASK-2",
-                [](const Problem& p, Position& at) {
-                  return ++at.query < p.lengths(at.batch).query;
-                }),
+      elsewhere(
+          "the mask of the next query", "MASK-2",
+          [](const Problem& p, Position& at) { return ++at.query < p.lengths(at.batch).query; }),
       elsewhere("the mask of the query before", "MASK-2",
                 [](const Problem&, Position& at) { return --at.query >= 0; }),
       elsewhere("the mask of the first head", "MASK-7",

@@ -29,15 +29,15 @@ Neighbour from_key(const Neighbour& whole, Index first) {
 
 std::vector<Neighbour> all_neighbours() {
   std::vector<Neighbour> all;
-  for (auto family : {score_neighbours(), mask_neighbours(), length_neighbours(),
-                      head_neighbours(), output_neighbours(), dropout_neighbours(),
-                      gradient_neighbours()}) {
+  for (auto family : {score_neighbours(), mask_neighbours(), length_neighbours(), head_neighbours(),
+                      output_neighbours(), dropout_neighbours(), gradient_neighbours()}) {
     for (Neighbour& each : family) all.push_back(std::move(each));
   }
   std::vector<Neighbour> parts;
   for (const Neighbour& each : all) {
     const bool of_scores = each.clause == "SCORE-3" || each.clause == "SCORE-4";
-    const bool of_tables = each.name == "no dense mask" || each.name == "the mask of the first batch element";
+    const bool of_tables =
+        each.name == "no dense mask" || each.name == "the mask of the first batch element";
     if (!each.only.empty() || !(of_scores || of_tables)) continue;
     for (const Index first : {64, 128, 512}) parts.push_back(from_key(each, first));
   }

@@ -58,9 +58,12 @@ Neighbour zero(std::string name, std::string clause, TensorName only) {
 
 std::vector<Neighbour> output_neighbours() {
   return {
-      lse("LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
-      lse("LSE times ln 2", "LSE-1", [](double x) { return x * kLn2; }, 1),
-      lse("LSE with the other sign", "LSE-1", [](double x) { return -x; }, 1),
+      lse(
+          "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
+      lse(
+          "LSE times ln 2", "LSE-1", [](double x) { return x * kLn2; }, 1),
+      lse(
+          "LSE with the other sign", "LSE-1", [](double x) { return -x; }, 1),
       {"LSE without the maximum",
        "LSE-1",
        [](Setting& s) {
@@ -118,8 +121,8 @@ std::vector<Neighbour> output_neighbours() {
                const Index row = i * shape[1] + h;  // where BSHD has it, of BHSD
                for (Index d = 0; d < shape[3]; ++d) {
                  const auto from = static_cast<std::size_t>(dense_index(shape, b, h, i, d));
-                 const auto to = static_cast<std::size_t>(
-                     (b * shape[1] * shape[2] + row) * shape[3] + d);
+                 const auto to =
+                     static_cast<std::size_t>((b * shape[1] * shape[2] + row) * shape[3] + d);
                  e.value[to] = before.value[from];
                  e.bound[to] = before.bound[from];
                }

@@ -46,8 +46,7 @@ std::vector<Neighbour> scales() {
       scaled("no scale", [](const Problem&) { return 1.0; }),
       scaled("the scale 1/sqrt(D)", [](const Problem& p) { return 1 / root(p.head_dim); }),
       scaled("the scale 1/sqrt(Dv)", [](const Problem& p) { return 1 / root(p.value_dim); }),
-      scaled("the scale 1/D",
-             [](const Problem& p) { return 1 / static_cast<double>(p.head_dim); }),
+      scaled("the scale 1/D", [](const Problem& p) { return 1 / static_cast<double>(p.head_dim); }),
       scaled("a scale of 0", [](const Problem&) { return 0.0; }),
       scaled("the scale without its sign", [](const Problem& p) { return std::abs(p.scale); }),
       scaled("the scale rounded to bf16",
@@ -116,8 +115,8 @@ Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&
                     return size == 1 || (place >= 0 && place < size);
                   };
                   const bool there = inside(shape[0], other.batch) &&
-                                     inside(shape[1], other.head) && inside(shape[2], other.query) &&
-                                     inside(shape[3], other.key);
+                                     inside(shape[1], other.head) &&
+                                     inside(shape[2], other.query) && inside(shape[3], other.key);
                   const double bias =
                       there ? s.inputs.bias.data[broadcast_element(shape, other)] : score.bias;
                   return score.capped + bias + score.alibi;
@@ -126,19 +125,19 @@ Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&
 
 // A bias of one row or column, read along it.
 Neighbour bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
-  return scored(std::move(name), "SCORE-3", has_bias,
-                [only, place = std::move(place)](const Setting& s, const Position& at,
-                                                 const Score& score) {
-                  const Shape& shape = *s.problem.bias_shape;
-                  if (shape[only] != 1) return score.whole();
-                  Index element = dense_index(shape, broadcast(shape[0], at.batch),
-                                              broadcast(shape[1], at.head), 0, 0);
-                  element += place(at);
-                  const auto& data = s.inputs.bias.data;
-                  const double bias = data[static_cast<std::size_t>(
-                      std::min<Index>(element, static_cast<Index>(data.size()) - 1))];
-                  return score.capped + bias + score.alibi;
-                });
+  return scored(
+      std::move(name), "SCORE-3", has_bias,
+      [only, place = std::move(place)](const Setting& s, const Position& at, const Score& score) {
+        const Shape& shape = *s.problem.bias_shape;
+        if (shape[only] != 1) return score.whole();
+        Index element =
+            dense_index(shape, broadcast(shape[0], at.batch), broadcast(shape[1], at.head), 0, 0);
+        element += place(at);
+        const auto& data = s.inputs.bias.data;
+        const double bias = data[static_cast<std::size_t>(
+            std::min<Index>(element, static_cast<Index>(data.size()) - 1))];
+        return score.capped + bias + score.alibi;
+      });
 }
 
 std::vector<Neighbour> biases() {
@@ -211,8 +210,8 @@ std::vector<Neighbour> biases() {
                const auto& data = s.inputs.bias.data;
                const Index element =
                    static_cast<Index>(broadcast_element(shape, at)) + at.head * plane;
-               return score.capped +
-                      data[static_cast<std::size_t>(element) % data.size()] + score.alibi;
+               return score.capped + data[static_cast<std::size_t>(element) % data.size()] +
+                      score.alibi;
              }),
   };
 }
@@ -338,13 +337,15 @@ std::vector<Neighbour> sinks() {
       sink("the sink of the first head", [=](const Setting& s, Index) { return of(s, 0); }),
       sink("the sinks of the first 64 heads again",
            [=](const Setting& s, Index h) { return of(s, h % 64); }),
-      sink("the sink three times", [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
+      sink("the sink three times",
+           [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
       sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * kLn2; }),
       sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * kLn2; }),
       sink("the sink sixteen times",
            [=](const Setting& s, Index h) { return of(s, h) + 4 * kLn2; }),
       sink("a sink of 0", [](const Setting&, Index) { return 0.0; }),
-      {"exp(sink) without the maximum taken off", "SINK-1",
+      {"exp(sink) without the maximum taken off",
+       "SINK-1",
        [](Setting& s) {
          if (!s.problem.sink) return false;
          const Setting before = s;

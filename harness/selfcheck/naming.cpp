@@ -39,7 +39,8 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
     if (common > 0) rounds[common].push_back(&each);
   }
   std::vector<const Case*> result;
-  for (const auto& [common, round] : rounds) result.insert(result.end(), round.begin(), round.end());
+  for (const auto& [common, round] : rounds)
+    result.insert(result.end(), round.begin(), round.end());
   result.resize(std::min(result.size(), kMostTried));
   return result;
 }
@@ -48,6 +49,8 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
                   int threads, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
+  std::vector<Likeness> shared;
+  int asked = 0;
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed) break;
     PreparedCase prepared(*each, 1);
@@ -56,16 +59,17 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
     if (!asks_for_names(examination.verdict)) continue;
     ++naming.failed;
     naming.case_id = each->id;
-    const auto all = alike(prepared, testee.description,
-                           testee.description.arithmetic.at(each->problem.dtype),
-                           examination.trial, interrupted);
+    const auto all =
+        alike(prepared, testee.description, testee.description.arithmetic.at(each->problem.dtype),
+              examination.trial, interrupted);
     if (all.empty()) continue;
-    naming.headline = headline(all);
-    for (const Likeness& likeness : all) {
-      naming.names.push_back(likeness.name);
-      naming.right |= std::find(meant.begin(), meant.end(), likeness.name) != meant.end();
-    }
-    break;
+    shared = asked == 0 ? all : common(shared, all);
+    if (++asked == kMostAsked || shared.empty()) break;
+  }
+  naming.headline = headline(shared);
+  for (const Likeness& likeness : shared) {
+    naming.names.push_back(likeness.name);
+    naming.right |= std::find(meant.begin(), meant.end(), likeness.name) != meant.end();
   }
   return naming;
 }
@@ -88,8 +92,8 @@ Meant read_meant(const std::filesystem::path& file) {
   for (const auto& [mutant, names] : meant) {
     for (const std::string& name : names) {
       if (!known.contains(name)) {
-        throw InputError("", fmt::format("{}: {}: there is no neighbour \"{}\"", file.string(),
-                                         mutant, name));
+        throw InputError(
+            "", fmt::format("{}: {}: there is no neighbour \"{}\"", file.string(), mutant, name));
       }
     }
   }
@@ -135,22 +139,27 @@ std::string to_text(const std::vector<Naming>& namings) {
   for (const Naming& each : namings) {
     right += each.right;
     wrong += each.wrong();
-    text += fmt::format("{:<8} {:<44} {}\n", each.right ? "right" : each.wrong() ? "WRONG" : "-",
+    text += fmt::format("{:<8} {:<44} {}\n",
+                        each.right     ? "right"
+                        : each.wrong() ? "WRONG"
+                                       : "-",
                         each.mutant,
                         each.names.empty() ? fmt::format("{} cases failed", each.failed)
                                            : each.headline + "  [" + each.case_id + "]");
   }
   const double share =
-      namings.empty() ? 0 : 100.0 * static_cast<double>(right) / static_cast<double>(namings.size());
+      namings.empty() ? 0
+                      : 100.0 * static_cast<double>(right) / static_cast<double>(namings.size());
   return text + fmt::format("\nDid you mean: {} of {} mutants named right ({:.1f} %), {} wrong\n",
                             right, namings.size(), share, wrong);
 }
 
 bool holds(const std::vector<Naming>& namings) {
-  const auto right = std::count_if(namings.begin(), namings.end(),
-                                   [](const Naming& each) { return each.right; });
+  const auto right =
+      std::count_if(namings.begin(), namings.end(), [](const Naming& each) { return each.right; });
   return 5 * right >= 4 * static_cast<std::ptrdiff_t>(namings.size()) &&
-         std::none_of(namings.begin(), namings.end(), [](const auto& each) { return each.wrong(); });
+         std::none_of(namings.begin(), namings.end(),
+                      [](const auto& each) { return each.wrong(); });
 }
 
 }  // namespace attest

@@ -33,9 +33,9 @@ struct Naming {
   bool wrong() const { return !names.empty() && !right; }
 };
 
-// Asks of each mutant on cases of the clauses that it violates, in their order, until some neighbour
-// is named; in as many jobs as the options say. Throws InputError for a mutant that the catalogue
-// lacks.
+// Asks of each mutant on cases of the clauses that it violates, in their order, until some
+// neighbour is named; in as many jobs as the options say. Throws InputError for a mutant that the
+// catalogue lacks.
 std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue& catalogue,
                                 const std::vector<Testee>& testees, const Meant& meant,
                                 const RunOptions& options, const MakeExecutor& make_executor,
