@@ -30,9 +30,7 @@ Neighbour keep_of(std::string name, std::function<void(const Problem&, Position&
           }};
 }
 
-}  // namespace
-
-std::vector<Neighbour> dropout_neighbours() {
+std::vector<Neighbour> rates() {
   return {
       {"no dropout", "DROP-1",
        [](Setting& s) {
@@ -86,6 +84,23 @@ std::vector<Neighbour> dropout_neighbours() {
          s.problem.dropout.probability = 1 - rate;
          return rate > 0 && 1 - rate != before;
        }},
+      {"the factor 1/(1-p) in LSE",
+       "LSE-1",
+       [](Setting& s) { return drops(s); },
+       [](const Setting& s, TensorName tensor, Expected& e) {
+         if (tensor != TensorName::lse) return;
+         for (std::size_t i = 0; i < e.value.size(); ++i) {
+           e.value[i] -= std::log1p(-s.problem.dropout.probability);
+           e.bound[i] += std::abs(e.value[i]) * 0x1p-22;
+         }
+         e.rest.clear();
+       },
+       {TensorName::lse}},
+  };
+}
+
+std::vector<Neighbour> keeps() {
+  return {
       keep_of("the keep-mask of the next head",
               [](const Problem& p, Position& at) { at.head = (at.head + 1) % p.query_heads; }),
       keep_of("the keep-mask of the head before", [](const Problem&, Position& at) { --at.head; }),
@@ -109,19 +124,15 @@ std::vector<Neighbour> dropout_neighbours() {
               }),
       keep_of("the keep-mask with the keys backwards",
               [](const Problem& p, Position& at) { at.key = p.key_len - 1 - at.key; }),
-      {"the factor 1/(1-p) in LSE",
-       "LSE-1",
-       [](Setting& s) { return drops(s); },
-       [](const Setting& s, TensorName tensor, Expected& e) {
-         if (tensor != TensorName::lse) return;
-         for (std::size_t i = 0; i < e.value.size(); ++i) {
-           e.value[i] -= std::log1p(-s.problem.dropout.probability);
-           e.bound[i] += std::abs(e.value[i]) * 0x1p-22;
-         }
-         e.rest.clear();
-       },
-       {TensorName::lse}},
   };
+}
+
+}  // namespace
+
+std::vector<Neighbour> dropout_neighbours() {
+  std::vector<Neighbour> all = rates(), keep_list = keeps();
+  for (auto& each : keep_list) all.push_back(std::move(each));
+  return all;
 }
 
 }  // namespace attest

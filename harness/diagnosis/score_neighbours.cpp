@@ -167,6 +167,11 @@ std::vector<Neighbour> biases() {
               [](const Problem&, double bias) { return bias == 0 ? 0.0 : -kInfinite; }),
       bias_as("-10000 for a bias of -inf",
               [](const Problem&, double bias) { return std::isinf(bias) ? -10000 : bias; }),
+  };
+}
+
+std::vector<Neighbour> misread_biases() {
+  return {
       bias_of("the bias of the first query", [](const Problem&, Position& p) { p.query = 0; }),
       bias_of("the bias of the first key", [](const Problem&, Position& p) { p.key = 0; }),
       bias_of("the bias of the first head", [](const Problem&, Position& p) { p.head = 0; }),
@@ -370,7 +375,7 @@ std::vector<Neighbour> sinks() {
 
 std::vector<Neighbour> score_neighbours() {
   std::vector<Neighbour> all = scales();
-  for (auto family : {caps(), biases(), alibis(), sinks()}) {
+  for (auto family : {caps(), biases(), misread_biases(), alibis(), sinks()}) {
     for (Neighbour& each : family) all.push_back(std::move(each));
   }
   return all;
