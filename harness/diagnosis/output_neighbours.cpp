@@ -54,10 +54,23 @@ Neighbour zero(std::string name, std::string clause, TensorName only) {
           {only}};
 }
 
+std::vector<Neighbour> zeroes() {
+  return {
+      zero("an O of zeros", "SOFTMAX-1", TensorName::o),
+      zero("an LSE of zeros", "LSE-1", TensorName::lse),
+      zero("a dQ of zeros", "GRAD-1", TensorName::dq),
+      zero("a dK of zeros", "GRAD-2", TensorName::dk),
+      zero("a dV of zeros", "GRAD-3", TensorName::dv),
+      zero("a dBias of zeros", "GRAD-4", TensorName::dbias),
+      zero("a dSink of zeros", "SINK-2", TensorName::dsink),
+  };
+}
+
 }  // namespace
 
 std::vector<Neighbour> output_neighbours() {
-  return {
+  std::vector<Neighbour> all = zeroes();
+  std::vector<Neighbour> more = {
       lse(
           "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
       lse(
@@ -132,14 +145,9 @@ std::vector<Neighbour> output_neighbours() {
          e.rest.clear();
        },
        {TensorName::o}},
-      zero("an O of zeros", "SOFTMAX-1", TensorName::o),
-      zero("an LSE of zeros", "LSE-1", TensorName::lse),
-      zero("a dQ of zeros", "GRAD-1", TensorName::dq),
-      zero("a dK of zeros", "GRAD-2", TensorName::dk),
-      zero("a dV of zeros", "GRAD-3", TensorName::dv),
-      zero("a dBias of zeros", "GRAD-4", TensorName::dbias),
-      zero("a dSink of zeros", "SINK-2", TensorName::dsink),
   };
+  for (Neighbour& each : more) all.push_back(std::move(each));
+  return all;
 }
 
 }  // namespace attest
