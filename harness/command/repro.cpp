@@ -16,6 +16,7 @@
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
+#include "harness/diagnosis/likeness.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/process/in_process.h"
 #include "harness/process/plugin_host.h"
@@ -68,6 +69,18 @@ void shrink_case(const Case& test_case, const nlohmann::json& entry, const Verdi
              file.string(), record.verdict.repro);
 }
 
+// What it computes instead, of numbers that are wrong.
+void print_likeness(PreparedCase& prepared, const Testee& testee, const Examination& examination) {
+  if (!asks_for_names(examination.verdict)) return;
+  const DType dtype = prepared.problem().dtype;
+  const auto declared = testee.description.arithmetic.find(dtype);
+  const Arithmetic arithmetic =
+      declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
+  const std::string meant =
+      headline(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
+  if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
+}
+
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
   const Case test_case = find_case(all_cases(options, installation), options.case_id);
@@ -114,6 +127,7 @@ int repro(const Options& options) {
       fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
                  fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
     }
+    print_likeness(prepared, testee, examination);
     if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,15 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/progress.h"
 #include "harness/command/session.h"
+#include "harness/diagnosis/diagnose.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
 #include "harness/run/known_failures.h"
 #include "harness/run/run.h"
 #include "harness/run/selection.h"
+#include "reports/files.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -54,7 +58,14 @@ int judge_cases(const Options& options) {
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  return session.finish(record);
+  const int exit_code = session.finish(record);
+  const auto groups = diagnose(
+      record, all, session.testees(), run_options,
+      [&](const Testee& testee) { return session.start(testee); },
+      [&] { return interrupted() || time_is_up(run_options); });
+  write_file(options.out / "diagnosis.json", json_text(to_json(groups), 2) + "\n");
+  fmt::print("{}", to_text(groups));
+  return exit_code;
 }
 
 }  // namespace

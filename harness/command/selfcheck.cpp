@@ -14,8 +14,10 @@
 #include "harness/command/selfcheck_hosts.h"
 #include "harness/command/session.h"
 #include "harness/process/testee.h"
+#include "harness/process/worker.h"
 #include "harness/run/conclude.h"
 #include "harness/run/run.h"
+#include "harness/selfcheck/naming.h"
 #include "harness/selfcheck/selfcheck.h"
 #include "reports/files.h"
 #include "spec/json_text.h"
@@ -84,6 +86,33 @@ int selfcheck(Options options) {
   return exit_code_of(check);
 }
 
+// Whether "did you mean" names what mutants do, as a file says.
+int check_names(Options options) {
+  const Installation installation = installation_for(options);
+  if (options.plugins.empty()) options.plugins = installation.test_plugins;
+  const fs::path mutants = options.plugins / "mutants.so";
+  const Meant meant = read_meant(options.meant);
+  const auto cases = by_worth(selected_cases(options, installation));
+  options.testees = {mutants.string()};
+  const Surroundings around = surroundings_for(options, installation);
+  const auto testees = testees_for(options, installation, around);
+  const RunOptions run = {.jobs = options.jobs, .threads = options.threads};
+  const auto start = [&](const Testee& testee) {
+    WorkerOptions worker = worker_options(testee, options.limits, around);
+    worker.interrupted = interrupted;
+    return std::make_unique<WorkerExecutor>(std::move(worker));
+  };
+  const auto namings =
+      name_faults(cases, load_catalogue(mutants), testees, meant, run, start, interrupted);
+  if (interrupted()) throw Interrupted();
+  fmt::print("{}", to_text(namings));
+  return holds(namings) ? kConformant : kNotConformant;
+}
+
+int check_itself(const Options& options) {
+  return options.meant.empty() ? selfcheck(options) : check_names(options);
+}
+
 }  // namespace
 
 Command add_selfcheck(CLI::App& app, Options& options) {
@@ -101,7 +130,11 @@ Command add_selfcheck(CLI::App& app, Options& options) {
   command.add_option("--host", options.only_hosts, "With --hosts: only in that one");
   command.add_option("--plugins", options.plugins,
                      "The folder of mutants.so, legitimate.so and hosts.so");
-  return {.parser = &command, .carry_out = selfcheck};
+  command
+      .add_option("--diagnose", options.meant,
+                  "See that \"did you mean\" names what mutants do, as FILE says")
+      ->type_name("FILE");
+  return {.parser = &command, .carry_out = check_itself};
 }
 
 }  // namespace attest

@@ -49,9 +49,10 @@ const std::map<std::string, Layers> kRooms = {
     {"laws", {"process", "judge"}},
     {"run", {"process", "judge", "laws"}},
     {"fuzz", {"process", "judge", "laws", "run"}},
-    {"selfcheck", {"process", "judge", "laws", "run"}},
+    {"diagnosis", {"process", "judge", "laws", "run", "fuzz"}},
+    {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
-    {"command", {"process", "judge", "laws", "run", "fuzz", "selfcheck", "criteria"}},
+    {"command", {"process", "judge", "laws", "run", "fuzz", "diagnosis", "selfcheck", "criteria"}},
 };
 
 // All files by their path from the root of the tree.

@@ -1,0 +1,242 @@
+#include "harness/diagnosis/likeness.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "harness/diagnosis/altered.h"
+#include "harness/diagnosis/neighbour.h"
+#include "harness/judge/exemptions.h"
+#include "harness/judge/judge.h"
+
+namespace attest {
+namespace {
+
+// Beyond that many products for each neighbour, all of them would take long.
+constexpr double kMostProducts = 3e7;
+
+double products(const Problem& p) {
+  double product = p.backward ? 4 : 1;
+  for (const Index size :
+       {p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim}) {
+    product *= static_cast<double>(size);
+  }
+  return product;
+}
+
+// A part of a tensor: row `row` of `channels` elements.
+TensorVerdict judge_row(const Returned& tensor, const Expected& expected, std::size_t row,
+                        Rounding rounding) {
+  const auto channels = static_cast<std::size_t>(tensor.shape[kChannel]);
+  const auto cut = [&](const auto& list) {
+    using List = std::decay_t<decltype(list)>;
+    if (list.empty()) return List{};
+    const auto begin = list.begin() + static_cast<std::ptrdiff_t>(row * channels);
+    return List(begin, begin + static_cast<std::ptrdiff_t>(channels));
+  };
+  const Expected part = {cut(expected.value), cut(expected.rest), cut(expected.bound),
+                         cut(expected.recommended)};
+  return judge(cut(tensor.bits), tensor.dtype, {1, 1, 1, tensor.shape[kChannel]}, part, rounding);
+}
+
+// A tensor that is wrong, and which of its rows are.
+struct Wrong {
+  const Returned* tensor;
+  Expected right;
+  std::vector<bool> unjudged;  // elements
+  std::vector<std::size_t> rows = {};
+  std::size_t all_rows = 0;
+};
+
+void leave_out(Expected& expected, const std::vector<bool>& unjudged) {
+  for (std::size_t at = 0; at < unjudged.size(); ++at) {
+    if (unjudged[at]) expected.value[at] = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+// Whether no value lies within both bounds.
+bool tells(const Expected& a, const Expected& b, std::size_t at) {
+  if (std::isnan(a.value[at]) || std::isnan(b.value[at])) return false;
+  if (std::isinf(a.value[at]) || std::isinf(b.value[at])) return a.value[at] != b.value[at];
+  return std::abs(a.value[at] - b.value[at]) > a.bound[at] + b.bound[at];
+}
+
+class Search {
+ public:
+  Search(PreparedCase& prepared, const Description& testee, const Arithmetic& arithmetic,
+         const Trial& trial)
+      : prepared_(prepared), arithmetic_(arithmetic) {
+    const Exemptions exemptions(prepared.problem(), prepared.inputs(), testee);
+    for (const Returned& tensor : trial.returned) {
+      // Gradients say nothing where the forward pass that they follow is wrong.
+      if (is_gradient(tensor.name) && !wrong_.empty() && !is_gradient(wrong_[0].tensor->name))
+        break;
+      Wrong wrong = {&tensor, expected_of(tensor.name, prepared, arithmetic), {}};
+      for (std::size_t at = 0; at < tensor.bits.size(); ++at) {
+        wrong.unjudged.push_back(exemptions.unjudged(tensor.name, tensor.shape, at));
+      }
+      leave_out(wrong.right, wrong.unjudged);
+      find_rows(wrong);
+      if (!wrong.rows.empty()) wrong_.push_back(std::move(wrong));
+    }
+  }
+
+  bool finds_nothing() const { return wrong_.empty(); }
+
+  void consider(const Neighbour& neighbour) {
+    Setting setting = {prepared_.problem(), prepared_.inputs()};
+    if (neighbour.alter && !neighbour.alter(setting)) return;
+    if (defect_of(setting.problem)) return;
+    const bool backward = is_gradient(wrong_[0].tensor->name);
+    ExpectedByName whole = expect_altered(setting, arithmetic_);
+    compare(neighbour, settled(neighbour, std::move(whole)), backward);
+    if (!backward || prepared_.problem().dtype == DType::f64) return;
+    for (const bool takes_lse : {true, false}) {
+      ExpectedByName half =
+          expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
+      compare(neighbour, settled(neighbour, std::move(half)), true);
+    }
+  }
+
+  // The best: whole ones before parts, then those that explain more tensors.
+  std::vector<Likeness> best() && {
+    const auto rank = [](const Likeness& each) {
+      return std::pair(each.whole(), each.tensors.size());
+    };
+    std::vector<Likeness> result;
+    for (const Likeness& each : found_) {
+      if (!result.empty() && rank(each) < rank(result[0])) continue;
+      if (!result.empty() && rank(each) > rank(result[0])) result.clear();
+      const bool known = std::any_of(result.begin(), result.end(),
+                                     [&](const auto& other) { return other.name == each.name; });
+      if (!known) result.push_back(each);
+    }
+    return result;
+  }
+
+ private:
+  Rounding rounding(const Wrong& wrong) const {
+    return rounding_of(wrong.tensor->name, arithmetic_);
+  }
+
+  void find_rows(Wrong& wrong) const {
+    const Index channels = wrong.tensor->shape[kChannel];
+    if (channels == 0) return;
+    wrong.all_rows = wrong.tensor->bits.size() / static_cast<std::size_t>(channels);
+    for (std::size_t row = 0; row < wrong.all_rows; ++row) {
+      if (!judge_row(*wrong.tensor, wrong.right, row, rounding(wrong)).passed) {
+        wrong.rows.push_back(row);
+      }
+    }
+  }
+
+  ExpectedByName settled(const Neighbour& neighbour, ExpectedByName expected) const {
+    if (!neighbour.settle) return expected;
+    const Setting original = {prepared_.problem(), prepared_.inputs()};
+    for (auto& [tensor, each] : expected) neighbour.settle(original, tensor, each);
+    return expected;
+  }
+
+  void compare(const Neighbour& neighbour, ExpectedByName expected, bool backward) {
+    Likeness likeness = {.name = neighbour.name, .clause = neighbour.clause, .tensors = {}};
+    likeness.backward_alone = backward;
+    bool whole = true;
+    for (const Wrong& wrong : wrong_) {
+      const TensorName name = wrong.tensor->name;
+      if (!neighbour.only.empty() && !is_among(name, neighbour.only)) continue;
+      Expected& each = expected[name];
+      if (each.value.size() != wrong.tensor->bits.size()) return;
+      leave_out(each, wrong.unjudged);
+      for (const std::size_t row : wrong.rows) {
+        const TensorVerdict verdict = judge_row(*wrong.tensor, each, row, rounding(wrong));
+        if (!verdict.passed || !verdict.conclusive) return;
+        likeness.telling += count_telling(wrong, each, row);
+      }
+      whole &=
+          judge(wrong.tensor->bits, wrong.tensor->dtype, wrong.tensor->shape, each, rounding(wrong))
+              .passed;
+      likeness.tensors.push_back(name);
+      likeness.rows += static_cast<Index>(wrong.rows.size());
+      likeness.of += static_cast<Index>(wrong.all_rows);
+    }
+    if (likeness.tensors.empty() || likeness.telling < kLeastTelling) return;
+    if (whole) likeness.rows = likeness.of;
+    found_.push_back(std::move(likeness));
+  }
+
+  static Index count_telling(const Wrong& wrong, const Expected& each, std::size_t row) {
+    const auto channels = static_cast<std::size_t>(wrong.tensor->shape[kChannel]);
+    Index telling = 0;
+    for (std::size_t at = row * channels; at < (row + 1) * channels; ++at) {
+      telling += tells(wrong.right, each, at);
+    }
+    return telling;
+  }
+
+  PreparedCase& prepared_;
+  const Arithmetic& arithmetic_;
+  std::vector<Wrong> wrong_;
+  std::vector<Likeness> found_;
+};
+
+}  // namespace
+
+bool asks_for_names(const Verdict& verdict) {
+  return verdict.outcome == Outcome::fail &&
+         (verdict.reason == "bound" || verdict.reason == "nonfinite");
+}
+
+std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
+                            const Arithmetic& arithmetic, const Trial& trial,
+                            const std::function<bool()>& interrupted) {
+  const Case& c = prepared.test_case();
+  if (c.excerpt > 0 || products(c.problem) > kMostProducts) return {};
+  if (trial.stopped || trial.returned.empty()) return {};
+  std::optional<PreparedCase> own;
+  if (trial.keep) own = prepared.with_keep(*trial.keep);
+  Search search(own ? *own : prepared, testee, arithmetic, trial);
+  if (search.finds_nothing()) return {};
+  for (const Neighbour& neighbour : neighbours()) {
+    if (interrupted()) return {};
+    search.consider(neighbour);
+  }
+  return std::move(search).best();
+}
+
+std::vector<Likeness> common(const std::vector<Likeness>& all,
+                             const std::vector<Likeness>& others) {
+  std::vector<Likeness> both;
+  for (const Likeness& each : all) {
+    const bool known = std::any_of(others.begin(), others.end(),
+                                   [&](const Likeness& other) { return other.name == each.name; });
+    if (known) both.push_back(each);
+  }
+  return both;
+}
+
+std::string headline(const std::vector<Likeness>& all) {
+  constexpr std::size_t kMostNamed = 3;
+  if (all.empty()) return "";
+  const Likeness& first = all[0];
+  std::vector<std::string> names;
+  for (const Likeness& each : all) {
+    if (names.size() < kMostNamed) names.push_back(fmt::format("{} ({})", each.name, each.clause));
+  }
+  std::vector<std::string> tensors;
+  for (const TensorName tensor : first.tensors) tensors.emplace_back(name(tensor));
+  const std::string last = tensors.back();
+  tensors.pop_back();
+  const std::string subject =
+      tensors.empty() ? last : fmt::format("{} and {}", fmt::join(tensors, ", "), last);
+  const std::string where =
+      first.whole() ? "" : fmt::format(" in {} of {} rows", first.rows, first.of);
+  return fmt::format("{} {} exactly what {} gives{}{}", subject,
+                     first.tensors.size() == 1 ? "is" : "are", fmt::join(names, ", or "),
+                     first.backward_alone ? " in the backward pass" : "", where);
+}
+
+}  // namespace attest

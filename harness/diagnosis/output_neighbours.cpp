@@ -1,0 +1,153 @@
+// What is returned: LSE, rows that see no key.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "harness/diagnosis/setting.h"
+
+namespace attest {
+namespace {
+
+// LSE of each row by a formula. A bound that is zero stays so where the value does.
+Neighbour lse(std::string name, std::string clause, std::function<double(double)> change,
+              double factor) {
+  return {std::move(name),
+          std::move(clause),
+          {},
+          [change = std::move(change), factor](const Setting&, TensorName tensor, Expected& e) {
+            if (tensor != TensorName::lse) return;
+            for (std::size_t i = 0; i < e.value.size(); ++i) {
+              e.value[i] = change(e.value[i]);
+              // A multiplication rounds once more, to f32.
+              e.bound[i] = e.bound[i] * factor + std::abs(e.value[i]) * 0x1p-22;
+            }
+            e.rest.clear();
+          },
+          {TensorName::lse}};
+}
+
+// LSE of rows that see nothing alone.
+Neighbour empty_lse(std::string name, double value) {
+  return {std::move(name),
+          "EMPTY-2",
+          {},
+          [value](const Setting&, TensorName tensor, Expected& e) {
+            if (tensor != TensorName::lse) return;
+            for (double& each : e.value) {
+              if (each == -kInfinite) each = value;
+            }
+          },
+          {TensorName::lse}};
+}
+
+Neighbour zero(std::string name, std::string clause, TensorName only) {
+  return {std::move(name),
+          std::move(clause),
+          {},
+          [](const Setting&, TensorName, Expected& e) {
+            for (std::size_t i = 0; i < e.value.size(); ++i) {
+              if (!std::isnan(e.value[i])) e.value[i] = e.bound[i] = 0;
+            }
+            e.rest.clear();
+          },
+          {only}};
+}
+
+std::vector<Neighbour> zeroes() {
+  return {
+      zero("an O of zeros", "SOFTMAX-1", TensorName::o),
+      zero("an LSE of zeros", "LSE-1", TensorName::lse),
+      zero("a dQ of zeros", "GRAD-1", TensorName::dq),
+      zero("a dK of zeros", "GRAD-2", TensorName::dk),
+      zero("a dV of zeros", "GRAD-3", TensorName::dv),
+      zero("a dBias of zeros", "GRAD-4", TensorName::dbias),
+      zero("a dSink of zeros", "SINK-2", TensorName::dsink),
+  };
+}
+
+}  // namespace
+
+std::vector<Neighbour> output_neighbours() {
+  std::vector<Neighbour> all = zeroes();
+  std::vector<Neighbour> more = {
+      lse(
+          "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
+      lse(
+          "LSE times ln 2", "LSE-1", [](double x) { return x * kLn2; }, 1),
+      lse(
+          "LSE with the other sign", "LSE-1", [](double x) { return -x; }, 1),
+      {"LSE without the maximum",
+       "LSE-1",
+       [](Setting& s) {
+         const Setting before = s;
+         return set_scores(s, [&](const Position& at, const Score& score) {
+           double top = before.problem.sink
+                            ? before.inputs.sink.data[static_cast<std::size_t>(at.head)]
+                            : -kInfinite;
+           const Lengths lens = before.problem.lengths(at.batch);
+           for (Index j = 0; j < lens.key; ++j) {
+             const Position other = {at.batch, at.head, at.query, j};
+             if (visible(before.problem, other)) {
+               top = std::max(top, score_of(before, other).whole());
+             }
+           }
+           return score.whole() - top;
+         });
+       },
+       {},
+       {TensorName::lse}},
+      empty_lse("LSE 0 for rows that see no key", 0),
+      empty_lse("LSE +inf for rows that see no key", kInfinite),
+      empty_lse("the lowest LSE of the format for rows that see no key",
+                -static_cast<double>(std::numeric_limits<float>::max())),
+      empty_lse("LSE -50000 for rows that see no key", -50000),
+      {"the mean of V for rows that see no key",
+       "EMPTY-1",
+       [](Setting& s) {
+         const Problem before = s.problem;
+         std::vector<bool> sees(static_cast<std::size_t>(element_count(before.keep_shape())));
+         Shape rows = before.keep_shape();
+         rows[3] = 1;
+         for_each_pair(before, [&](const Position& at) {
+           if (visible(before, at)) sees[broadcast_element(rows, at)] = true;
+         });
+         set_visible(s, [&](const Position& at) {
+           return !sees[broadcast_element(rows, at)] || visible(before, at);
+         });
+         return set_scores(s, [&](const Position& at, const Score& score) {
+           return sees[broadcast_element(rows, at)] ? score.whole() : 0;
+         });
+       },
+       {},
+       {TensorName::o}},
+      {"O with heads and rows exchanged in memory",
+       "LAYOUT-1",
+       {},
+       [](const Setting& s, TensorName tensor, Expected& e) {
+         if (tensor != TensorName::o) return;
+         const Shape shape = s.problem.o_shape();
+         const Expected before = e;
+         for (Index b = 0; b < shape[0]; ++b) {
+           for (Index h = 0; h < shape[1]; ++h) {
+             for (Index i = 0; i < shape[2]; ++i) {
+               const Index row = i * shape[1] + h;  // where BSHD has it, of BHSD
+               for (Index d = 0; d < shape[3]; ++d) {
+                 const auto from = static_cast<std::size_t>(dense_index(shape, b, h, i, d));
+                 const auto to =
+                     static_cast<std::size_t>((b * shape[1] * shape[2] + row) * shape[3] + d);
+                 e.value[to] = before.value[from];
+                 e.bound[to] = before.bound[from];
+               }
+             }
+           }
+         }
+         e.rest.clear();
+       },
+       {TensorName::o}},
+  };
+  for (Neighbour& each : more) all.push_back(std::move(each));
+  return all;
+}
+
+}  // namespace attest

@@ -1,0 +1,384 @@
+// Scores: scale, softcap, bias, ALiBi, sinks.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "harness/diagnosis/setting.h"
+
+namespace attest {
+namespace {
+
+double rounded_to_bf16(double x) { return round_to(DType::bf16, x); }
+
+double root(Index size) { return std::sqrt(static_cast<double>(size)); }
+
+Neighbour scaled(std::string name, std::function<double(const Problem&)> scale) {
+  return {std::move(name), "SCORE-1", [scale = std::move(scale)](Setting& s) {
+            const double before = std::exchange(s.problem.scale, scale(s.problem));
+            return std::isfinite(s.problem.scale) && s.problem.scale != before;
+          }};
+}
+
+using Formula = std::function<double(const Setting&, const Position&, const Score&)>;
+
+// Another formula of a score, for problems that have what it is about.
+Neighbour scored(std::string name, std::string clause, bool (*applies)(const Problem&),
+                 Formula formula) {
+  return {std::move(name), std::move(clause), [applies, formula = std::move(formula)](Setting& s) {
+            if (!applies(s.problem)) return false;
+            const Setting before = s;
+            return set_scores(s, [&](const Position& at, const Score& score) {
+              return formula(before, at, score);
+            });
+          }};
+}
+
+bool has_cap(const Problem& p) { return p.softcap > 0; }
+bool has_bias(const Problem& p) { return p.bias_shape.has_value(); }
+bool has_alibi(const Problem& p) { return p.slopes_shape.has_value(); }
+bool caps_and_adds(const Problem& p) { return has_cap(p) && (has_bias(p) || has_alibi(p)); }
+
+double cap(double x, double c) { return c > 0 ? c * std::tanh(x / c) : x; }
+
+std::vector<Neighbour> scales() {
+  return {
+      scaled("the scale twice", [](const Problem& p) { return p.scale * p.scale; }),
+      scaled("no scale", [](const Problem&) { return 1.0; }),
+      scaled("the scale 1/sqrt(D)", [](const Problem& p) { return 1 / root(p.head_dim); }),
+      scaled("the scale 1/sqrt(Dv)", [](const Problem& p) { return 1 / root(p.value_dim); }),
+      scaled("the scale 1/D", [](const Problem& p) { return 1 / static_cast<double>(p.head_dim); }),
+      scaled("a scale of 0", [](const Problem&) { return 0.0; }),
+      scaled("the scale without its sign", [](const Problem& p) { return std::abs(p.scale); }),
+      scaled("the scale rounded to bf16",
+             [](const Problem& p) { return rounded_to_bf16(p.scale); }),
+      scaled("the scale cut to bf16",
+             [](const Problem& p) {
+               const double up = rounded_to_bf16(p.scale);
+               return std::abs(up) <= std::abs(p.scale)
+                          ? up
+                          : std::copysign(std::abs(up) - power_of_two(exponent_of(up) - 8), up);
+             }),
+      scaled("the root of the scale", [](const Problem& p) { return std::sqrt(p.scale); }),
+      scaled("exp2 of scores that are not in base 2",
+             [](const Problem& p) { return p.scale * kLn2; }),
+      scaled("exp of scores in base 2", [](const Problem& p) { return p.scale / kLn2; }),
+  };
+}
+
+std::vector<Neighbour> caps() {
+  return {
+      {"no softcap", "SCORE-2", [](Setting& s) { return std::exchange(s.problem.softcap, 0) > 0; }},
+      scored("scores clipped at the cap", "SCORE-2", has_cap,
+             [](const Setting& s, const Position&, const Score& score) {
+               const double c = s.problem.softcap;
+               return std::clamp(s.problem.scale * score.product, -c, c) + score.bias + score.alibi;
+             }),
+      scored("tanh(x/c) without the factor c", "SCORE-2", has_cap,
+             [](const Setting& s, const Position&, const Score& score) {
+               return score.capped / s.problem.softcap + score.bias + score.alibi;
+             }),
+      scored("the softcap before the scale", "SCORE-2", has_cap,
+             [](const Setting& s, const Position&, const Score& score) {
+               return s.problem.scale * cap(score.product, s.problem.softcap) + score.bias +
+                      score.alibi;
+             }),
+      scored("the softcap after the bias", "SCORE-2", caps_and_adds,
+             [](const Setting& s, const Position&, const Score& score) {
+               const double c = s.problem.softcap;
+               return cap(s.problem.scale * score.product + score.bias, c) + score.alibi;
+             }),
+      scored("the softcap after bias and ALiBi", "SCORE-2", caps_and_adds,
+             [](const Setting& s, const Position&, const Score& score) {
+               const double c = s.problem.softcap;
+               return cap(s.problem.scale * score.product + score.bias + score.alibi, c);
+             }),
+      {"the softcap after the mask", "SCORE-2",
+       [](Setting& s) {
+         if (!has_cap(s.problem)) return false;
+         const Setting before = s;
+         set_visible(s, [](const Position&) { return true; });
+         return set_scores(s, [&](const Position& at, const Score& score) {
+           return visible(before.problem, at) ? score.whole() : -before.problem.softcap;
+         });
+       }},
+  };
+}
+
+// The bias of another place, as far as there is one.
+Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
+  return scored(std::move(name), "SCORE-3", has_bias,
+                [move = std::move(move)](const Setting& s, const Position& at, const Score& score) {
+                  Position other = at;
+                  move(s.problem, other);
+                  const Shape& shape = *s.problem.bias_shape;
+                  const auto inside = [](Index size, Index place) {
+                    return size == 1 || (place >= 0 && place < size);
+                  };
+                  const bool there = inside(shape[0], other.batch) &&
+                                     inside(shape[1], other.head) &&
+                                     inside(shape[2], other.query) && inside(shape[3], other.key);
+                  const double bias =
+                      there ? s.inputs.bias.data[broadcast_element(shape, other)] : score.bias;
+                  return score.capped + bias + score.alibi;
+                });
+}
+
+// A bias of one row or column, read along it.
+Neighbour bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
+  return scored(
+      std::move(name), "SCORE-3", has_bias,
+      [only, place = std::move(place)](const Setting& s, const Position& at, const Score& score) {
+        const Shape& shape = *s.problem.bias_shape;
+        if (shape[only] != 1) return score.whole();
+        Index element =
+            dense_index(shape, broadcast(shape[0], at.batch), broadcast(shape[1], at.head), 0, 0);
+        element += place(at);
+        const auto& data = s.inputs.bias.data;
+        const double bias = data[static_cast<std::size_t>(
+            std::min<Index>(element, static_cast<Index>(data.size()) - 1))];
+        return score.capped + bias + score.alibi;
+      });
+}
+
+std::vector<Neighbour> biases() {
+  const auto bias_as = [](std::string name, double (*change)(const Problem&, double)) {
+    return scored(std::move(name), "SCORE-3", has_bias,
+                  [change](const Setting& s, const Position&, const Score& score) {
+                    return score.capped + change(s.problem, score.bias) + score.alibi;
+                  });
+  };
+  return {
+      {"no bias", "SCORE-3",
+       [](Setting& s) {
+         s.inputs.bias = {};
+         return std::exchange(s.problem.bias_shape, std::nullopt).has_value();
+       }},
+      bias_as("the bias times the scale",
+              [](const Problem& p, double bias) { return p.scale * bias; }),
+      bias_as("the bias over the scale",
+              [](const Problem& p, double bias) { return bias / p.scale; }),
+      bias_as("the bias with the other sign",
+              [](const Problem&, double bias) { return std::isinf(bias) ? bias : -bias; }),
+      bias_as("the bias times ln 2", [](const Problem&, double bias) { return kLn2 * bias; }),
+      bias_as("the bias over ln 2", [](const Problem&, double bias) { return bias / kLn2; }),
+      bias_as("a boolean in place of the bias",
+              [](const Problem&, double bias) { return bias != 0 ? 0.0 : -kInfinite; }),
+      bias_as("the bias taken for a boolean, true being masked",
+              [](const Problem&, double bias) { return bias == 0 ? 0.0 : -kInfinite; }),
+      bias_as("-10000 for a bias of -inf",
+              [](const Problem&, double bias) { return std::isinf(bias) ? -10000 : bias; }),
+  };
+}
+
+std::vector<Neighbour> misread_biases() {
+  return {
+      bias_of("the bias of the first query", [](const Problem&, Position& p) { p.query = 0; }),
+      bias_of("the bias of the first key", [](const Problem&, Position& p) { p.key = 0; }),
+      bias_of("the bias of the first head", [](const Problem&, Position& p) { p.head = 0; }),
+      bias_of("the bias of the first batch element",
+              [](const Problem&, Position& p) { p.batch = 0; }),
+      bias_of("the bias of the next query", [](const Problem&, Position& p) { ++p.query; }),
+      bias_of("the bias of the query before", [](const Problem&, Position& p) { --p.query; }),
+      bias_of("the bias of the next key", [](const Problem&, Position& p) { ++p.key; }),
+      bias_of("the bias of the key before", [](const Problem&, Position& p) { --p.key; }),
+      bias_of("the bias of the next head", [](const Problem&, Position& p) { ++p.head; }),
+      bias_of("the bias of the next batch element", [](const Problem&, Position& p) { ++p.batch; }),
+      bias_of("the bias with queries and keys exchanged",
+              [](const Problem&, Position& p) { std::swap(p.query, p.key); }),
+      bias_of("the bias of the first 32 keys again",
+              [](const Problem&, Position& p) { p.key %= 32; }),
+      bias_of("the bias of the first 64 keys again",
+              [](const Problem&, Position& p) { p.key %= 64; }),
+      bias_of("the bias of the first 128 keys again",
+              [](const Problem&, Position& p) { p.key %= 128; }),
+      bias_of("the bias of the first 64 heads again",
+              [](const Problem&, Position& p) { p.head %= 64; }),
+      bias_read("a bias of one row read along the queries", kPosition,
+                [](const Position& at) { return at.query; }),
+      bias_read("a bias of one column read along the keys", kChannel,
+                [](const Position& at) { return at.key; }),
+      scored("a bias that batch elements share read as if each had its own", "SCORE-3", has_bias,
+             [](const Setting& s, const Position& at, const Score& score) {
+               const Shape& shape = *s.problem.bias_shape;
+               if (shape[kBatch] != 1) return score.whole();
+               const auto& data = s.inputs.bias.data;
+               const Index element = static_cast<Index>(broadcast_element(shape, at)) +
+                                     at.batch * element_count(shape);
+               return score.capped + data[static_cast<std::size_t>(element) % data.size()] +
+                      score.alibi;
+             }),
+      scored("a bias that heads share read as if each had its own", "SCORE-3", has_bias,
+             [](const Setting& s, const Position& at, const Score& score) {
+               Shape shape = *s.problem.bias_shape;
+               if (shape[kHead] != 1) return score.whole();
+               const Index plane = shape[2] * shape[3];
+               const auto& data = s.inputs.bias.data;
+               const Index element =
+                   static_cast<Index>(broadcast_element(shape, at)) + at.head * plane;
+               return score.capped + data[static_cast<std::size_t>(element) % data.size()] +
+                      score.alibi;
+             }),
+  };
+}
+
+// ALiBi whose distance, or whose slope, is another.
+Neighbour alibi(std::string name, std::function<double(const Setting&, const Position&)> term) {
+  return scored(std::move(name), "SCORE-4", has_alibi,
+                [term = std::move(term)](const Setting& s, const Position& at, const Score& score) {
+                  return score.capped + score.bias + term(s, at);
+                });
+}
+
+std::vector<Neighbour> alibis() {
+  const auto slope = [](const Setting& s, const Position& at) {
+    return s.inputs.slopes.data[broadcast_element(*s.problem.slopes_shape, at)];
+  };
+  const auto ahead = [](const Setting& s, const Position& at, Index corner) {
+    static_cast<void>(s);
+    return static_cast<double>(at.key - at.query - corner);
+  };
+  const auto corner = [](const Setting& s, const Position& at) {
+    const Lengths lens = s.problem.lengths(at.batch);
+    return lens.key - lens.query;
+  };
+  const auto term = [=](std::function<double(const Setting&, const Position&, double)> change) {
+    return [=](const Setting& s, const Position& at) {
+      return change(s, at, -slope(s, at) * std::abs(ahead(s, at, corner(s, at))));
+    };
+  };
+  const auto with_corner = [=](std::function<Index(const Setting&, const Position&)> other) {
+    return [=](const Setting& s, const Position& at) {
+      return -slope(s, at) * std::abs(ahead(s, at, other(s, at)));
+    };
+  };
+  const auto with_head = [=](std::function<Index(const Problem&, Index)> other) {
+    return [=](const Setting& s, const Position& at) {
+      Position of = at;
+      of.head = other(s.problem, at.head) % s.problem.query_heads;
+      return -slope(s, of) * std::abs(ahead(s, at, corner(s, at)));
+    };
+  };
+  return {
+      alibi("no ALiBi", term([](const Setting&, const Position&, double) { return 0.0; })),
+      alibi("ALiBi with the other sign",
+            term([](const Setting&, const Position&, double bias) { return -bias; })),
+      alibi("ALiBi times the scale", term([](const Setting& s, const Position&, double bias) {
+              return s.problem.scale * bias;
+            })),
+      alibi("ALiBi counted from the top left",
+            with_corner([](const Setting&, const Position&) { return Index(0); })),
+      alibi("ALiBi counted from one key further",
+            with_corner([=](const Setting& s, const Position& at) { return corner(s, at) + 1; })),
+      alibi("ALiBi counted from one key before",
+            with_corner([=](const Setting& s, const Position& at) { return corner(s, at) - 1; })),
+      alibi("ALiBi counted from the diagonal of the longest lengths",
+            with_corner([](const Setting& s, const Position&) {
+              return s.problem.key_len - s.problem.query_len;
+            })),
+      alibi("ALiBi with the slope of the next head",
+            with_head([](const Problem&, Index h) { return h + 1; })),
+      alibi("ALiBi with the slope of the head before",
+            with_head([](const Problem& p, Index h) { return h + p.query_heads - 1; })),
+      alibi("ALiBi with the slope of the key head",
+            with_head([](const Problem& p, Index h) { return h / p.group_size(); })),
+      alibi("ALiBi with the slopes of the first 64 heads again",
+            with_head([](const Problem&, Index h) { return h % 64; })),
+      alibi("ALiBi with slopes rounded to bf16",
+            [=](const Setting& s, const Position& at) {
+              return -rounded_to_bf16(slope(s, at)) * std::abs(ahead(s, at, corner(s, at)));
+            }),
+      alibi("ALiBi with rows counted from their tile of 64",
+            [=](const Setting& s, const Position& at) {
+              Position of = at;
+              of.query %= 64;
+              return -slope(s, at) * std::abs(ahead(s, of, corner(s, at)));
+            }),
+      alibi("ALiBi with keys counted from their part of 128",
+            [=](const Setting& s, const Position& at) {
+              Position of = at;
+              of.key %= 128;
+              return -slope(s, at) * std::abs(ahead(s, of, corner(s, at)));
+            }),
+      alibi("ALiBi with the standard slopes, whatever is given",
+            [=](const Setting& s, const Position& at) {
+              const double power = -8.0 * static_cast<double>(at.head + 1) /
+                                   static_cast<double>(s.problem.query_heads);
+              return -std::exp2(power) * std::abs(ahead(s, at, corner(s, at)));
+            }),
+      alibi("ALiBi with the sign of the distance",
+            [=](const Setting& s, const Position& at) {
+              return slope(s, at) * ahead(s, at, corner(s, at));
+            }),
+  };
+}
+
+Neighbour sink(std::string name, std::function<double(const Setting&, Index)> logit) {
+  return {std::move(name), "SINK-1", [logit = std::move(logit)](Setting& s) {
+            if (!s.problem.sink) return false;
+            const Setting before = s;
+            for (Index h = 0; h < s.problem.query_heads; ++h) {
+              s.inputs.sink.data[static_cast<std::size_t>(h)] = logit(before, h);
+            }
+            return true;
+          }};
+}
+
+std::vector<Neighbour> sinks() {
+  const auto of = [](const Setting& s, Index h) {
+    return s.inputs.sink.data[static_cast<std::size_t>(h % s.problem.query_heads)];
+  };
+  return {
+      {"no sink", "SINK-1",
+       [](Setting& s) {
+         s.inputs.sink = {};
+         return std::exchange(s.problem.sink, false);
+       }},
+      sink("the sink twice", [=](const Setting& s, Index h) { return of(s, h) + kLn2; }),
+      sink("the sink times the scale",
+           [=](const Setting& s, Index h) { return s.problem.scale * of(s, h); }),
+      sink("the sink of the key head",
+           [=](const Setting& s, Index h) { return of(s, h / s.problem.group_size()); }),
+      sink("the sink of the next head", [=](const Setting& s, Index h) { return of(s, h + 1); }),
+      sink("the sink of the first head", [=](const Setting& s, Index) { return of(s, 0); }),
+      sink("the sinks of the first 64 heads again",
+           [=](const Setting& s, Index h) { return of(s, h % 64); }),
+      sink("the sink three times",
+           [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
+      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * kLn2; }),
+      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * kLn2; }),
+      sink("the sink sixteen times",
+           [=](const Setting& s, Index h) { return of(s, h) + 4 * kLn2; }),
+      sink("a sink of 0", [](const Setting&, Index) { return 0.0; }),
+      {"exp(sink) without the maximum taken off",
+       "SINK-1",
+       [](Setting& s) {
+         if (!s.problem.sink) return false;
+         const Setting before = s;
+         return set_scores(s, [&](const Position& at, const Score& score) {
+           double top = before.inputs.sink.data[static_cast<std::size_t>(at.head)];
+           const Lengths lens = before.problem.lengths(at.batch);
+           for (Index j = 0; j < lens.key; ++j) {
+             const Position other = {at.batch, at.head, at.query, j};
+             if (visible(before.problem, other)) {
+               top = std::max(top, score_of(before, other).whole());
+             }
+           }
+           return score.whole() - top;
+         });
+       },
+       {},
+       {TensorName::o}},
+  };
+}
+
+}  // namespace
+
+std::vector<Neighbour> score_neighbours() {
+  std::vector<Neighbour> all = scales();
+  for (auto family : {caps(), biases(), misread_biases(), alibis(), sinks()}) {
+    for (Neighbour& each : family) all.push_back(std::move(each));
+  }
+  return all;
+}
+
+}  // namespace attest

@@ -1,0 +1,165 @@
+#include "harness/selfcheck/naming.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/neighbour.h"
+#include "harness/run/jobs.h"
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+// Cases that a mutant is tried on, and failing ones that are looked at.
+constexpr std::size_t kMostTried = 1500;
+constexpr Index kMostFailed = 8;
+
+// Of the cases those of a clause that the mutant violates, in a format that it concerns; those of
+// more such clauses first.
+std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant& mutant,
+                                   const Testee& testee) {
+  const auto& dtypes = mutant.dtypes.empty() ? testee.description.dtypes : mutant.dtypes;
+  std::map<std::ptrdiff_t, std::vector<const Case*>, std::greater<>> rounds;
+  for (const Case& each : cases) {
+    if (std::find(dtypes.begin(), dtypes.end(), each.problem.dtype) == dtypes.end()) continue;
+    const auto common =
+        std::count_if(each.clauses.begin(), each.clauses.end(), [&](const std::string& clause) {
+          return std::find(mutant.clauses.begin(), mutant.clauses.end(), clause) !=
+                 mutant.clauses.end();
+        });
+    if (common > 0) rounds[common].push_back(&each);
+  }
+  std::vector<const Case*> result;
+  for (const auto& [common, round] : rounds)
+    result.insert(result.end(), round.begin(), round.end());
+  result.resize(std::min(result.size(), kMostTried));
+  return result;
+}
+
+Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
+                  const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
+                  int threads, const std::function<bool()>& interrupted) {
+  Naming naming = {.mutant = mutant.name};
+  std::vector<Likeness> shared;
+  int asked = 0;
+  for (const Case* each : cases) {
+    if (interrupted() || naming.failed >= kMostFailed) break;
+    PreparedCase prepared(*each, 1);
+    const Examination examination =
+        examine(prepared, testee.description, testee.kernel, executor, threads);
+    if (!asks_for_names(examination.verdict)) continue;
+    ++naming.failed;
+    naming.case_id = each->id;
+    const auto all =
+        alike(prepared, testee.description, testee.description.arithmetic.at(each->problem.dtype),
+              examination.trial, interrupted);
+    if (all.empty()) continue;
+    shared = asked == 0 ? all : common(shared, all);
+    if (++asked == kMostAsked || shared.empty()) break;
+  }
+  naming.headline = headline(shared);
+  for (const Likeness& likeness : shared) {
+    naming.names.push_back(likeness.name);
+    naming.right |= std::find(meant.begin(), meant.end(), likeness.name) != meant.end();
+  }
+  return naming;
+}
+
+}  // namespace
+
+Meant read_meant(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) throw InputError("", fmt::format("{}: cannot be read", file.string()));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  const nlohmann::json json = parse_json(text.str());
+  ObjectReader reader(json, "");
+  reader.get<std::string>("about");
+  reader.get<std::vector<std::string>>("kinds");
+  auto meant = reader.get<Meant>("meant");
+  reader.finish();
+  std::set<std::string> known;
+  for (const Neighbour& neighbour : neighbours()) known.insert(neighbour.name);
+  for (const auto& [mutant, names] : meant) {
+    for (const std::string& name : names) {
+      if (!known.contains(name)) {
+        throw InputError(
+            "", fmt::format("{}: {}: there is no neighbour \"{}\"", file.string(), mutant, name));
+      }
+    }
+  }
+  return meant;
+}
+
+std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue& catalogue,
+                                const std::vector<Testee>& testees, const Meant& meant,
+                                const RunOptions& options, const MakeExecutor& make_executor,
+                                const std::function<bool()>& interrupted) {
+  std::vector<std::pair<const Mutant*, const Testee*>> asked;
+  std::vector<const std::vector<std::string>*> names;
+  for (const auto& [name, right] : meant) {
+    const std::string kernel = "mutant/" + name;
+    const auto mutant =
+        std::find_if(catalogue.mutants.begin(), catalogue.mutants.end(),
+                     [&](const Mutant& m) { return m.name == name || m.name == kernel; });
+    const auto testee = std::find_if(testees.begin(), testees.end(), [&](const Testee& t) {
+      return t.kernel == name || t.kernel == kernel;
+    });
+    if (mutant == catalogue.mutants.end() || testee == testees.end()) {
+      throw InputError("", fmt::format("there is no mutant {}", name));
+    }
+    asked.emplace_back(&*mutant, &*testee);
+    names.push_back(&right);
+  }
+  std::vector<Naming> result(asked.size());
+  std::atomic<std::size_t> next = 0;
+  in_parallel(options.jobs, [&] {
+    for (std::size_t i = next++; i < asked.size() && !interrupted(); i = next++) {
+      const auto& [mutant, testee] = asked[i];
+      const auto executor = make_executor(*testee);
+      result[i] = name_fault(cases_for(cases, *mutant, *testee), *mutant, *names[i], *testee,
+                             *executor, options.threads, interrupted);
+    }
+  });
+  return result;
+}
+
+std::string to_text(const std::vector<Naming>& namings) {
+  std::string text;
+  Index right = 0, wrong = 0;
+  for (const Naming& each : namings) {
+    right += each.right;
+    wrong += each.wrong();
+    text += fmt::format("{:<8} {:<44} {}\n",
+                        each.right     ? "right"
+                        : each.wrong() ? "WRONG"
+                                       : "-",
+                        each.mutant,
+                        each.names.empty() ? fmt::format("{} cases failed", each.failed)
+                                           : each.headline + "  [" + each.case_id + "]");
+  }
+  const double share =
+      namings.empty() ? 0
+                      : 100.0 * static_cast<double>(right) / static_cast<double>(namings.size());
+  return text + fmt::format("\nDid you mean: {} of {} mutants named right ({:.1f} %), {} wrong\n",
+                            right, namings.size(), share, wrong);
+}
+
+bool holds(const std::vector<Naming>& namings) {
+  const auto right =
+      std::count_if(namings.begin(), namings.end(), [](const Naming& each) { return each.right; });
+  return 5 * right >= 4 * static_cast<std::ptrdiff_t>(namings.size()) &&
+         std::none_of(namings.begin(), namings.end(),
+                      [](const auto& each) { return each.wrong(); });
+}
+
+}  // namespace attest
