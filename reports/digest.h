@@ -105,14 +105,6 @@ Index count_of(const Counts& counts, Outcome outcome);
 Index total(const Counts& counts);
 Index failures_in(const Counts& counts);
 
-// "met", "met, with exp of 736 units", "not met: only with exp of 736 units", "not met: 12 of 13";
-// where a run cannot show it "no failure in 3", "incomplete: 3 of 13"; "no case"
-std::string standing_text(const ProfileRecord& profile);
-
-// Whether all that is amiss is arithmetic beyond the default column, which a bare name doesn't
-// take.
-bool met_only_with(const ProfileRecord& profile);
-
 // The profile's record for a dtype; null if it was not judged.
 const ProfileRecord* find_profile_record(const Digest& digest, const std::string& testee,
                                          const std::string& profile, const std::string& dtype);

@@ -12,6 +12,7 @@
 #include "reports/html_parts.h"
 #include "reports/markup.h"
 #include "reports/reports.h"
+#include "reports/standing.h"
 #include "reports/style.h"
 #include "reports/text.h"
 #include "spec/clause.h"

@@ -7,6 +7,7 @@
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "reports/reports.h"
+#include "reports/standing.h"
 #include "reports/text.h"
 
 namespace attest {

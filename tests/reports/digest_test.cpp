@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reports/standing.h"
 #include "tests/reports/samples.h"
 
 namespace attest {
