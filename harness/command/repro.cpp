@@ -53,8 +53,8 @@ nlohmann::json entry_of(const Case& test_case, const Options& options,
 }
 
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
-void shrink_case(const Case& test_case, const nlohmann::json& entry, const Verdict& verdict,
-                 const Testee& testee, const Options& options, const Surroundings& around) {
+void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Testee& testee,
+                 const Options& options, const Surroundings& around) {
   const RunOptions run = {.threads = options.threads, .limits = options.limits};
   const auto start = [&](const Testee& t) {
     return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, around));
@@ -144,8 +144,7 @@ int repro(const Options& options) {
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
       if (!options.shrink) continue;
-      shrink_case(test_case, entry_of(test_case, options, installation), v, testee, options,
-                  around);
+      shrink_case(entry_of(test_case, options, installation), v, testee, options, around);
     }
   }
   return exit_code;

@@ -66,6 +66,27 @@ std::vector<Neighbour> zeroes() {
   };
 }
 
+// Where BSHD has a row, of what lies as BHSD.
+void exchange_heads_and_rows(const Setting& s, TensorName tensor, Expected& e) {
+  if (tensor != TensorName::o) return;
+  const Shape shape = s.problem.o_shape();
+  const Expected before = e;
+  for (Index b = 0; b < shape[0]; ++b) {
+    for (Index h = 0; h < shape[1]; ++h) {
+      for (Index i = 0; i < shape[2]; ++i) {
+        const Index row = i * shape[1] + h;  // where BSHD has it, of BHSD
+        for (Index d = 0; d < shape[3]; ++d) {
+          const auto from = static_cast<std::size_t>(dense_index(shape, b, h, i, d));
+          const auto to = static_cast<std::size_t>((b * shape[1] * shape[2] + row) * shape[3] + d);
+          e.value[to] = before.value[from];
+          e.bound[to] = before.bound[from];
+        }
+      }
+    }
+  }
+  e.rest.clear();
+}
+
 }  // namespace
 
 std::vector<Neighbour> output_neighbours() {
@@ -124,26 +145,7 @@ std::vector<Neighbour> output_neighbours() {
       {"O with heads and rows exchanged in memory",
        "LAYOUT-1",
        {},
-       [](const Setting& s, TensorName tensor, Expected& e) {
-         if (tensor != TensorName::o) return;
-         const Shape shape = s.problem.o_shape();
-         const Expected before = e;
-         for (Index b = 0; b < shape[0]; ++b) {
-           for (Index h = 0; h < shape[1]; ++h) {
-             for (Index i = 0; i < shape[2]; ++i) {
-               const Index row = i * shape[1] + h;  // where BSHD has it, of BHSD
-               for (Index d = 0; d < shape[3]; ++d) {
-                 const auto from = static_cast<std::size_t>(dense_index(shape, b, h, i, d));
-                 const auto to =
-                     static_cast<std::size_t>((b * shape[1] * shape[2] + row) * shape[3] + d);
-                 e.value[to] = before.value[from];
-                 e.bound[to] = before.bound[from];
-               }
-             }
-           }
-         }
-         e.rest.clear();
-       },
+       exchange_heads_and_rows,
        {TensorName::o}},
   };
   for (Neighbour& each : more) all.push_back(std::move(each));

@@ -229,33 +229,33 @@ Neighbour alibi(std::string name, std::function<double(const Setting&, const Pos
                 });
 }
 
+double slope(const Setting& s, const Position& at) {
+  return s.inputs.slopes.data[broadcast_element(*s.problem.slopes_shape, at)];
+}
+Index corner(const Setting& s, const Position& at) {
+  const Lengths lens = s.problem.lengths(at.batch);
+  return lens.key - lens.query;
+}
+double ahead(const Position& at, Index diagonal) {
+  return static_cast<double>(at.key - at.query - diagonal);
+}
+
 std::vector<Neighbour> alibis() {
-  const auto slope = [](const Setting& s, const Position& at) {
-    return s.inputs.slopes.data[broadcast_element(*s.problem.slopes_shape, at)];
-  };
-  const auto ahead = [](const Setting& s, const Position& at, Index corner) {
-    static_cast<void>(s);
-    return static_cast<double>(at.key - at.query - corner);
-  };
-  const auto corner = [](const Setting& s, const Position& at) {
-    const Lengths lens = s.problem.lengths(at.batch);
-    return lens.key - lens.query;
-  };
   const auto term = [=](std::function<double(const Setting&, const Position&, double)> change) {
     return [=](const Setting& s, const Position& at) {
-      return change(s, at, -slope(s, at) * std::abs(ahead(s, at, corner(s, at))));
+      return change(s, at, -slope(s, at) * std::abs(ahead(at, corner(s, at))));
     };
   };
   const auto with_corner = [=](std::function<Index(const Setting&, const Position&)> other) {
     return [=](const Setting& s, const Position& at) {
-      return -slope(s, at) * std::abs(ahead(s, at, other(s, at)));
+      return -slope(s, at) * std::abs(ahead(at, other(s, at)));
     };
   };
   const auto with_head = [=](std::function<Index(const Problem&, Index)> other) {
     return [=](const Setting& s, const Position& at) {
       Position of = at;
       of.head = other(s.problem, at.head) % s.problem.query_heads;
-      return -slope(s, of) * std::abs(ahead(s, at, corner(s, at)));
+      return -slope(s, of) * std::abs(ahead(at, corner(s, at)));
     };
   };
   return {
@@ -268,9 +268,9 @@ std::vector<Neighbour> alibis() {
       alibi("ALiBi counted from the top left",
             with_corner([](const Setting&, const Position&) { return Index(0); })),
       alibi("ALiBi counted from one key further",
-            with_corner([=](const Setting& s, const Position& at) { return corner(s, at) + 1; })),
+            with_corner([](const Setting& s, const Position& at) { return corner(s, at) + 1; })),
       alibi("ALiBi counted from one key before",
-            with_corner([=](const Setting& s, const Position& at) { return corner(s, at) - 1; })),
+            with_corner([](const Setting& s, const Position& at) { return corner(s, at) - 1; })),
       alibi("ALiBi counted from the diagonal of the longest lengths",
             with_corner([](const Setting& s, const Position&) {
               return s.problem.key_len - s.problem.query_len;
@@ -283,31 +283,37 @@ std::vector<Neighbour> alibis() {
             with_head([](const Problem& p, Index h) { return h / p.group_size(); })),
       alibi("ALiBi with the slopes of the first 64 heads again",
             with_head([](const Problem&, Index h) { return h % 64; })),
+  };
+}
+
+// The same where a slope or a position is another.
+std::vector<Neighbour> alibis_misread() {
+  return {
       alibi("ALiBi with slopes rounded to bf16",
-            [=](const Setting& s, const Position& at) {
-              return -rounded_to_bf16(slope(s, at)) * std::abs(ahead(s, at, corner(s, at)));
+            [](const Setting& s, const Position& at) {
+              return -rounded_to_bf16(slope(s, at)) * std::abs(ahead(at, corner(s, at)));
             }),
       alibi("ALiBi with rows counted from their tile of 64",
-            [=](const Setting& s, const Position& at) {
+            [](const Setting& s, const Position& at) {
               Position of = at;
               of.query %= 64;
-              return -slope(s, at) * std::abs(ahead(s, of, corner(s, at)));
+              return -slope(s, at) * std::abs(ahead(of, corner(s, at)));
             }),
       alibi("ALiBi with keys counted from their part of 128",
-            [=](const Setting& s, const Position& at) {
+            [](const Setting& s, const Position& at) {
               Position of = at;
               of.key %= 128;
-              return -slope(s, at) * std::abs(ahead(s, of, corner(s, at)));
+              return -slope(s, at) * std::abs(ahead(of, corner(s, at)));
             }),
       alibi("ALiBi with the standard slopes, whatever is given",
-            [=](const Setting& s, const Position& at) {
+            [](const Setting& s, const Position& at) {
               const double power = -8.0 * static_cast<double>(at.head + 1) /
                                    static_cast<double>(s.problem.query_heads);
-              return -std::exp2(power) * std::abs(ahead(s, at, corner(s, at)));
+              return -std::exp2(power) * std::abs(ahead(at, corner(s, at)));
             }),
       alibi("ALiBi with the sign of the distance",
-            [=](const Setting& s, const Position& at) {
-              return slope(s, at) * ahead(s, at, corner(s, at));
+            [](const Setting& s, const Position& at) {
+              return slope(s, at) * ahead(at, corner(s, at));
             }),
   };
 }
@@ -375,7 +381,7 @@ std::vector<Neighbour> sinks() {
 
 std::vector<Neighbour> score_neighbours() {
   std::vector<Neighbour> all = scales();
-  for (auto family : {caps(), biases(), misread_biases(), alibis(), sinks()}) {
+  for (auto family : {caps(), biases(), misread_biases(), alibis(), alibis_misread(), sinks()}) {
     for (Neighbour& each : family) all.push_back(std::move(each));
   }
   return all;

@@ -68,12 +68,12 @@ std::vector<Smaller> smaller_than(const json& entry) {
     add({"fewer key heads than query heads", {"HEAD-1", "HEAD-2"}},
         [&](json& p) { p["key_heads"] = heads; });
   }
-  for (const auto& [size, what] : {std::pair{"batch", "several batch elements"},
-                                   {"query_len", "several queries"},
-                                   {"key_len", "several keys"},
-                                   {"head_dim", "several channels"}}) {
-    if (problem.value(size, Index(1)) < 2) continue;
-    add({what, {"SHAPE-1"}}, [&](json& p) { p[size] = 1; });
+  for (const auto& each : {std::pair{"batch", "several batch elements"},
+                           {"query_len", "several queries"},
+                           {"key_len", "several keys"},
+                           {"head_dim", "several channels"}}) {
+    if (problem.value(each.first, Index(1)) < 2) continue;
+    add({each.second, {"SHAPE-1"}}, [&](json& p) { p[each.first] = 1; });
   }
   for (const auto& [key, plain, what] :
        {std::tuple{"hidden", "plain", "NaN or large numbers in what is hidden"},

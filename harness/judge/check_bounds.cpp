@@ -105,9 +105,8 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
           declared ? fmt::format("{}[{}] = {}, of a row that sees no key, where it is {} "
                                  "by the testee's own declaration",
                                  name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact)
-                   : fmt::format("{}[{}] = {}, exact {}, bound {:.3g}: {:.3g} times the bound",
-                                 name(tensor.name), fmt::join(e.worst, ","), e.actual, e.exact,
-                                 e.bound, e.max_ratio),
+                   : fmt::format("{}[{}] = {}, {}", name(tensor.name), fmt::join(e.worst, ","),
+                                 e.actual, how_far(e)),
           declared ? "EMPTY-5"
           : of_row ? "FINITE-1"
                    : "");

@@ -106,7 +106,8 @@ std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue&
                                 const std::function<bool()>& interrupted) {
   std::vector<std::pair<const Mutant*, const Testee*>> asked;
   std::vector<const std::vector<std::string>*> names;
-  for (const auto& [name, right] : meant) {
+  for (const auto& each : meant) {
+    const std::string& name = each.first;
     const std::string kernel = "mutant/" + name;
     const auto mutant =
         std::find_if(catalogue.mutants.begin(), catalogue.mutants.end(),
@@ -118,7 +119,7 @@ std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue&
       throw InputError("", fmt::format("there is no mutant {}", name));
     }
     asked.emplace_back(&*mutant, &*testee);
-    names.push_back(&right);
+    names.push_back(&each.second);
   }
   std::vector<Naming> result(asked.size());
   std::atomic<std::size_t> next = 0;

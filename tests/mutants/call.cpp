@@ -1086,8 +1086,8 @@ void Call::store_lse(const attest_outputs& out, Index b, Index h, Index i, float
     const Index padded = (b * p_.query_heads + h) * p_.query_len + i;
     const Index exchanged = place.position * p_.query_heads + h;
     const Index n = has("lse_of_padded_layout") ? padded : exchanged;
-    const Index last = elements(out.lse) - 1;
-    static_cast<float*>(out.lse.data)[std::min(n, last)] = lse;
+    const Index end = elements(out.lse);
+    static_cast<float*>(out.lse.data)[std::min(n, end - 1)] = lse;
     return;
   }
   if (apart() && out.maximum.data) {
