@@ -472,6 +472,20 @@ TEST_F(LawsTest, LawWithNothingToCompareIsInconclusive) {
   EXPECT_EQ(found->outcome, Outcome::inconclusive);
 }
 
+// Found by attest fuzz in a right kernel: exp2(s c - m c) may be NaN beyond 2^24 (SOFTMAX-2).
+TEST_F(LawsTest, SharesOfScoresForWhichNothingIsRequiredMayBeAnything) {
+  const Problem one = {.dtype = DType::f32, .value_dim = 2};
+  ON_CALL(mock_, forward).WillByDefault([](auto& p, auto& in, auto& out, auto& c) {
+    plain::forward(p, in, out, c);
+    for (Index n = 0; n < count(out.o); ++n) at(out.o, n) = NAN;
+    return ATTEST_OK;
+  });
+  const auto found = find("identity_values", one, "equal_huge");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->outcome, Outcome::inconclusive) << found->message;
+  EXPECT_EQ(find("identity_values", one, "normal")->outcome, Outcome::fail);
+}
+
 TEST_F(LawsTest, LawThatDoesNotApplySaysWhy) {
   const auto found = find("sink_as_key", usual(), "normal");
   ASSERT_TRUE(found);
