@@ -128,7 +128,8 @@ class Ends {
                      .clauses = test_case.clauses};
     };
     if (gave_up(testee)) {
-      return verdict("gave_up", fmt::format("{} cases had no reply in time", timeouts_[testee]));
+      return verdict("gave_up",
+                     fmt::format("{} cases had no reply in time", options_.give_up_after));
     }
     if (failed_) return verdict("fail_fast", "a verdict before it does not conform");
     if (time_is_up(options_)) {
@@ -137,9 +138,13 @@ class Ends {
     return std::nullopt;
   }
 
-  void note(std::size_t testee, const Verdict& verdict) {
-    timeouts_[testee] += verdict.outcome == Outcome::timeout;
+  // Notes a verdict; false if it is a time-out too many: of a testee that was given up while the
+  // case was tried.
+  bool note(std::size_t testee, const Verdict& verdict) {
     if (options_.fail_fast && is_fault(verdict.outcome)) failed_ = true;
+    if (verdict.outcome != Outcome::timeout) return true;
+    const int before = timeouts_[testee]++;
+    return options_.give_up_after <= 0 || before < options_.give_up_after;
   }
 
  private:
@@ -334,8 +339,11 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
           if (untried && !interrupted()) leave_out(*untried);
           continue;
         }
-        ends.note(t, verdict.verdict);
-        verdicts.push_back(std::move(verdict));
+        if (ends.note(t, verdict.verdict)) {
+          verdicts.push_back(std::move(verdict));
+        } else {
+          leave_out(*ends.untried(t, test_case));
+        }
       }
       in_order.put(order[n], std::move(verdicts));
     }

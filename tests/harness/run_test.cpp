@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <sstream>
 #include <thread>
 
@@ -177,6 +178,30 @@ TEST(RunTest, AfterSoManyTimeOutsTheRestOfATesteeIsNotRunAndTheRunIncomplete) {
   EXPECT_NE(record.verdicts.back().verdict.repro, "");
   EXPECT_EQ(run_slowly(40, 40, false, calls, {.give_up_after = 0}).footer->counts.at("TIMEOUT"),
             40);
+}
+
+// The first calls end once as many are under way as there are jobs.
+class SlowTogether : public RefusingExecutor {
+ public:
+  explicit SlowTogether(std::latch& all) : RefusingExecutor(false), all_(all) {}
+  Reply execute(nlohmann::json) override {
+    if (!all_.try_wait()) all_.arrive_and_wait();
+    return {.kind = Reply::Kind::timed_out, .message = "late", .time = {}};
+  }
+
+ private:
+  std::latch& all_;
+};
+
+TEST(RunTest, CallsUnderWayWhenATesteeIsGivenUpAddNoTimeOutToIt) {
+  std::latch all(8);
+  std::stringstream out;
+  const Record record = run(
+      cases(40), {testee("a")}, {}, {.jobs = 8, .workers = 8, .give_up_after = 3},
+      [&](const Testee&) { return std::make_unique<SlowTogether>(all); }, out,
+      [](const Verdict&) {}, [] { return false; });
+  EXPECT_EQ(record.footer->counts.at("TIMEOUT"), 3);
+  EXPECT_EQ(record.footer->counts.at("NOT_RUN"), 37);
 }
 
 TEST(RunTest, FailFastAndMaxTimeLeaveTheRestUntried) {
