@@ -10,6 +10,7 @@
 #include "cases/laws.h"
 #include "harness/fuzz/random_sizes.h"
 #include "harness/laws/law.h"
+#include "harness/process/tensors.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -23,11 +24,16 @@ using nlohmann::json;
 // many are large.
 constexpr int kAltered = 25, kWithLaw = 8, kLarge = 2;
 
-// How far Q, K, V and O reach in memory, in elements.
+// How far all tensors that have a layout reach in memory, in elements.
 Index spans(const Problem& p) {
-  const Layouts& l = p.layouts;
-  return l.q.span(p.q_shape()) + l.k.span(p.k_shape()) + l.v.span(p.v_shape()) +
-         l.o.span(p.o_shape());
+  Index elements = 0;
+  for (const auto& tensors :
+       {inputs_of(p, true), outputs_of(p, false, {}), outputs_of(p, true, {})}) {
+    for (const Crossing& t : tensors) {
+      if (t.layout) elements += t.layout->span(t.shape);
+    }
+  }
+  return elements;
 }
 constexpr Index kMostElements = 1 << 20;
 

@@ -1,8 +1,6 @@
 #include "harness/process/arena.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,39 +119,10 @@ Index span_of(const Shape& shape, const Strides& strides) {
 
 }  // namespace
 
-Arena::Memory Arena::make(const char* name, std::size_t capacity, bool inputs) {
-  Memory memory;
-  memory.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (memory.fd < 0) fail("memfd_create");
-  if (ftruncate(memory.fd, static_cast<off_t>(capacity)) != 0) {
-    fail(errno == EFBIG
-             ? "shared memory for tensors, to which the limit on files (ulimit -f) applies"
-             : "shared memory for tensors");
-  }
-  void* base =
-      mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory.fd, 0);
-  if (base == MAP_FAILED) fail("mmap");
-  memory.base = static_cast<std::byte*>(base);
-  int seals = F_SEAL_SHRINK | F_SEAL_GROW;
-#ifdef F_SEAL_FUTURE_WRITE
-  if (inputs)
-    seals |= F_SEAL_FUTURE_WRITE;  // our mapping above stays writable, and no other ever is
-#endif
-  if (fcntl(memory.fd, F_ADD_SEALS, seals | F_SEAL_SEAL) != 0) fail("sealing shared memory");
-  return memory;
-}
-
 Arena::Arena(std::size_t capacity)
     : capacity_(round_up(std::max<std::size_t>(capacity, 1), kPage)),
-      input_(make("attest-inputs", capacity_, true)),
-      output_(make("attest-outputs", capacity_, false)) {}
-
-Arena::~Arena() {
-  for (const Memory& memory : {input_, output_}) {
-    munmap(memory.base, capacity_);
-    close(memory.fd);
-  }
-}
+      input_("attest-inputs", capacity_, SharedMemory::Access::written_here),
+      output_("attest-outputs", capacity_, SharedMemory::Access::written_by_all) {}
 
 ElementType element_type(DType dtype) {
   return {std::string(name(dtype)), static_cast<std::size_t>(format_of(dtype).bytes)};

@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/process/shared_memory.h"
 #include "spec/dtype.h"
 #include "spec/inputs.h"
 #include "spec/tensor.h"
@@ -39,25 +40,16 @@ class Arena {
   // Two memories of that many bytes each; nothing is used until it is touched. Throws
   // std::system_error if the system refuses.
   explicit Arena(std::size_t capacity);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
 
   std::size_t capacity() const { return capacity_; }
-  int input_fd() const { return input_.fd; }
-  int output_fd() const { return output_.fd; }
-  std::byte* inputs() const { return input_.base; }
-  std::byte* outputs() const { return output_.base; }
+  int input_fd() const { return input_.fd(); }
+  int output_fd() const { return output_.fd(); }
+  std::byte* inputs() const { return input_.base(); }
+  std::byte* outputs() const { return output_.base(); }
 
  private:
-  struct Memory {
-    int fd = -1;
-    std::byte* base = nullptr;
-  };
-  static Memory make(const char* name, std::size_t capacity, bool inputs);
-
   std::size_t capacity_;
-  Memory input_, output_;
+  SharedMemory input_, output_;
 };
 
 enum class Placement { end_flush, start_flush };

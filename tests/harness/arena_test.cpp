@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 
 namespace attest {
 namespace {
@@ -368,6 +369,20 @@ TEST_P(SparseTest, ReadFarFromAnyElementIsNoDamageAndAChangedInputIs) {
 
 INSTANTIATE_TEST_SUITE_P(BothPlacements, SparseTest,
                          testing::Values(Placement::end_flush, Placement::start_flush));
+
+// Of 128 TiB of addresses: the second of its memories is refused, and the first must not stay.
+TEST(ArenaTest, ThatDoesNotFitSaysSoAndLeavesNothingBehind) {
+  constexpr std::size_t kTiB = std::size_t(1) << 40;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      const Arena arena(100 * kTiB);
+      GTEST_SKIP() << "a system of more addresses";
+    } catch (const std::system_error& refused) {
+      EXPECT_THAT(refused.what(), HasSubstr("104857600 MiB of addresses"));
+    }
+  }
+  EXPECT_NO_THROW(Arena(20 * kTiB));
+}
 
 TEST(ArenaTest, NobodyCanMapOrWriteInputsAnew) {
   const Arena arena(1 << 16);

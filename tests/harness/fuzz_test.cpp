@@ -14,6 +14,7 @@
 #include "harness/fuzz/random_sizes.h"
 #include "harness/fuzz/shrink.h"
 #include "harness/process/in_process.h"
+#include "harness/process/tensors.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"
@@ -83,6 +84,22 @@ TEST(DrawsTest, EveryProblemIsACaseOfWhatIsDeclaredAndItsEntryStandsAlone) {
         EXPECT_EQ(generate(alone).v.data.size(), drawn.prepared.inputs().v.data.size());
       }
     }
+  }
+}
+
+// Sizes that come to a gap of gigabytes between rows would take all addresses there are.
+TEST(DrawsTest, NoTensorReachesFarInMemory) {
+  std::vector<CaseWithEntry> far;
+  for (const CaseWithEntry& each : suite()) {
+    if (json_text(each.entry).find("gap=1500000000") != std::string::npos) far.push_back(each);
+  }
+  ASSERT_GT(far.size(), 10u);
+  const Description testee = all_there_is();
+  const Draws of_far({testee, testee.dtypes}, far, 3);
+  for (std::uint64_t number = 0; number < 400; ++number) {
+    const Drawn drawn = of_far.draw(number);
+    EXPECT_LT(arena_bytes(drawn.prepared.problem()), std::size_t(1) << 30)
+        << json_text(drawn.entry);
   }
 }
 
