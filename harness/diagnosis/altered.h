@@ -1,10 +1,10 @@
-// What a kernel returns that computes a neighbour: values and bounds, by the working reference.
+// What a kernel returns that makes a mistake: values and bounds, by the working reference.
 #pragma once
 
 #include <map>
 #include <vector>
 
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 #include "spec/arithmetic.h"
 #include "spec/per_tensor.h"
 

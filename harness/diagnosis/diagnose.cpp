@@ -122,7 +122,7 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
     const auto testee = std::find_if(testees.begin(), testees.end(),
                                      [&](const Testee& t) { return t.name == each.group.testee; });
     if (testee == testees.end()) continue;
-    // What hangs would hang in every neighbour.
+    // What hangs would hang in every smaller problem.
     if (!interrupted() && each.group.outcome != Outcome::timeout) {
       look_at(each, *testee, *make_executor(*testee), options, interrupted);
     }

@@ -1,10 +1,10 @@
-// How neighbours change a setting: the mask by a rule, scores by a formula, a table by its places.
+// How a mistake changes a setting: the mask by a rule, scores by a formula, a table by its places.
 #pragma once
 
 #include <functional>
 #include <limits>
 
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 
 namespace attest {
 

@@ -1,4 +1,4 @@
-// Smaller neighbours that pass: a case that fails, with one feature left out or one size reduced.
+// Smaller problems that pass: a case that fails, with one feature left out or one size reduced.
 // Where such a case passes, what it lacks is what is wrong.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Did you mean, on results that are made of a neighbour's own values: so it is known what is meant.
+// Did you mean, on results that are made of a mistake's own values: so it is known what is meant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "cases/entry.h"
 #include "harness/diagnosis/altered.h"
 #include "harness/diagnosis/likeness.h"
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 #include "spec/clause.h"
 
 namespace attest {
@@ -32,8 +32,8 @@ Case a_case() {
                     "diagnosis");
 }
 
-const Neighbour& named(const std::string& name) {
-  for (const Neighbour& each : neighbours()) {
+const Mistake& named(const std::string& name) {
+  for (const Mistake& each : mistakes()) {
     if (each.name == name) return each;
   }
   throw std::out_of_range(name);
@@ -68,7 +68,7 @@ Setting the_case() {
   return {prepared.problem(), prepared.inputs()};
 }
 
-TEST(DiagnosisTest, NamesWhatANeighbourGives) {
+TEST(DiagnosisTest, NamesWhatAMistakeGives) {
   for (const char* name : {"no scale", "a diagonal at the top left", "the diagonal one further",
                            "no mask", "V of the next key", "key head h mod Hkv for query head h"}) {
     Setting setting = the_case();
@@ -81,11 +81,11 @@ TEST(DiagnosisTest, NamesNothingWhereNothingIsWrong) {
   EXPECT_THAT(names_of(trial_of(the_case())), testing::IsEmpty());
 }
 
-TEST(DiagnosisTest, NamesNothingThatIsNoNeighbour) {
+TEST(DiagnosisTest, NamesNothingThatIsNoMistake) {
   Setting setting = the_case();
   ASSERT_TRUE(named("no scale").alter(setting));
   Trial trial = trial_of(setting);
-  // One element that no neighbour explains.
+  // One element that no mistake explains.
   trial.returned[0].bits[5] = encode(DType::f32, 7);
   EXPECT_THAT(names_of(trial), testing::IsEmpty());
 }
@@ -106,9 +106,9 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
                                             testing::HasSubstr("of 36 rows")));
 }
 
-TEST(DiagnosisTest, NeighboursHaveNamesOfTheirOwnAndBreakAClause) {
+TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {
   std::set<std::string> names;
-  for (const Neighbour& each : neighbours()) {
+  for (const Mistake& each : mistakes()) {
     EXPECT_TRUE(names.insert(each.name).second) << each.name;
     EXPECT_TRUE(find_clause(each.clause)) << each.name;
     EXPECT_TRUE(each.alter || each.settle) << each.name;

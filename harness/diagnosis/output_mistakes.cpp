@@ -10,8 +10,8 @@ namespace attest {
 namespace {
 
 // LSE of each row by a formula. A bound that is zero stays so where the value does.
-Neighbour lse(std::string name, std::string clause, std::function<double(double)> change,
-              double factor) {
+Mistake lse(std::string name, std::string clause, std::function<double(double)> change,
+            double factor) {
   return {std::move(name),
           std::move(clause),
           {},
@@ -28,7 +28,7 @@ Neighbour lse(std::string name, std::string clause, std::function<double(double)
 }
 
 // LSE of rows that see nothing alone.
-Neighbour empty_lse(std::string name, double value) {
+Mistake empty_lse(std::string name, double value) {
   return {std::move(name),
           "EMPTY-2",
           {},
@@ -41,7 +41,7 @@ Neighbour empty_lse(std::string name, double value) {
           {TensorName::lse}};
 }
 
-Neighbour zero(std::string name, std::string clause, TensorName only) {
+Mistake zero(std::string name, std::string clause, TensorName only) {
   return {std::move(name),
           std::move(clause),
           {},
@@ -54,7 +54,7 @@ Neighbour zero(std::string name, std::string clause, TensorName only) {
           {only}};
 }
 
-std::vector<Neighbour> zeroes() {
+std::vector<Mistake> zeroes() {
   return {
       zero("an O of zeros", "SOFTMAX-1", TensorName::o),
       zero("an LSE of zeros", "LSE-1", TensorName::lse),
@@ -89,9 +89,9 @@ void exchange_heads_and_rows(const Setting& s, TensorName tensor, Expected& e) {
 
 }  // namespace
 
-std::vector<Neighbour> output_neighbours() {
-  std::vector<Neighbour> all = zeroes();
-  std::vector<Neighbour> more = {
+std::vector<Mistake> output_mistakes() {
+  std::vector<Mistake> all = zeroes();
+  std::vector<Mistake> more = {
       lse(
           "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
       lse(
@@ -148,7 +148,7 @@ std::vector<Neighbour> output_neighbours() {
        exchange_heads_and_rows,
        {TensorName::o}},
   };
-  for (Neighbour& each : more) all.push_back(std::move(each));
+  for (Mistake& each : more) all.push_back(std::move(each));
   return all;
 }
 

@@ -12,7 +12,7 @@ double rounded_to_bf16(double x) { return round_to(DType::bf16, x); }
 
 double root(Index size) { return std::sqrt(static_cast<double>(size)); }
 
-Neighbour scaled(std::string name, std::function<double(const Problem&)> scale) {
+Mistake scaled(std::string name, std::function<double(const Problem&)> scale) {
   return {std::move(name), "SCORE-1", [scale = std::move(scale)](Setting& s) {
             const double before = std::exchange(s.problem.scale, scale(s.problem));
             return std::isfinite(s.problem.scale) && s.problem.scale != before;
@@ -22,8 +22,8 @@ Neighbour scaled(std::string name, std::function<double(const Problem&)> scale) 
 using Formula = std::function<double(const Setting&, const Position&, const Score&)>;
 
 // Another formula of a score, for problems that have what it is about.
-Neighbour scored(std::string name, std::string clause, bool (*applies)(const Problem&),
-                 Formula formula) {
+Mistake scored(std::string name, std::string clause, bool (*applies)(const Problem&),
+               Formula formula) {
   return {std::move(name), std::move(clause), [applies, formula = std::move(formula)](Setting& s) {
             if (!applies(s.problem)) return false;
             const Setting before = s;
@@ -40,7 +40,7 @@ bool caps_and_adds(const Problem& p) { return has_cap(p) && (has_bias(p) || has_
 
 double cap(double x, double c) { return c > 0 ? c * std::tanh(x / c) : x; }
 
-std::vector<Neighbour> scales() {
+std::vector<Mistake> scales() {
   return {
       scaled("the scale twice", [](const Problem& p) { return p.scale * p.scale; }),
       scaled("no scale", [](const Problem&) { return 1.0; }),
@@ -65,7 +65,7 @@ std::vector<Neighbour> scales() {
   };
 }
 
-std::vector<Neighbour> caps() {
+std::vector<Mistake> caps() {
   return {
       {"no softcap", "SCORE-2", [](Setting& s) { return std::exchange(s.problem.softcap, 0) > 0; }},
       scored("scores clipped at the cap", "SCORE-2", has_cap,
@@ -105,7 +105,7 @@ std::vector<Neighbour> caps() {
 }
 
 // The bias of another place, as far as there is one.
-Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
+Mistake bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
   return scored(std::move(name), "SCORE-3", has_bias,
                 [move = std::move(move)](const Setting& s, const Position& at, const Score& score) {
                   Position other = at;
@@ -124,7 +124,7 @@ Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&
 }
 
 // A bias of one row or column, read along it.
-Neighbour bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
+Mistake bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
   return scored(
       std::move(name), "SCORE-3", has_bias,
       [only, place = std::move(place)](const Setting& s, const Position& at, const Score& score) {
@@ -140,7 +140,7 @@ Neighbour bias_read(std::string name, Axis only, std::function<Index(const Posit
       });
 }
 
-std::vector<Neighbour> biases() {
+std::vector<Mistake> biases() {
   const auto bias_as = [](std::string name, double (*change)(const Problem&, double)) {
     return scored(std::move(name), "SCORE-3", has_bias,
                   [change](const Setting& s, const Position&, const Score& score) {
@@ -170,7 +170,7 @@ std::vector<Neighbour> biases() {
   };
 }
 
-std::vector<Neighbour> misread_biases() {
+std::vector<Mistake> misread_biases() {
   return {
       bias_of("the bias of the first query", [](const Problem&, Position& p) { p.query = 0; }),
       bias_of("the bias of the first key", [](const Problem&, Position& p) { p.key = 0; }),
@@ -222,7 +222,7 @@ std::vector<Neighbour> misread_biases() {
 }
 
 // ALiBi whose distance, or whose slope, is another.
-Neighbour alibi(std::string name, std::function<double(const Setting&, const Position&)> term) {
+Mistake alibi(std::string name, std::function<double(const Setting&, const Position&)> term) {
   return scored(std::move(name), "SCORE-4", has_alibi,
                 [term = std::move(term)](const Setting& s, const Position& at, const Score& score) {
                   return score.capped + score.bias + term(s, at);
@@ -240,7 +240,7 @@ double ahead(const Position& at, Index diagonal) {
   return static_cast<double>(at.key - at.query - diagonal);
 }
 
-std::vector<Neighbour> alibis() {
+std::vector<Mistake> alibis() {
   const auto term = [=](std::function<double(const Setting&, const Position&, double)> change) {
     return [=](const Setting& s, const Position& at) {
       return change(s, at, -slope(s, at) * std::abs(ahead(at, corner(s, at))));
@@ -287,7 +287,7 @@ std::vector<Neighbour> alibis() {
 }
 
 // The same where a slope or a position is another.
-std::vector<Neighbour> alibis_misread() {
+std::vector<Mistake> alibis_misread() {
   return {
       alibi("ALiBi with slopes rounded to bf16",
             [](const Setting& s, const Position& at) {
@@ -318,7 +318,7 @@ std::vector<Neighbour> alibis_misread() {
   };
 }
 
-Neighbour sink(std::string name, std::function<double(const Setting&, Index)> logit) {
+Mistake sink(std::string name, std::function<double(const Setting&, Index)> logit) {
   return {std::move(name), "SINK-1", [logit = std::move(logit)](Setting& s) {
             if (!s.problem.sink) return false;
             const Setting before = s;
@@ -329,7 +329,7 @@ Neighbour sink(std::string name, std::function<double(const Setting&, Index)> lo
           }};
 }
 
-std::vector<Neighbour> sinks() {
+std::vector<Mistake> sinks() {
   const auto of = [](const Setting& s, Index h) {
     return s.inputs.sink.data[static_cast<std::size_t>(h % s.problem.query_heads)];
   };
@@ -379,10 +379,10 @@ std::vector<Neighbour> sinks() {
 
 }  // namespace
 
-std::vector<Neighbour> score_neighbours() {
-  std::vector<Neighbour> all = scales();
+std::vector<Mistake> score_mistakes() {
+  std::vector<Mistake> all = scales();
   for (auto family : {caps(), biases(), misread_biases(), alibis(), alibis_misread(), sinks()}) {
-    for (Neighbour& each : family) all.push_back(std::move(each));
+    for (Mistake& each : family) all.push_back(std::move(each));
   }
   return all;
 }
