@@ -92,11 +92,11 @@ class Search {
     if (mistake.alter && !mistake.alter(setting)) return;
     if (defect_of(setting.problem)) return;
     const bool backward = is_gradient(wrong_[0].tensor->name);
-    ExpectedByName whole = expect_altered(setting, arithmetic_);
+    PassesExpected whole = expect_altered(setting, arithmetic_);
     compare(mistake, settled(mistake, std::move(whole)), backward);
     if (!backward || prepared_.problem().dtype == DType::f64) return;
     for (const bool takes_lse : {true, false}) {
-      ExpectedByName half =
+      PassesExpected half =
           expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
       compare(mistake, settled(mistake, std::move(half)), true);
     }
@@ -134,14 +134,16 @@ class Search {
     }
   }
 
-  ExpectedByName settled(const Mistake& mistake, ExpectedByName expected) const {
+  PassesExpected settled(const Mistake& mistake, PassesExpected expected) const {
     if (!mistake.settle) return expected;
     const Setting original = {prepared_.problem(), prepared_.inputs()};
-    for (auto& [tensor, each] : expected) mistake.settle(original, tensor, each);
+    for (const TensorName tensor : kReturnedTensors) {
+      mistake.settle(original, tensor, expected[tensor]);
+    }
     return expected;
   }
 
-  void compare(const Mistake& mistake, ExpectedByName expected, bool backward) {
+  void compare(const Mistake& mistake, PassesExpected expected, bool backward) {
     Likeness likeness = {.name = mistake.name, .clause = mistake.clause, .tensors = {}};
     likeness.backward_alone = backward;
     bool whole = true;

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "harness/diagnosis/setting.h"
 
 namespace attest {
 namespace {
+
+using std::numbers::ln2;
 
 // LSE of each row by a formula. A bound that is zero stays so where the value does.
 Mistake lse(std::string name, std::string clause, std::function<double(double)> change,
@@ -93,9 +96,9 @@ std::vector<Mistake> output_mistakes() {
   std::vector<Mistake> all = zeroes();
   std::vector<Mistake> more = {
       lse(
-          "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
+          "LSE in base 2", "LSE-1", [](double x) { return x / ln2; }, 1 / ln2),
       lse(
-          "LSE times ln 2", "LSE-1", [](double x) { return x * kLn2; }, 1),
+          "LSE times ln 2", "LSE-1", [](double x) { return x * ln2; }, 1),
       lse(
           "LSE with the other sign", "LSE-1", [](double x) { return -x; }, 1),
       {"LSE without the maximum",

@@ -1,12 +1,15 @@
 // Scores: scale, softcap, bias, ALiBi, sinks.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "harness/diagnosis/setting.h"
 
 namespace attest {
 namespace {
+
+using std::numbers::ln2;
 
 double rounded_to_bf16(double x) { return round_to(DType::bf16, x); }
 
@@ -60,8 +63,8 @@ std::vector<Mistake> scales() {
              }),
       scaled("the root of the scale", [](const Problem& p) { return std::sqrt(p.scale); }),
       scaled("exp2 of scores that are not in base 2",
-             [](const Problem& p) { return p.scale * kLn2; }),
-      scaled("exp of scores in base 2", [](const Problem& p) { return p.scale / kLn2; }),
+             [](const Problem& p) { return p.scale * ln2; }),
+      scaled("exp of scores in base 2", [](const Problem& p) { return p.scale / ln2; }),
   };
 }
 
@@ -159,8 +162,8 @@ std::vector<Mistake> biases() {
               [](const Problem& p, double bias) { return bias / p.scale; }),
       bias_as("the bias with the other sign",
               [](const Problem&, double bias) { return std::isinf(bias) ? bias : -bias; }),
-      bias_as("the bias times ln 2", [](const Problem&, double bias) { return kLn2 * bias; }),
-      bias_as("the bias over ln 2", [](const Problem&, double bias) { return bias / kLn2; }),
+      bias_as("the bias times ln 2", [](const Problem&, double bias) { return ln2 * bias; }),
+      bias_as("the bias over ln 2", [](const Problem&, double bias) { return bias / ln2; }),
       bias_as("a boolean in place of the bias",
               [](const Problem&, double bias) { return bias != 0 ? 0.0 : -kInfinite; }),
       bias_as("the bias taken for a boolean, true being masked",
@@ -339,7 +342,7 @@ std::vector<Mistake> sinks() {
          s.inputs.sink = {};
          return std::exchange(s.problem.sink, false);
        }},
-      sink("the sink twice", [=](const Setting& s, Index h) { return of(s, h) + kLn2; }),
+      sink("the sink twice", [=](const Setting& s, Index h) { return of(s, h) + ln2; }),
       sink("the sink times the scale",
            [=](const Setting& s, Index h) { return s.problem.scale * of(s, h); }),
       sink("the sink of the key head",
@@ -350,10 +353,9 @@ std::vector<Mistake> sinks() {
            [=](const Setting& s, Index h) { return of(s, h % 64); }),
       sink("the sink three times",
            [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
-      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * kLn2; }),
-      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * kLn2; }),
-      sink("the sink sixteen times",
-           [=](const Setting& s, Index h) { return of(s, h) + 4 * kLn2; }),
+      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * ln2; }),
+      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * ln2; }),
+      sink("the sink sixteen times", [=](const Setting& s, Index h) { return of(s, h) + 4 * ln2; }),
       sink("a sink of 0", [](const Setting&, Index) { return 0.0; }),
       {"exp(sink) without the maximum taken off",
        "SINK-1",

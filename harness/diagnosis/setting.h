@@ -9,7 +9,6 @@
 namespace attest {
 
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
-inline constexpr double kLn2 = 0.69314718055994530942;
 
 // What a score is made of.
 struct Score {
