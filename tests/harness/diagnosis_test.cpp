@@ -2,13 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "cases/entry.h"
 #include "harness/diagnosis/altered.h"
+#include "harness/diagnosis/diagnose.h"
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/mistake.h"
 #include "spec/clause.h"
+#include "spec/diagnosis.h"
+#include "spec/json_reader.h"
 
 namespace attest {
 namespace {
@@ -104,6 +109,30 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
   EXPECT_FALSE(all[0].whole());
   EXPECT_THAT(headline(all), testing::AllOf(testing::StartsWith("O is exactly what no scale"),
                                             testing::HasSubstr("of 36 rows")));
+}
+
+TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
+  const std::vector<Group> groups = {
+      {.testee = "mine",
+       .outcome = Outcome::fail,
+       .reason = "bound",
+       .tensors = {"O"},
+       .failures = 3,
+       .case_id = "a",
+       .features = {"sink"},
+       .alike = {{.name = "no scale", .clause = "SCORE-1", .tensors = {TensorName::o}}},
+       .passes_without = {{"a sink", {"SINK-1"}}, {"several keys", {"SHAPE-1"}}}}};
+  std::istringstream file(to_json(groups).dump());
+  const std::vector<Diagnosis> read = read_diagnoses(file);
+  ASSERT_THAT(read, testing::SizeIs(1));
+  EXPECT_EQ(read[0].testee, "mine");
+  EXPECT_EQ(read[0].case_id, "a");
+  EXPECT_EQ(diagnosis_text(read[0]), diagnosis_text(diagnoses_of(groups)[0]));
+  EXPECT_EQ(diagnosis_text(read[0]),
+            "O is exactly what no scale (SCORE-1) gives; passes without a sink; without several "
+            "keys");
+  std::istringstream none("{}");
+  EXPECT_THROW(read_diagnoses(none), InputError);
 }
 
 TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {
