@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,15 @@ struct Relief {
   std::string what;                       // "softcap": it passes without that
   std::vector<std::string> clauses = {};  // that speak of it
 };
+
+// An entry of a case with one thing less.
+struct Smaller {
+  Relief relief;
+  nlohmann::json entry;
+};
+
+// All of an entry. Some may be no case at all.
+std::vector<Smaller> smaller_than(const nlohmann::json& entry);
 
 // What a failing case passes without, on that testee; empty for a case that no entry says, such as
 // one that was fitted.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -11,8 +12,10 @@
 #include "harness/diagnosis/diagnose.h"
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/mistake.h"
+#include "harness/diagnosis/smaller.h"
 #include "spec/clause.h"
 #include "spec/diagnosis.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -109,6 +112,40 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
   EXPECT_FALSE(all[0].whole());
   EXPECT_THAT(headline(all), testing::AllOf(testing::StartsWith("O is exactly what no scale"),
                                             testing::HasSubstr("of 36 rows")));
+}
+
+std::set<std::string> features_in(const Problem& problem) {
+  const std::vector<std::string> names = features_of(problem);
+  return {names.begin(), names.end()};
+}
+
+TEST(DiagnosisTest, SomeSmallerProblemLacksEachFeature) {
+  // Without these it would be another question, of tensors of other shapes.
+  const std::set<std::string> stay = {"backward", "packed", "paged", "zero-sizes"};
+  std::set<std::string> waiting;
+  for (const Feature& feature : features()) {
+    const bool needed = feature.in_problem || feature.in_mask || feature.in_layout;
+    const std::string name(feature.name);
+    if (needed && feature.key == kOfFeatures && !stay.contains(name)) waiting.insert(name);
+  }
+  for (const CaseWithEntry& each : load_entries(ATTEST_CASES_DIR)) {
+    const std::set<std::string> needed = features_in(each.test_case.problem);
+    const bool new_here = std::any_of(needed.begin(), needed.end(),
+                                      [&](const auto& name) { return waiting.contains(name); });
+    if (!new_here) continue;
+    for (const Smaller& smaller : smaller_than(each.entry)) {
+      std::set<std::string> left;
+      try {
+        left = features_in(read_entry(smaller.entry, "smaller").problem);
+      } catch (const InputError&) {
+        continue;  // no case
+      }
+      for (const std::string& name : needed) {
+        if (!left.contains(name)) waiting.erase(name);
+      }
+    }
+  }
+  EXPECT_THAT(waiting, testing::IsEmpty()) << "no field of harness/diagnosis/smaller.cpp has it";
 }
 
 TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
