@@ -1,5 +1,6 @@
 #include "harness/diagnosis/smaller.h"
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -14,53 +15,40 @@ namespace {
 
 using nlohmann::json;
 
-// A field of a problem, what a case lacks without it, and the clause that speaks of it; none: those
-// of the feature that is called so.
+// A field of a problem, what a case lacks without it, and the clause where no feature has it.
 struct Field {
   const char* key;
   const char* what;
-  const char* clause = nullptr;
+  const char* feature;  // whose clauses speak of it; null: `clause` does
+  const char* clause;
 };
 constexpr Field kFields[] = {
-    {"softcap", "a softcap"},
-    {"bias", "a bias"},
-    {"alibi", "ALiBi"},
-    {"sink", "a sink"},
-    {"dropout", "dropout"},
-    {"mask", "a mask", "MASK-1"},
-    {"key_lens", "key lengths", "MASK-5"},
-    {"query_lens", "query lengths", "MASK-6"},
-    {"layouts", "layouts of its own", "LAYOUT-1"},
-    {"d_lse", "a gradient through LSE", "GRAD-5"},
-    {"scale", "a scale of its own", "SCORE-1"},
-    {"value_dim", "values of another width", "SHAPE-1"},
+    {"softcap", "a softcap", "softcap", ""},
+    {"bias", "a bias", "bias", ""},
+    {"alibi", "ALiBi", "alibi", ""},
+    {"sink", "a sink", "sink", ""},
+    {"dropout", "dropout", "dropout", ""},
+    {"mask", "a mask", nullptr, "MASK-1"},
+    {"key_lens", "key lengths", nullptr, "MASK-5"},
+    {"query_lens", "query lengths", nullptr, "MASK-6"},
+    {"layouts", "layouts of its own", nullptr, "LAYOUT-1"},
+    {"d_lse", "a gradient through LSE", nullptr, "GRAD-5"},
+    {"scale", "a scale of its own", nullptr, "SCORE-1"},
+    {"value_dim", "values of another width", nullptr, "SHAPE-1"},
 };
 
 std::vector<std::string> clauses_of(const Field& field) {
-  if (field.clause) return {field.clause};
+  const Feature* feature = field.feature ? find_feature(field.feature) : nullptr;
+  if (!feature) return {field.clause};
   std::vector<std::string> clauses;
-  for (const Feature::Demand& demand : find_feature(field.key)->demands()) {
-    clauses.emplace_back(demand.clause);
-  }
+  for (const Feature::Demand& demand : feature->demands()) clauses.emplace_back(demand.clause);
   return clauses;
 }
 
-// Nothing if it cannot be told: no case, or one that is not judged.
-std::optional<bool> passes(const json& entry, const Testee& testee, Executor& executor,
-                           const RunOptions& options) {
-  std::optional<Case> test_case;
-  try {
-    test_case = read_entry(entry, "smaller");
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-  PreparedCase prepared(*test_case, 1);
-  const Outcome outcome = verdict_on(prepared, testee, executor, options).outcome;
-  if (conforms(outcome)) return true;
-  return is_fault(outcome) ? std::optional(false) : std::nullopt;
-}
-
-}  // namespace
+struct Smaller {
+  Relief relief;
+  json entry;
+};
 
 std::vector<Smaller> smaller_than(const json& entry) {
   std::vector<Smaller> all;
@@ -97,6 +85,23 @@ std::vector<Smaller> smaller_than(const json& entry) {
   return all;
 }
 
+// Nothing if it cannot be told: no case, or one that is not judged.
+std::optional<bool> passes(const json& entry, const Testee& testee, Executor& executor,
+                           const RunOptions& options) {
+  std::optional<Case> test_case;
+  try {
+    test_case = read_entry(entry, "smaller");
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+  PreparedCase prepared(*test_case, 1);
+  const Outcome outcome = verdict_on(prepared, testee, executor, options).outcome;
+  if (conforms(outcome)) return true;
+  return is_fault(outcome) ? std::optional(false) : std::nullopt;
+}
+
+}  // namespace
+
 std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executor& executor,
                             const RunOptions& options, const std::function<bool()>& interrupted) {
   if (test_case.seed != 1 || base_id(test_case.id) != test_case.id) return {};
@@ -114,6 +119,12 @@ std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executo
     }
   }
   return found;
+}
+
+std::vector<nlohmann::json> entries_smaller_than(const CaseWithEntry& whole) {
+  std::vector<nlohmann::json> entries;
+  for (Smaller& smaller : smaller_than(whole.entry)) entries.push_back(std::move(smaller.entry));
+  return entries;
 }
 
 }  // namespace attest

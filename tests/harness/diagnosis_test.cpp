@@ -133,10 +133,10 @@ TEST(DiagnosisTest, SomeSmallerProblemLacksEachFeature) {
     const bool new_here = std::any_of(needed.begin(), needed.end(),
                                       [&](const auto& name) { return waiting.contains(name); });
     if (!new_here) continue;
-    for (const Smaller& smaller : smaller_than(each.entry)) {
+    for (const nlohmann::json& smaller : entries_smaller_than(each)) {
       std::set<std::string> left;
       try {
-        left = features_in(read_entry(smaller.entry, "smaller").problem);
+        left = features_in(read_entry(smaller, "smaller").problem);
       } catch (const InputError&) {
         continue;  // no case
       }
