@@ -1,5 +1,4 @@
 // What is returned: LSE, rows that see no key.
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -106,17 +105,7 @@ std::vector<Mistake> output_mistakes() {
        [](Setting& s) {
          const Setting before = s;
          return set_scores(s, [&](const Position& at, const Score& score) {
-           double top = before.problem.sink
-                            ? before.inputs.sink.data[static_cast<std::size_t>(at.head)]
-                            : -kInfinite;
-           const Lengths lens = before.problem.lengths(at.batch);
-           for (Index j = 0; j < lens.key; ++j) {
-             const Position other = {at.batch, at.head, at.query, j};
-             if (visible(before.problem, other)) {
-               top = std::max(top, score_of(before, other).whole());
-             }
-           }
-           return score.whole() - top;
+           return score.whole() - largest_score(before, at);
          });
        },
        {},

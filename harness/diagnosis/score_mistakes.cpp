@@ -363,15 +363,7 @@ std::vector<Mistake> sinks() {
          if (!s.problem.sink) return false;
          const Setting before = s;
          return set_scores(s, [&](const Position& at, const Score& score) {
-           double top = before.inputs.sink.data[static_cast<std::size_t>(at.head)];
-           const Lengths lens = before.problem.lengths(at.batch);
-           for (Index j = 0; j < lens.key; ++j) {
-             const Position other = {at.batch, at.head, at.query, j};
-             if (visible(before.problem, other)) {
-               top = std::max(top, score_of(before, other).whole());
-             }
-           }
-           return score.whole() - top;
+           return score.whole() - largest_score(before, at);
          });
        },
        {},
