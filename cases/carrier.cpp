@@ -40,13 +40,8 @@ std::vector<Anchor> anchors_of(const Mask& mask) {
   return found;
 }
 
-bool has_zero(const Problem& p) {
-  const Index sizes[] = {p.batch,   p.query_heads, p.key_heads, p.query_len,
-                         p.key_len, p.head_dim,    p.value_dim};
-  return std::count(std::begin(sizes), std::end(sizes), 0) > 0;
-}
-
-// Whether what the clause speaks of is there in the fitted problem, if it was in the case's.
+// Whether what the clause speaks of is there in the fitted problem, if it was in the case's, where
+// the features of the two do not tell.
 struct Carrier {
   std::string_view clause;  // or the beginning of several, with - at its end
   bool (*carries)(const Problem& base, const Problem& fitted);
@@ -54,12 +49,6 @@ struct Carrier {
 
 bool keeps_groups(const Problem& base, const Problem& fitted) {
   return base.key_heads == base.query_heads || fitted.key_heads != fitted.query_heads;
-}
-bool keeps_dims(const Problem& base, const Problem& fitted) {
-  return base.head_dim == base.value_dim || fitted.head_dim != fitted.value_dim;
-}
-bool keeps_zeros(const Problem& base, const Problem& fitted) {
-  return !has_zero(base) || has_zero(fitted);
 }
 bool keeps_corner(const Problem& base, const Problem& fitted) {
   return order_of_lengths(base) == order_of_lengths(fitted) &&
@@ -97,11 +86,11 @@ std::vector<std::string_view> left_out(const Problem& base, const Problem& fitte
 }
 
 constexpr Carrier kCarriers[] = {
-    {"HEAD-", keeps_groups},     {"LAW-9", keeps_groups},      {"SHAPE-1", keeps_dims},
-    {"SHAPE-2", keeps_zeros},    {"MASK-2", keeps_corner},     {"MASK-3", keeps_corner},
-    {"LAYOUT-1", keeps_layouts}, {"LAYOUT-2", keeps_layouts},  {"LAYOUT-3", keeps_layouts},
-    {"LAYOUT-4", keeps_layouts}, {"LAYOUT-5", keeps_batch},    {"DET-2", keeps_batch},
-    {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows}, {"EMPTY-4", keeps_sink},
+    {"HEAD-", keeps_groups},     {"LAW-9", keeps_groups},     {"MASK-2", keeps_corner},
+    {"MASK-3", keeps_corner},    {"LAYOUT-1", keeps_layouts}, {"LAYOUT-2", keeps_layouts},
+    {"LAYOUT-3", keeps_layouts}, {"LAYOUT-4", keeps_layouts}, {"LAYOUT-5", keeps_batch},
+    {"DET-2", keeps_batch},      {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows},
+    {"EMPTY-4", keeps_sink},
 };
 
 }  // namespace

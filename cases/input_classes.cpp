@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "spec/json_reader.h"
 
@@ -179,10 +180,9 @@ bool is_faint(Element& e) {  // of a key
   return e.source.random(kK, {b, h, s, 0}, 1).integer(0, 1) == 0;
 }
 double exponent_query(Element& e) {
-  constexpr double kLog2 = 0.6931471805599453;
   const Index eighths = e.at[kPosition] % kEighths;
   const double size = direction(e.problem) / reach(e.problem);
-  return e.at[kChannel] == 0   ? -size * kLog2 * static_cast<double>(eighths) / 8
+  return e.at[kChannel] == 0   ? -size * std::numbers::ln2 * static_cast<double>(eighths) / 8
          : e.at[kChannel] == 1 ? size
                                : 0;
 }

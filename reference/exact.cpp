@@ -103,18 +103,20 @@ struct Row {
 
 // SOFTMAX-1 and SINK-1: p_j = exp(s_j) / (sum_j exp(s_j) + exp(sink))
 template <typename T>
-Row<T> softmax(const Problem& problem, const Inputs<T>& in, Index b, Index h, Index i) {
+Row<T> softmax(const Problem& problem, const Inputs<T>& in, const Position& query) {
   using std::exp, std::log, std::max;
   Row<T> row;
   T top = minus_infinity<T>();
-  for (Index j = 0; j < problem.stored_keys(b); ++j) {
-    const Position at = {.batch = b, .head = h, .query = i, .key = j};
+  for (Index j = 0; j < problem.stored_keys(query.batch); ++j) {
+    Position at = query;
+    at.key = j;
     if (!takes_part(problem, in, at)) continue;
     row.seen.push_back({at, score(problem, in, at), T(0), dropout_factor(problem, in, at)});
     top = max(top, row.seen.back().score.s);
   }
-  const bool has_sink = problem.sink && i < problem.lengths(b).query;  // MASK-6: not beyond it
-  const T sink = has_sink ? in.sink.at(0, h, 0, 0) : minus_infinity<T>();
+  // MASK-6: not beyond a length.
+  const bool has_sink = problem.sink && query.query < problem.lengths(query.batch).query;
+  const T sink = has_sink ? in.sink.at(0, query.head, 0, 0) : minus_infinity<T>();
   top = max(top, sink);
   if (row.seen.empty() && !has_sink) return row;
 
@@ -158,6 +160,67 @@ void check_shapes(const Problem& problem, const Inputs<T>& in) {
   }
 }
 
+// D = sum_c dO_c O_c.
+template <typename T, typename Output>
+T row_sum(const Problem& problem, const Inputs<T>& in, const Position& query, const Output& o) {
+  T d = 0;
+  for (Index c = 0; c < problem.value_dim; ++c) d += at_query(problem, in.d_o, query, c) * o(c);
+  return d;
+}
+
+// What one row gives to the gradients. D is what all p_j of the row have in common, because with
+// that of the sink they sum to 1.
+template <typename T>
+void add_row(const Problem& problem, const Inputs<T>& in, const Position& query, const Row<T>& row,
+             const T& d, Gradients<T>& out) {
+  if (row.seen.empty() && !problem.sink) return;  // EMPTY-3: not even its dLSE is read
+  const T d_lse = problem.d_lse ? at_query(problem, in.d_lse, query, 0) : T(0);
+  if (problem.sink) out.dsink.at(0, query.head, 0, 0) += row.p_sink * (d_lse - d);  // SINK-2
+
+  for (const auto& [at, score, p, z] : row.seen) {
+    T dp = 0;  // dP = z dO.V (DROP-2)
+    for (Index c = 0; c < problem.value_dim; ++c) {
+      dp += z * at_query(problem, in.d_o, query, c) * at_key(problem, in.v, at, c);
+    }
+    const T ds = p * (dp - d + d_lse);                        // GRAD-5
+    const T d_product = T(problem.scale) * score.slope * ds;  // GRAD-6: of q.k
+
+    // HEAD-2 and GRAD-4: adding up sums over the group and over the axes that broadcast.
+    if (problem.bias_shape) at_broadcast(out.dbias, at) += ds;
+    for (Index c = 0; c < problem.head_dim; ++c) {
+      at_query(problem, out.dq, at, c) += d_product * at_key(problem, in.k, at, c);  // GRAD-1
+      at_key(problem, out.dk, at, c) += d_product * at_query(problem, in.q, at, c);  // GRAD-2
+    }
+    for (Index c = 0; c < problem.value_dim; ++c) {
+      at_key(problem, out.dv, at, c) += p * z * at_query(problem, in.d_o, at, c);  // GRAD-3
+    }
+  }
+}
+
+// The gradients, where `begin` tells the softmax of a row and its D.
+template <typename T, typename Begin>
+Gradients<T> sum_over_rows(const Problem& problem, const Inputs<T>& in, const Begin& begin) {
+  check_shapes(problem, in);
+  ATTEST_ASSERT(problem.paging.page_size == 0);
+  ATTEST_ASSERT(in.d_o.shape == problem.o_shape());
+  if (problem.d_lse) ATTEST_ASSERT(in.d_lse.shape == problem.lse_shape());
+  Gradients<T> out = {.dq = Tensor<T>(problem.q_shape()),
+                      .dk = Tensor<T>(problem.k_shape()),
+                      .dv = Tensor<T>(problem.v_shape())};
+  if (problem.bias_shape) out.dbias = Tensor<T>(*problem.bias_shape);
+  if (problem.sink) out.dsink = Tensor<T>(problem.sink_shape());
+  for (Index b = 0; b < problem.batch; ++b) {
+    for (Index h = 0; h < problem.query_heads; ++h) {
+      for (Index i = 0; i < problem.lengths(b).query; ++i) {  // MASK-6
+        const Position query = {.batch = b, .head = h, .query = i};
+        const auto [row, d] = begin(query);
+        add_row(problem, in, query, row, d, out);
+      }
+    }
+  }
+  return out;
+}
+
 template <typename T>
 Tensor<T> tensor_as(const Values& values) {
   Tensor<T> tensor(values.shape);
@@ -188,7 +251,7 @@ Outputs<T> forward(const Problem& problem, const Inputs<T>& in) {
     for (Index h = 0; h < problem.query_heads; ++h) {
       for (Index i = 0; i < problem.stored_queries(b); ++i) {
         const Position query = {.batch = b, .head = h, .query = i};
-        const Row<T> row = softmax(problem, in, b, h, i);
+        const Row<T> row = softmax(problem, in, query);
         at_query(problem, out.lse, query, 0) = row.lse;
         for (Index c = 0; c < problem.value_dim; ++c) {
           at_query(problem, out.o, query, c) = output(problem, in, row, c);
@@ -201,63 +264,39 @@ Outputs<T> forward(const Problem& problem, const Inputs<T>& in) {
 
 template <typename T>
 Gradients<T> backward(const Problem& problem, const Inputs<T>& in) {
-  check_shapes(problem, in);
-  ATTEST_ASSERT(problem.paging.page_size == 0);
-  ATTEST_ASSERT(in.d_o.shape == problem.o_shape());
-  if (problem.d_lse) ATTEST_ASSERT(in.d_lse.shape == problem.lse_shape());
-  Gradients<T> out = {.dq = Tensor<T>(problem.q_shape()),
-                      .dk = Tensor<T>(problem.k_shape()),
-                      .dv = Tensor<T>(problem.v_shape())};
-  if (problem.bias_shape) out.dbias = Tensor<T>(*problem.bias_shape);
-  if (problem.sink) out.dsink = Tensor<T>(problem.sink_shape());
+  return sum_over_rows(problem, in, [&](const Position& query) {
+    const Row<T> row = softmax(problem, in, query);
+    // Where there is no key, O is 0 whatever its dO (EMPTY-3).
+    const T d = row.seen.empty() ? T(0) : row_sum(problem, in, query, [&](Index c) {
+      return output(problem, in, row, c);
+    });
+    return std::pair(row, d);
+  });
+}
 
-  for (Index b = 0; b < problem.batch; ++b) {
-    for (Index h = 0; h < problem.query_heads; ++h) {
-      for (Index i = 0; i < problem.lengths(b).query; ++i) {  // MASK-6
-        const Position query = {.batch = b, .head = h, .query = i};
-        const Row<T> row = softmax(problem, in, b, h, i);
-        if (row.seen.empty() && !problem.sink) continue;  // EMPTY-3: not even its dLSE is read
-        const T d_lse = problem.d_lse ? at_query(problem, in.d_lse, query, 0) : T(0);
-
-        // D = sum_c dO_c O_c: what all p_j of the row have in common, because with that of the sink
-        // they sum to 1. Where there is no key, O is 0 whatever its dO (EMPTY-3).
-        T common = 0;
-        if (!row.seen.empty()) {
-          for (Index c = 0; c < problem.value_dim; ++c) {
-            common += at_query(problem, in.d_o, query, c) * output(problem, in, row, c);
-          }
-        }
-        if (problem.sink) out.dsink.at(0, h, 0, 0) += row.p_sink * (d_lse - common);  // SINK-2
-
-        for (const auto& [at, score, p, z] : row.seen) {
-          T dp = 0;  // dP = z dO.V (DROP-2)
-          for (Index c = 0; c < problem.value_dim; ++c) {
-            dp += z * at_query(problem, in.d_o, query, c) * at_key(problem, in.v, at, c);
-          }
-          const T ds = p * (dp - common + d_lse);                   // GRAD-5
-          const T d_product = T(problem.scale) * score.slope * ds;  // GRAD-6: of q.k
-
-          // HEAD-2 and GRAD-4: adding up sums over the group and over the axes that broadcast.
-          if (problem.bias_shape) at_broadcast(out.dbias, at) += ds;
-          for (Index c = 0; c < problem.head_dim; ++c) {
-            at_query(problem, out.dq, at, c) += d_product * at_key(problem, in.k, at, c);  // GRAD-1
-            at_key(problem, out.dk, at, c) += d_product * at_query(problem, in.q, at, c);  // GRAD-2
-          }
-          for (Index c = 0; c < problem.value_dim; ++c) {
-            at_key(problem, out.dv, at, c) += p * z * at_query(problem, in.d_o, at, c);  // GRAD-3
-          }
-        }
-      }
-    }
-  }
-  return out;
+template <typename T>
+Gradients<T> backward(const Problem& problem, const Inputs<T>& in, const Outputs<T>& given) {
+  ATTEST_ASSERT(given.o.shape == problem.o_shape());
+  ATTEST_ASSERT(given.lse.shape == problem.lse_shape());
+  return sum_over_rows(problem, in, [&](const Position& query) {
+    using std::exp;
+    Row<T> row = softmax(problem, in, query);
+    row.lse = at_query(problem, given.lse, query, 0);
+    for (Seen<T>& key : row.seen) key.p = exp(T(key.score.s - row.lse));
+    const bool has_sink = problem.sink && row.lse != minus_infinity<T>();
+    row.p_sink = has_sink ? T(exp(T(in.sink.at(0, query.head, 0, 0) - row.lse))) : T(0);
+    const T d =
+        row_sum(problem, in, query, [&](Index c) { return at_query(problem, given.o, query, c); });
+    return std::pair(row, d);
+  });
 }
 
 // The types that there are. Compiled here once, because Digits100 is slow to compile.
-#define ATTEST_EXACT_FOR(T)                                      \
-  template Inputs<T> inputs_as<T>(const attest::Inputs&);        \
-  template Outputs<T> forward(const Problem&, const Inputs<T>&); \
-  template Gradients<T> backward(const Problem&, const Inputs<T>&);
+#define ATTEST_EXACT_FOR(T)                                         \
+  template Inputs<T> inputs_as<T>(const attest::Inputs&);           \
+  template Outputs<T> forward(const Problem&, const Inputs<T>&);    \
+  template Gradients<T> backward(const Problem&, const Inputs<T>&); \
+  template Gradients<T> backward(const Problem&, const Inputs<T>&, const Outputs<T>&);
 ATTEST_EXACT_FOR(double)
 ATTEST_EXACT_FOR(long double)
 ATTEST_EXACT_FOR(Quad)

@@ -77,4 +77,10 @@ Outputs<T> forward(const Problem& problem, const Inputs<T>& inputs);
 template <typename T>
 Gradients<T> backward(const Problem& problem, const Inputs<T>& inputs);
 
+// The same with the O and LSE that a forward pass has returned, be it of another problem of the
+// same shapes: P = exp(S - LSE), as kernels make it anew. NaN and Inf where that LSE is -inf and
+// the row sees a key.
+template <typename T>
+Gradients<T> backward(const Problem& problem, const Inputs<T>& inputs, const Outputs<T>& given);
+
 }  // namespace attest::exact

@@ -91,7 +91,17 @@ class Digester {
       add_once(digest_.tensors, tensor);
     }
     add_slopes(testee, record);
-    if (is_failure(verdict.outcome)) digest_.failures.push_back(&record);
+    if (is_failure(verdict.outcome)) {
+      digest_.failures.push_back(&record);
+      add_diagnosis(record);
+    }
+  }
+
+  void add_diagnosis(const VerdictRecord& failure) {
+    for (const Diagnosis& each : record_.diagnoses) {
+      const bool of_it = each.testee == failure.testee && each.case_id == failure.case_id;
+      if (of_it && !diagnosis_text(each).empty()) digest_.diagnoses[&failure] = &each;
+    }
   }
 
   static void add_slopes(TesteeDigest& testee, const VerdictRecord& record) {

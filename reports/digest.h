@@ -70,6 +70,7 @@ struct Digest {
   Counts counts = {};
   Counts known = {};  // of them, failures that were known
   std::map<const VerdictRecord*, const KnownFailure*> known_failures = {};
+  std::map<const VerdictRecord*, const Diagnosis*> diagnoses = {};  // that say something
   std::vector<TesteeDigest> testees = {};           // those of the header first, in its order
   std::vector<const VerdictRecord*> failures = {};  // in the order of the record, NOT_RUN last
   std::vector<ProfileRecord> profiles = {};

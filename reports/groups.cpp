@@ -13,15 +13,6 @@
 namespace attest {
 namespace {
 
-// Tensors beyond their bounds.
-std::string failing_tensors(const Verdict& v) {
-  std::string names;
-  for (const auto& [tensor, e] : v.tensors) {
-    if (!(e.max_ratio <= 1)) names += tensor + " ";
-  }
-  return names;
-}
-
 auto words(const VerdictRecord& record) {
   const auto count = std::count(record.problem.begin(), record.problem.end(), ' ');
   return std::tuple(record.verdict.outcome == Outcome::not_run, count, record.problem.size());
@@ -30,12 +21,13 @@ auto words(const VerdictRecord& record) {
 }  // namespace
 
 std::vector<FailureGroup> failure_groups(const Digest& digest) {
-  std::map<std::tuple<std::string, Outcome, Reason, std::string, std::string>, std::size_t> places;
+  using Likeness = std::tuple<std::string, Outcome, Reason, std::string, std::vector<std::string>>;
+  std::map<Likeness, std::size_t> places;
   std::vector<FailureGroup> groups;
   for (const VerdictRecord* failure : digest.failures) {
     const Verdict& v = failure->verdict;
     const auto [place, is_new] = places.emplace(
-        std::tuple(failure->testee, v.outcome, v.reason, headline_clause(v), failing_tensors(v)),
+        Likeness(failure->testee, v.outcome, v.reason, headline_clause(v), failing_tensors(v)),
         groups.size());
     if (is_new) groups.emplace_back();
     FailureGroup& group = groups[place->second];
@@ -43,10 +35,9 @@ std::vector<FailureGroup> failure_groups(const Digest& digest) {
     if (!attest::contains(group.dtypes, failure->dtype)) group.dtypes.push_back(failure->dtype);
   }
   for (FailureGroup& group : groups) {
-    const auto simplest = std::min_element(
+    std::stable_sort(
         group.failures.begin(), group.failures.end(),
         [](const VerdictRecord* a, const VerdictRecord* b) { return words(*a) < words(*b); });
-    std::rotate(group.failures.begin(), simplest, simplest + 1);
   }
   std::stable_sort(groups.begin(), groups.end(), [](const FailureGroup& a, const FailureGroup& b) {
     return words(a.simplest()) < words(b.simplest());
@@ -57,6 +48,22 @@ std::vector<FailureGroup> failure_groups(const Digest& digest) {
 std::string clause_with_title(const std::string& label) {
   const Clause* clause = find_clause(label);
   return clause ? fmt::format("{} — {}", label, clause->title) : one_line(label);
+}
+
+std::vector<std::string> failing_tensors(const Verdict& verdict) {
+  std::vector<std::string> names;
+  for (const auto& [tensor, evidence] : verdict.tensors) {
+    if (!(evidence.max_ratio <= 1)) names.push_back(tensor);
+  }
+  return names;
+}
+
+std::string diagnosis_line(const Digest& digest, const FailureGroup& group) {
+  for (const VerdictRecord* failure : group.failures) {
+    const auto at = digest.diagnoses.find(failure);
+    if (at != digest.diagnoses.end()) return "diagnosis: " + diagnosis_text(*at->second);
+  }
+  return "";
 }
 
 std::string others_text(const FailureGroup& group) {

@@ -2,7 +2,7 @@
 //
 // Alike are those of one testee with the same outcome, reason and blamed clause in the same
 // tensors, whatever their format. The simplest stands for all: the one whose problem takes the
-// fewest words, and of those the first.
+// fewest words, and of those the first. What is diagnosed (harness/diagnosis) is such a group.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace attest {
 
 struct FailureGroup {
-  std::vector<const VerdictRecord*> failures;  // the simplest first, the others as they come
+  std::vector<const VerdictRecord*> failures;  // the simplest first
   std::vector<std::string> dtypes;             // in which they occur
 
   const VerdictRecord& simplest() const { return *failures.front(); }
@@ -24,6 +24,12 @@ std::vector<FailureGroup> failure_groups(const Digest& digest);
 
 // "MASK-3 — causal, bottom right, and with any offset"; the label alone if it is none of ours.
 std::string clause_with_title(const std::string& label);
+
+// Tensors beyond their bounds, in the order of a verdict.
+std::vector<std::string> failing_tensors(const Verdict& verdict);
+
+// "diagnosis: O is exactly what no scale (SCORE-1) gives"; empty if nothing is known.
+std::string diagnosis_line(const Digest& digest, const FailureGroup& group);
 
 // "37 like it, in f32, f16"; empty for a group of one.
 std::string others_text(const FailureGroup& group);

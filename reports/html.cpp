@@ -160,6 +160,9 @@ Markup failure_details(const Digest& d, std::size_t number) {
   for (const std::string& id : cited_clauses(v)) list += fact("Clause", clause_phrase(id));
   if (!record.problem.empty()) list += fact("Problem", record.problem);
   if (!record.because.empty()) list += fact("The case hunts", record.because);
+  if (const auto at = d.diagnoses.find(&record); at != d.diagnoses.end()) {
+    list += fact("Diagnosis", diagnosis_text(*at->second));
+  }
   list += fact("Time", duration_text(v.wall_s));
   Markup body = element("dl", {{"class", "facts"}}, list);
   if (!v.tensors.empty()) body += evidence_table(d, v.tensors);

@@ -188,6 +188,8 @@ std::string simplest_item(const Digest& d, const FailureGroup& group) {
   if (!record.problem.empty()) out += fmt::format("  - problem: {}\n", prose(record.problem));
   if (!record.because.empty())
     out += fmt::format("  - the case hunts: {}\n", prose(record.because));
+  const std::string diagnosis = diagnosis_line(d, group);
+  if (!diagnosis.empty()) out += fmt::format("  - {}\n", prose(diagnosis));
   if (!others.empty()) out += fmt::format("  - {}\n", prose(others));
   return out;
 }

@@ -136,6 +136,7 @@ std::string failures(const Digest& d) {
     if (!record.because.empty()) out += indented("the case hunts: " + record.because);
     if (const KnownFailure* known = known_of(d, record)) out += indented(known_text(*known));
     out += indented(v.repro);
+    out += indented(diagnosis_line(d, groups[i]));
     out += indented(others_text(groups[i]));
   }
   if (groups.size() > kShown) {

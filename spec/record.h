@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spec/diagnosis.h"
 #include "spec/verdict.h"
 
 namespace attest {
@@ -160,6 +161,8 @@ struct Record {
   // Of whoever held it to what it should be (harness/run/audit.h), in words; no part of the file.
   std::vector<std::string> defects = {};     // why nothing can be concluded from it
   std::vector<std::string> unverified = {};  // what could not be looked into
+  // Of diagnosis.json beside it; no part of the file either.
+  std::vector<Diagnosis> diagnoses = {};
 };
 
 // One line of results.jsonl each, without the newline.

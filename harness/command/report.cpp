@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "harness/command/session.h"
 #include "harness/run/audit.h"
 #include "harness/run/conclude.h"
@@ -10,12 +12,16 @@
 #include "harness/run/run.h"
 #include "reports/files.h"
 #include "reports/reports.h"
+#include "spec/diagnosis.h"
 
 namespace attest {
 namespace {
 
 int report(const Options& options) {
   Record record = read_and_audit(options.record_folder / kResults, suite_of(find_installation()));
+  if (std::ifstream file(options.record_folder / kDiagnosis); file) {
+    record.diagnoses = read_diagnoses(file);
+  }
   // Nobody else writes there meanwhile.
   const RecordFolder folder(options.record_folder);
   write_reports(record, options.record_folder);

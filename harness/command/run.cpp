@@ -18,9 +18,7 @@
 #include "harness/run/known_failures.h"
 #include "harness/run/run.h"
 #include "harness/run/selection.h"
-#include "reports/files.h"
 #include "spec/json_reader.h"
-#include "spec/json_text.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -53,7 +51,7 @@ int judge_cases(const Options& options) {
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
-  const Record record = run(
+  Record record = run(
       cases, session.testees(), session.header(), run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
@@ -63,7 +61,8 @@ int judge_cases(const Options& options) {
       record, all, session.testees(), run_options,
       [&](const Testee& testee) { return session.start(testee); },
       [&] { return interrupted() || time_is_up(run_options); });
-  write_file(options.out / "diagnosis.json", json_text(to_json(groups), 2) + "\n");
+  record.diagnoses = diagnoses_of(groups);
+  session.add_diagnosis(record, to_json(groups));
   fmt::print("{}", to_text(groups));
   return exit_code;
 }

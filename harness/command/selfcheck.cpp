@@ -131,8 +131,10 @@ Command add_selfcheck(CLI::App& app, Options& options) {
   command.add_option("--plugins", options.plugins,
                      "The folder of mutants.so, legitimate.so and hosts.so");
   command
-      .add_option("--diagnose", options.meant,
-                  "See that \"did you mean\" names what mutants do, as FILE says")
+      .add_option(
+          "--diagnose", options.meant,
+          "Instead, diagnose the mutants that FILE lists: of none may another mistake be named "
+          "than FILE gives it, and of four fifths one must be")
       ->type_name("FILE");
   return {.parser = &command, .carry_out = check_itself};
 }

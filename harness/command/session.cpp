@@ -12,8 +12,11 @@
 #include "harness/command/identity.h"
 #include "harness/run/conclude.h"
 #include "harness/run/sha256.h"
+#include "reports/files.h"
 #include "reports/reports.h"
+#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -290,6 +293,12 @@ int Session::finish(const Record& record) {
     return kIncomplete;
   }
   return record.footer->exit_code;
+}
+
+void Session::add_diagnosis(const Record& record, const nlohmann::json& diagnosis) {
+  folder_.check_identity();  // testees have run again
+  write_file(options_.out / kDiagnosis, json_text(diagnosis, 2) + "\n");
+  write_reports(record, options_.out);
 }
 
 }  // namespace attest

@@ -85,6 +85,10 @@ class Session {
   // The same, and tells it on the terminal; the exit code.
   int finish(const Record& record);
 
+  // Once it is published: what its failures have in common, as a file beside it, and in its
+  // reports.
+  void add_diagnosis(const Record& record, const nlohmann::json& diagnosis);
+
  private:
   const Options& options_;
   RecordFolder folder_;

@@ -1,29 +1,21 @@
 #include "harness/diagnosis/diagnose.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
 
+#include "reports/digest.h"
+#include "reports/groups.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 
 namespace attest {
 namespace {
-
-// Of two failures of a group the one is told that has fewer features and less work.
-double work(const Problem& p) {
-  double product = p.backward ? 4 : 1;
-  for (const Index size :
-       {p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim}) {
-    product *= static_cast<double>(std::max<Index>(size, 1));
-  }
-  return product;
-}
 
 std::vector<std::string> features_needed(const Problem& problem) {
   std::set<std::string> names;
@@ -33,70 +25,59 @@ std::vector<std::string> features_needed(const Problem& problem) {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> wrong_tensors(const Verdict& verdict) {
-  std::vector<std::string> names;
-  for (const auto& [tensor, evidence] : verdict.tensors) {
-    if (!(evidence.max_ratio <= 1)) names.push_back(tensor);
-  }
-  return names;
-}
-
-struct Failure {
-  double work;
-  Case test_case;
-};
 struct Grouped {
   Group group;
-  std::vector<Failure> cases;  // the simplest first
+  std::vector<Case> cases;  // of it that are asked, the simplest first
 };
 
+// The case of a failure; nothing if there is none: a format beyond the caps.
+std::optional<Case> case_of(const VerdictRecord& failure, const std::vector<Case>& cases,
+                            const std::map<std::string, const Case*>& by_id) {
+  const auto place = by_id.find(failure.case_id);
+  if (place != by_id.end()) return *place->second;
+  try {
+    return find_case(cases, failure.case_id);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& cases) {
-  std::map<std::string, const Case*> known;
-  for (const Case& each : cases) known[each.id] = &each;
-  std::map<
-      std::tuple<std::string, Outcome, Reason, std::vector<std::string>, std::vector<std::string>>,
-      Grouped>
-      groups;
-  for (const VerdictRecord& each : record.verdicts) {
-    if (!is_fault(each.verdict.outcome)) continue;
-    Case test_case;
-    try {
-      const auto place = known.find(each.case_id);
-      test_case = place != known.end() ? *place->second : find_case(cases, each.case_id);
-    } catch (const InputError&) {
-      continue;  // of no case: a format beyond the caps
-    }
-    const Verdict& v = each.verdict;
-    Group group = {each.testee,      v.outcome, v.reason, features_needed(test_case.problem),
-                   wrong_tensors(v), 0,         {}};
-    auto key = std::tuple(group.testee, group.outcome, group.reason, group.features, group.tensors);
-    Grouped& at = groups.try_emplace(std::move(key), Grouped{std::move(group), {}}).first->second;
-    ++at.group.failures;
-    at.cases.push_back({work(test_case.problem), std::move(test_case)});
-  }
+  std::map<std::string, const Case*> by_id;
+  for (const Case& each : cases) by_id[each.id] = &each;
   std::vector<Grouped> all;
-  for (auto& [key, each] : groups) {
-    std::sort(each.cases.begin(), each.cases.end(), [](const Failure& a, const Failure& b) {
-      return std::tie(a.work, a.test_case.id) < std::tie(b.work, b.test_case.id);
-    });
-    each.group.case_id = each.cases[0].test_case.id;
+  const Digest d = digest(record);
+  for (const FailureGroup& like : failure_groups(d)) {
+    const VerdictRecord& simplest = like.simplest();
+    const Verdict& v = simplest.verdict;
+    if (!is_fault(v.outcome)) continue;
+    Grouped each = {{simplest.testee,
+                     v.outcome,
+                     v.reason,
+                     failing_tensors(v),
+                     static_cast<Index>(like.failures.size()),
+                     simplest.case_id,
+                     {}},
+                    {}};
+    for (const VerdictRecord* failure : like.failures) {
+      if (each.cases.size() == kMostAsked) break;
+      if (auto test_case = case_of(*failure, cases, by_id)) {
+        each.cases.push_back(*std::move(test_case));
+      }
+    }
+    if (each.cases.empty()) continue;
+    each.group.features = features_needed(each.cases[0].problem);
     all.push_back(std::move(each));
+    if (all.size() == kMostGroups) break;
   }
-  std::stable_sort(all.begin(), all.end(), [](const Grouped& a, const Grouped& b) {
-    return std::pair(a.group.features.size(), a.cases[0].work) <
-           std::pair(b.group.features.size(), b.cases[0].work);
-  });
-  all.erase(all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMostGroups)),
-            all.end());
   return all;
 }
 
 void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
   int asked = 0;
-  for (const Failure& failure : each.cases) {
-    if (&failure - each.cases.data() == kMostAsked) break;
-    PreparedCase prepared(failure.test_case, options.jobs);
+  for (const Case& failing : each.cases) {
+    PreparedCase prepared(failing, options.jobs);
     const Examination again =
         examine(prepared, testee.description, testee.kernel, executor, options.threads);
     const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
@@ -107,8 +88,7 @@ void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunO
     each.group.alike = asked++ == 0 ? all : common(each.group.alike, all);
     if (each.group.alike.empty()) break;
   }
-  each.group.passes_without =
-      reliefs(each.cases[0].test_case, testee, executor, options, interrupted);
+  each.group.passes_without = reliefs(each.cases[0], testee, executor, options, interrupted);
 }
 
 }  // namespace
@@ -122,7 +102,7 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
     const auto testee = std::find_if(testees.begin(), testees.end(),
                                      [&](const Testee& t) { return t.name == each.group.testee; });
     if (testee == testees.end()) continue;
-    // What hangs would hang in every neighbour.
+    // What hangs would hang in every smaller problem.
     if (!interrupted() && each.group.outcome != Outcome::timeout) {
       look_at(each, *testee, *make_executor(*testee), options, interrupted);
     }
@@ -160,20 +140,26 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
   return json;
 }
 
+std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups) {
+  std::vector<Diagnosis> diagnoses;
+  for (const Group& group : groups) {
+    Diagnosis each = {
+        .testee = group.testee, .case_id = group.case_id, .headline = headline(group.alike)};
+    for (const Relief& relief : group.passes_without) each.passes_without.push_back(relief.what);
+    diagnoses.push_back(std::move(each));
+  }
+  return diagnoses;
+}
+
 std::string to_text(const std::vector<Group>& groups) {
   std::string text;
-  for (const Group& group : groups) {
-    std::vector<std::string> parts;
-    if (!group.alike.empty()) parts.push_back(headline(group.alike));
-    if (!group.passes_without.empty()) {
-      std::vector<std::string> without;
-      for (const Relief& relief : group.passes_without) without.push_back(relief.what);
-      parts.push_back(fmt::format("passes without {}", fmt::join(without, "; without ")));
-    }
-    if (parts.empty()) continue;
-    text += fmt::format("  {} failure{} of {}: {}\n    {}\n", group.failures,
-                        group.failures == 1 ? "" : "s", group.testee, fmt::join(parts, "; "),
-                        group.case_id);
+  const std::vector<Diagnosis> diagnoses = diagnoses_of(groups);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string known = diagnosis_text(diagnoses[i]);
+    if (known.empty()) continue;
+    text +=
+        fmt::format("  {} failure{} of {}: {}\n    {}\n", groups[i].failures,
+                    groups[i].failures == 1 ? "" : "s", groups[i].testee, known, groups[i].case_id);
   }
   return text.empty() ? text : "\nDid you mean\n" + text;
 }

@@ -1,5 +1,5 @@
-// What the failures of a run have in common: groups of like ones, and for the simplest of them what
-// the testee computes instead, and what it passes without. Decides no verdict.
+// What the failures of a run have in common: of each group of like ones (reports/groups.h) what the
+// testee computes instead, and what it passes without. Decides no verdict.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,19 @@
 
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/smaller.h"
+#include "spec/diagnosis.h"
 #include "spec/record.h"
 
 namespace attest {
 
-// Failures of one testee that have outcome, reason, features and wrong tensors in common, whatever
-// their format.
 struct Group {
   std::string testee;
   Outcome outcome;
   Reason reason;
-  std::vector<std::string> features;  // that the problem needs
-  std::vector<std::string> tensors;   // that are wrong
-  Index failures = 0;
-  std::string case_id;  // of the simplest
+  std::vector<std::string> tensors;  // that are wrong
+  Index failures;
+  std::string case_id;                // of the simplest
+  std::vector<std::string> features;  // that its problem needs
   std::vector<Likeness> alike = {};
   std::vector<Relief> passes_without = {};
 };
@@ -38,6 +37,9 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
                             const std::function<bool()>& interrupted);
 
 nlohmann::json to_json(const std::vector<Group>& groups);
+
+// As reports tell it.
+std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups);
 
 // A line for each group of which something is known; empty if there is none.
 std::string to_text(const std::vector<Group>& groups);

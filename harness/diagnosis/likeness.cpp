@@ -9,14 +9,14 @@
 #include <optional>
 
 #include "harness/diagnosis/altered.h"
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 #include "harness/judge/exemptions.h"
 #include "harness/judge/judge.h"
 
 namespace attest {
 namespace {
 
-// Beyond that many products for each neighbour, all of them would take long.
+// Beyond that many products, for each mistake, all of them would take long.
 constexpr double kMostProducts = 3e7;
 
 double products(const Problem& p) {
@@ -87,18 +87,18 @@ class Search {
 
   bool finds_nothing() const { return wrong_.empty(); }
 
-  void consider(const Neighbour& neighbour) {
+  void consider(const Mistake& mistake) {
     Setting setting = {prepared_.problem(), prepared_.inputs()};
-    if (neighbour.alter && !neighbour.alter(setting)) return;
+    if (mistake.alter && !mistake.alter(setting)) return;
     if (defect_of(setting.problem)) return;
     const bool backward = is_gradient(wrong_[0].tensor->name);
-    ExpectedByName whole = expect_altered(setting, arithmetic_);
-    compare(neighbour, settled(neighbour, std::move(whole)), backward);
+    PassesExpected whole = expect_altered(setting, arithmetic_);
+    compare(mistake, settled(mistake, std::move(whole)), backward);
     if (!backward || prepared_.problem().dtype == DType::f64) return;
     for (const bool takes_lse : {true, false}) {
-      ExpectedByName half =
+      PassesExpected half =
           expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
-      compare(neighbour, settled(neighbour, std::move(half)), true);
+      compare(mistake, settled(mistake, std::move(half)), true);
     }
   }
 
@@ -134,20 +134,22 @@ class Search {
     }
   }
 
-  ExpectedByName settled(const Neighbour& neighbour, ExpectedByName expected) const {
-    if (!neighbour.settle) return expected;
+  PassesExpected settled(const Mistake& mistake, PassesExpected expected) const {
+    if (!mistake.settle) return expected;
     const Setting original = {prepared_.problem(), prepared_.inputs()};
-    for (auto& [tensor, each] : expected) neighbour.settle(original, tensor, each);
+    for (const TensorName tensor : kReturnedTensors) {
+      mistake.settle(original, tensor, expected[tensor]);
+    }
     return expected;
   }
 
-  void compare(const Neighbour& neighbour, ExpectedByName expected, bool backward) {
-    Likeness likeness = {.name = neighbour.name, .clause = neighbour.clause, .tensors = {}};
+  void compare(const Mistake& mistake, PassesExpected expected, bool backward) {
+    Likeness likeness = {.name = mistake.name, .clause = mistake.clause, .tensors = {}};
     likeness.backward_alone = backward;
     bool whole = true;
     for (const Wrong& wrong : wrong_) {
       const TensorName name = wrong.tensor->name;
-      if (!neighbour.only.empty() && !is_among(name, neighbour.only)) continue;
+      if (!mistake.only.empty() && !is_among(name, mistake.only)) continue;
       Expected& each = expected[name];
       if (each.value.size() != wrong.tensor->bits.size()) return;
       leave_out(each, wrong.unjudged);
@@ -200,9 +202,9 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
   if (trial.keep) own = prepared.with_keep(*trial.keep);
   Search search(own ? *own : prepared, testee, arithmetic, trial);
   if (search.finds_nothing()) return {};
-  for (const Neighbour& neighbour : neighbours()) {
+  for (const Mistake& mistake : mistakes()) {
     if (interrupted()) return {};
-    search.consider(neighbour);
+    search.consider(mistake);
   }
   return std::move(search).best();
 }

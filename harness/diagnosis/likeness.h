@@ -1,8 +1,8 @@
-// Did you mean: what a testee returned that is wrong, beside what its neighbours would return.
+// Did you mean: what a testee returned that is wrong, beside what common mistakes return.
 //
-// A neighbour is named if all elements of the tensors that are wrong lie within its bounds, and
+// A mistake is named if all elements of the tensors that are wrong lie within its bounds, and
 // enough of them lie where the right answer cannot: so nothing is named that could have come about
-// by chance. Where only some rows are wrong, a neighbour may be named for those.
+// by chance. Where only some rows are wrong, a mistake may be named for those.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace attest {
 
-// So many elements, at least, tell a neighbour from the right answer.
+// So many elements, at least, tell a mistake from the right answer.
 inline constexpr Index kLeastTelling = 8;
 
 struct Likeness {
@@ -33,17 +33,17 @@ struct Likeness {
   bool whole() const { return rows == of; }
 };
 
-// Whether it is numbers that are wrong: of nothing else can a neighbour be told.
+// Whether it is numbers that are wrong: of nothing else can a mistake be told.
 bool asks_for_names(const Verdict& verdict);
 
-// The neighbours that explain what is wrong: of equally good ones all, the simplest first. Empty if
+// The mistakes that explain what is wrong: of equally good ones all, the simplest first. Empty if
 // none does, if nothing is wrong, or if the case is too large for that.
 std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
                             const Arithmetic& arithmetic, const Trial& trial,
                             const std::function<bool()>& interrupted);
 
-// One case may be too small to tell neighbours apart: of several failures that are of one kind,
-// those neighbours are meant that explain each of which anything is known. So many are asked, at
+// One case may be too small to tell mistakes apart: of several failures that are of one kind,
+// those mistakes are meant that explain each of which anything is known. So many are asked, at
 // most.
 inline constexpr int kMostAsked = 3;
 std::vector<Likeness> common(const std::vector<Likeness>& all, const std::vector<Likeness>& others);

@@ -1,5 +1,6 @@
 #include "harness/diagnosis/setting.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -27,6 +28,17 @@ Score score_of(const Setting& setting, const Position& at) {
                   std::abs(static_cast<double>(ahead));
   }
   return score;
+}
+
+double largest_score(const Setting& setting, const Position& at) {
+  const Problem& p = setting.problem;
+  double largest =
+      p.sink ? setting.inputs.sink.data[static_cast<std::size_t>(at.head)] : -kInfinite;
+  for (Index j = 0; j < p.lengths(at.batch).key; ++j) {
+    const Position other = {at.batch, at.head, at.query, j};
+    if (visible(p, other)) largest = std::max(largest, score_of(setting, other).whole());
+  }
+  return largest;
 }
 
 void for_each_pair(const Problem& problem, const std::function<void(const Position&)>& visit) {

@@ -1,15 +1,14 @@
-// How neighbours change a setting: the mask by a rule, scores by a formula, a table by its places.
+// How a mistake changes a setting: the mask by a rule, scores by a formula, a table by its places.
 #pragma once
 
 #include <functional>
 #include <limits>
 
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 
 namespace attest {
 
 inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
-inline constexpr double kLn2 = 0.69314718055994530942;
 
 // What a score is made of.
 struct Score {
@@ -20,6 +19,9 @@ struct Score {
   double whole() const { return capped + bias + alibi; }
 };
 Score score_of(const Setting& setting, const Position& at);
+
+// The largest of those that the query of `at` sees, its sink among them; -inf if it sees none.
+double largest_score(const Setting& setting, const Position& at);
 
 // Calls `visit` for each query and key within the lengths.
 void for_each_pair(const Problem& problem, const std::function<void(const Position&)>& visit);

@@ -6,7 +6,7 @@
 
 #include "cases/entry.h"
 #include "cases/fit.h"
-#include "harness/fuzz/shrink.h"
+#include "cases/repair.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 
@@ -119,6 +119,12 @@ std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executo
     }
   }
   return found;
+}
+
+std::vector<nlohmann::json> entries_smaller_than(const CaseWithEntry& whole) {
+  std::vector<nlohmann::json> entries;
+  for (Smaller& smaller : smaller_than(whole.entry)) entries.push_back(std::move(smaller.entry));
+  return entries;
 }
 
 }  // namespace attest

@@ -1,4 +1,4 @@
-// Smaller neighbours that pass: a case that fails, with one feature left out or one size reduced.
+// Smaller problems that pass: a case that fails, with one feature left out or one size reduced.
 // Where such a case passes, what it lacks is what is wrong.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/entry.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
 #include "harness/run/run.h"
@@ -21,5 +22,8 @@ struct Relief {
 // one that was fitted.
 std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executor& executor,
                             const RunOptions& options, const std::function<bool()>& interrupted);
+
+// What is tried for that. Some entries may be no case at all.
+std::vector<nlohmann::json> entries_smaller_than(const CaseWithEntry& whole);
 
 }  // namespace attest

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "cases/generate.h"
+#include "cases/repair.h"
 #include "cases/side_inputs.h"
 #include "harness/fuzz/random_mask.h"
 #include "harness/fuzz/random_sizes.h"
-#include "harness/fuzz/shrink.h"
 
 namespace attest {
 namespace {

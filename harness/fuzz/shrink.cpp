@@ -8,19 +8,14 @@
 #include <string>
 #include <utility>
 
+#include "cases/repair.h"
 #include "spec/index.h"
 #include "spec/json_text.h"
-#include "spec/tensor_name.h"
 
 namespace attest {
 namespace {
 
 using nlohmann::json;
-
-Index number_of(const json& object, const char* key, Index fallback = 1) {
-  const auto place = object.find(key);
-  return place == object.end() ? fallback : place->get<Index>();
-}
 
 // Smaller numbers: the least, then with each power of two taken off, so that what shows at a
 // residue alone stays there.
@@ -35,36 +30,6 @@ std::vector<Index> smaller(Index number, Index least) {
   }
   return numbers;
 }
-
-// ---- Fields that go together --------------------------------------------------------------------
-
-void clamp_list(json& lens, Index count, Index most) {
-  while (lens.size() > static_cast<std::size_t>(count)) lens.erase(lens.size() - 1);
-  for (json& len : lens) len = std::min(len.get<Index>(), most);
-}
-
-void clamp_prefixes(json& mask, Index batch, Index most) {
-  if (mask.is_object()) {
-    for (auto& [key, value] : mask.items()) {
-      if (key == "prefix") {
-        clamp_list(value, std::max<Index>(batch, 1), most);
-      } else {
-        clamp_prefixes(value, batch, most);
-      }
-    }
-  } else if (mask.is_array()) {
-    for (json& part : mask) clamp_prefixes(part, batch, most);
-  }
-}
-
-Index longest(const json& problem, const char* lens) {
-  Index most = 0;
-  for (const json& len : problem.value(lens, json::array()))
-    most = std::max(most, len.get<Index>());
-  return most;
-}
-
-// ---- Steps --------------------------------------------------------------------------------------
 
 // All that is one step simpler than a value, whatever it means.
 std::vector<json> variants(const json& value) {
@@ -143,9 +108,9 @@ class Steps {
       for (const bool padded : {false, true}) {
         json other = problem_;
         other.erase(feature);
-        other["key_len"] = longest(problem_, "key_lens");
+        other["key_len"] = longest_of(problem_, "key_lens");
         if (problem_.contains("query_lens") && problem_.value("packed", false)) {
-          other["query_len"] = longest(problem_, "query_lens");
+          other["query_len"] = longest_of(problem_, "query_lens");
         }
         if (!padded) {
           other.erase("key_lens");
@@ -157,8 +122,8 @@ class Steps {
   }
 
   void sizes() {
-    const Index heads = number_of(problem_, "query_heads"),
-                groups = number_of(problem_, "key_heads");
+    const Index heads = problem_.value("query_heads", Index(1)),
+                groups = problem_.value("key_heads", Index(1));
     const Index group = groups > 0 ? heads / groups : 1;
     const auto add_heads = [&](Index query_heads, Index key_heads) {
       if (query_heads == heads && key_heads == groups) return;
@@ -189,38 +154,6 @@ class Steps {
 };
 
 }  // namespace
-
-void repair(json& problem) {
-  const bool packed = problem.value("packed", false), paged = problem.contains("paging");
-  if (!problem.value("backward", false)) problem.erase("d_lse");
-  if (const auto layouts = problem.find("layouts");
-      layouts != problem.end() && layouts->is_object()) {
-    if (!problem.contains("bias")) layouts->erase(wire_name(TensorName::bias));
-    if (!problem.value("backward", false)) {
-      layouts->erase(wire_name(TensorName::d_o));
-      for (const TensorName gradient : kGradients) layouts->erase(wire_name(gradient));
-    }
-    if (layouts->empty()) problem.erase("layouts");
-  }
-  if (packed) problem.erase("query_len");
-  if (packed || paged) problem.erase("key_len");
-  const Index batch = number_of(problem, "batch");
-  const Index keys = packed || paged ? longest(problem, "key_lens") : number_of(problem, "key_len");
-  const Index queries = packed ? longest(problem, "query_lens") : number_of(problem, "query_len");
-  for (const auto& [lens, most] : {std::pair{"key_lens", keys}, {"query_lens", queries}}) {
-    if (const auto list = problem.find(lens); list != problem.end()) clamp_list(*list, batch, most);
-  }
-  if (const auto mask = problem.find("mask"); mask != problem.end()) {
-    clamp_prefixes(*mask, batch, keys);
-  }
-  if (const auto alibi = problem.find("alibi");
-      alibi != problem.end() && alibi->is_object() && alibi->contains("slopes")) {
-    const Index times = alibi->value("axes", "h") == "bh" ? batch : 1;
-    const auto count = static_cast<std::size_t>(number_of(problem, "query_heads") * times);
-    json& slopes = (*alibi)["slopes"];
-    if (slopes.is_array() && slopes.size() != count) slopes = "standard";
-  }
-}
 
 std::vector<json> simpler(const json& entry) { return Steps(entry).all(); }
 

@@ -8,9 +8,6 @@
 
 namespace attest {
 
-// Takes from the problem of an entry what can no longer stay after another field has changed.
-void repair(nlohmann::json& problem);
-
 // The entries that are one step simpler, the largest steps first. Some may be no case at all.
 std::vector<nlohmann::json> simpler(const nlohmann::json& entry);
 

@@ -31,7 +31,8 @@ bool same_file(const struct stat& a, const struct stat& b) {
 
 std::vector<fs::path> files_of_record(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const char* name : {kResults, "report.json", "junit.xml", "summary.md", "index.html"}) {
+  for (const char* name :
+       {kResults, "report.json", "junit.xml", "summary.md", "index.html", kDiagnosis}) {
     files.push_back(fs::absolute(folder) / name);
   }
   return files;

@@ -15,7 +15,7 @@
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
-#include "harness/run/room.h"
+#include "harness/run/memory_budget.h"
 #include "harness/run/seal.h"
 
 namespace attest {
@@ -165,8 +165,8 @@ std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptio
 }
 
 // What a case becomes that takes more memory than there is; nothing if it doesn't.
-std::optional<Verdict> without_room(const Room& room, const Case& test_case) {
-  const std::string why = room.refuses(test_case.problem);
+std::optional<Verdict> beyond_budget(const MemoryBudget& budget, const Case& test_case) {
+  const std::string why = budget.refuses(test_case.problem);
   if (why.empty()) return std::nullopt;
   return Verdict{.outcome = Outcome::not_run,
                  .reason = "no_memory",
@@ -303,7 +303,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
   Ends ends(options, testees.size());
-  Room room;
+  MemoryBudget budget;
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
       Preparations preparations;
@@ -322,12 +322,12 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
           continue;
         }
         auto untried = ends.untried(t, test_case);
-        if (!untried) untried = without_room(room, test_case);
+        if (!untried) untried = beyond_budget(budget, test_case);
         if (untried) {
           leave_out(std::move(*untried));
           continue;
         }
-        const Room::Kept kept(room, bytes_to_judge(test_case.problem));
+        const MemoryBudget::Share share(budget, bytes_to_judge(test_case.problem));
         const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
         const auto executor = executors.take(testee.name, testee);
         VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "harness/diagnosis/likeness.h"
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 #include "harness/run/jobs.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -88,12 +88,12 @@ Meant read_meant(const std::filesystem::path& file) {
   auto meant = reader.get<Meant>("meant");
   reader.finish();
   std::set<std::string> known;
-  for (const Neighbour& neighbour : neighbours()) known.insert(neighbour.name);
+  for (const Mistake& mistake : mistakes()) known.insert(mistake.name);
   for (const auto& [mutant, names] : meant) {
     for (const std::string& name : names) {
       if (!known.contains(name)) {
         throw InputError(
-            "", fmt::format("{}: {}: there is no neighbour \"{}\"", file.string(), mutant, name));
+            "", fmt::format("{}: {}: there is no mistake \"{}\"", file.string(), mutant, name));
       }
     }
   }

@@ -14,11 +14,11 @@
 
 namespace attest {
 
-// Of each mutant that is asked about, the neighbours that say what it does; none if no neighbour
+// Of each mutant that is asked about, the mistakes that say what it does; none if no mistake
 // does, and so none may be named.
 using Meant = std::map<std::string, std::vector<std::string>>;
 
-// Throws InputError, naming the file, for unknown keys and neighbours.
+// Throws InputError, naming the file, for unknown keys and mistakes.
 Meant read_meant(const std::filesystem::path& file);
 
 // What was named for one mutant.
@@ -34,7 +34,7 @@ struct Naming {
 };
 
 // Asks of each mutant on cases of the clauses that it violates, in their order, until some
-// neighbour is named; in as many jobs as the options say. Throws InputError for a mutant that the
+// mistake is named; in as many jobs as the options say. Throws InputError for a mutant that the
 // catalogue lacks.
 std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue& catalogue,
                                 const std::vector<Testee>& testees, const Meant& meant,

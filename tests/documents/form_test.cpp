@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <regex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tests/documents/document.h"
 
@@ -28,6 +32,35 @@ TEST(DocumentFormTest, LinesFit) {
   expect_lines_to_fit("spec/SPEC.md", Tables::are_as_wide_as_they_are);
   expect_lines_to_fit("spec/NUMERICS.md", Tables::fit);
   expect_lines_to_fit("spec/MEASURED.md", Tables::fit);
+}
+
+// "spec/mask.*" and "mask.cpp" of spec/mask.cpp, whose folder the sentence names.
+bool is_file_of(const std::vector<std::string>& files, std::string name) {
+  const bool any_ending = name.ends_with(".*");
+  if (any_ending) name.pop_back();
+  return std::any_of(files.begin(), files.end(), [&](const std::string& path) {
+    const std::size_t at = ("/" + path).rfind("/" + name);
+    return at != std::string::npos && (any_ending || at + name.size() == path.size());
+  });
+}
+
+// But those with a place for a name in capitals, such as `check_NAME.cpp`, and what is built.
+TEST(DocumentFormTest, ContributingNamesFilesThatThereAre) {
+  namespace fs = std::filesystem;
+  const fs::path root = ATTEST_SOURCE_DIR;
+  std::vector<std::string> files = {"CMakeLists.txt"};
+  for (const char* folder : {"spec", "reference", "impl", "cases", "harness", "reports", "tests"}) {
+    for (const auto& each : fs::recursive_directory_iterator(root / folder)) {
+      files.push_back(each.path().lexically_relative(root).string());
+    }
+  }
+  static const std::regex file(R"(`([a-z0-9_/]+\.(\*|cpp|h|inl|c|py|json|md|txt))`)");
+  const std::string text = contents("CONTRIBUTING.md");
+  int named = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), file), end; it != end; ++it, ++named) {
+    EXPECT_TRUE(is_file_of(files, (*it)[1])) << (*it)[1];
+  }
+  EXPECT_GT(named, 100);
 }
 
 TEST(DocumentFormTest, SpecHasTheVersionThatItsChangesBeginWith) {

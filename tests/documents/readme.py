@@ -32,6 +32,15 @@ def failure():
     return "".join(f"    {line}\n" for line in [f"$ attest repro {CASE} --testee mutant:top_left", *kept])
 
 
+def diagnosis():
+    """What a run of that case's entry ends with."""
+    entry = "/".join(CASE.split("/")[:3])
+    with tempfile.TemporaryDirectory() as folder:
+        told = attest("run", "--testee", "mutant:top_left", "--cases", entry, "--out", folder)
+    lines = told[told.index("Did you mean\n"):].splitlines()
+    return "".join(f"    {line}\n" for line in lines)
+
+
 def blind():
     """The rules of other projects, each on its own class of inputs, that a kernel passes which
     looks at neither Q nor K."""
@@ -82,7 +91,7 @@ def rounded(text):
 def main():
     text, stale = README.read_text(), []
     compile_the_skeleton(text)
-    for name, part in (("failure", failure()), ("blind", blind())):
+    for name, part in (("failure", failure()), ("diagnosis", diagnosis()), ("blind", blind())):
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:
             raise SystemExit(f"README.md has no part {name}")

@@ -1,14 +1,22 @@
-// Did you mean, on results that are made of a neighbour's own values: so it is known what is meant.
+// Did you mean, on results that are made of a mistake's own values: so it is known what is meant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "cases/entry.h"
 #include "harness/diagnosis/altered.h"
+#include "harness/diagnosis/diagnose.h"
 #include "harness/diagnosis/likeness.h"
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
+#include "harness/diagnosis/smaller.h"
 #include "spec/clause.h"
+#include "spec/diagnosis.h"
+#include "spec/feature.h"
+#include "spec/json_reader.h"
 
 namespace attest {
 namespace {
@@ -32,8 +40,8 @@ Case a_case() {
                     "diagnosis");
 }
 
-const Neighbour& named(const std::string& name) {
-  for (const Neighbour& each : neighbours()) {
+const Mistake& named(const std::string& name) {
+  for (const Mistake& each : mistakes()) {
     if (each.name == name) return each;
   }
   throw std::out_of_range(name);
@@ -68,7 +76,7 @@ Setting the_case() {
   return {prepared.problem(), prepared.inputs()};
 }
 
-TEST(DiagnosisTest, NamesWhatANeighbourGives) {
+TEST(DiagnosisTest, NamesWhatAMistakeGives) {
   for (const char* name : {"no scale", "a diagonal at the top left", "the diagonal one further",
                            "no mask", "V of the next key", "key head h mod Hkv for query head h"}) {
     Setting setting = the_case();
@@ -81,11 +89,11 @@ TEST(DiagnosisTest, NamesNothingWhereNothingIsWrong) {
   EXPECT_THAT(names_of(trial_of(the_case())), testing::IsEmpty());
 }
 
-TEST(DiagnosisTest, NamesNothingThatIsNoNeighbour) {
+TEST(DiagnosisTest, NamesNothingThatIsNoMistake) {
   Setting setting = the_case();
   ASSERT_TRUE(named("no scale").alter(setting));
   Trial trial = trial_of(setting);
-  // One element that no neighbour explains.
+  // One element that no mistake explains.
   trial.returned[0].bits[5] = encode(DType::f32, 7);
   EXPECT_THAT(names_of(trial), testing::IsEmpty());
 }
@@ -106,9 +114,67 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
                                             testing::HasSubstr("of 36 rows")));
 }
 
-TEST(DiagnosisTest, NeighboursHaveNamesOfTheirOwnAndBreakAClause) {
+std::set<std::string> features_in(const Problem& problem) {
+  const std::vector<std::string> names = features_of(problem);
+  return {names.begin(), names.end()};
+}
+
+TEST(DiagnosisTest, SomeSmallerProblemLacksEachFeature) {
+  // Without these it would be another question, of tensors of other shapes.
+  const std::set<std::string> stay = {"backward", "packed", "paged", "zero-sizes"};
+  std::set<std::string> waiting;
+  for (const Feature& feature : features()) {
+    const bool needed = feature.in_problem || feature.in_mask || feature.in_layout;
+    const std::string name(feature.name);
+    if (needed && feature.key == kOfFeatures && !stay.contains(name)) waiting.insert(name);
+  }
+  for (const CaseWithEntry& each : load_entries(ATTEST_CASES_DIR)) {
+    const std::set<std::string> needed = features_in(each.test_case.problem);
+    const bool new_here = std::any_of(needed.begin(), needed.end(),
+                                      [&](const auto& name) { return waiting.contains(name); });
+    if (!new_here) continue;
+    for (const nlohmann::json& smaller : entries_smaller_than(each)) {
+      std::set<std::string> left;
+      try {
+        left = features_in(read_entry(smaller, "smaller").problem);
+      } catch (const InputError&) {
+        continue;  // no case
+      }
+      for (const std::string& name : needed) {
+        if (!left.contains(name)) waiting.erase(name);
+      }
+    }
+  }
+  EXPECT_THAT(waiting, testing::IsEmpty()) << "no field of harness/diagnosis/smaller.cpp has it";
+}
+
+TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
+  const std::vector<Group> groups = {
+      {.testee = "mine",
+       .outcome = Outcome::fail,
+       .reason = "bound",
+       .tensors = {"O"},
+       .failures = 3,
+       .case_id = "a",
+       .features = {"sink"},
+       .alike = {{.name = "no scale", .clause = "SCORE-1", .tensors = {TensorName::o}}},
+       .passes_without = {{"a sink", {"SINK-1"}}, {"several keys", {"SHAPE-1"}}}}};
+  std::istringstream file(to_json(groups).dump());
+  const std::vector<Diagnosis> read = read_diagnoses(file);
+  ASSERT_THAT(read, testing::SizeIs(1));
+  EXPECT_EQ(read[0].testee, "mine");
+  EXPECT_EQ(read[0].case_id, "a");
+  EXPECT_EQ(diagnosis_text(read[0]), diagnosis_text(diagnoses_of(groups)[0]));
+  EXPECT_EQ(diagnosis_text(read[0]),
+            "O is exactly what no scale (SCORE-1) gives; passes without a sink; without several "
+            "keys");
+  std::istringstream none("{}");
+  EXPECT_THROW(read_diagnoses(none), InputError);
+}
+
+TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {
   std::set<std::string> names;
-  for (const Neighbour& each : neighbours()) {
+  for (const Mistake& each : mistakes()) {
     EXPECT_TRUE(names.insert(each.name).second) << each.name;
     EXPECT_TRUE(find_clause(each.clause)) << each.name;
     EXPECT_TRUE(each.alter || each.settle) << each.name;

@@ -34,7 +34,7 @@ void scale_by(const attest_tensor& t, float factor) {
 }
 
 // What a wrong kernel does: it mistakes what it is told, or spoils what it has computed.
-using Mistake = std::function<void(attest_problem&, attest_inputs&, std::vector<attest_mask>&)>;
+using Misreading = std::function<void(attest_problem&, attest_inputs&, std::vector<attest_mask>&)>;
 using Damage =
     std::function<void(const attest_problem&, const attest_inputs&, const attest_outputs&)>;
 
@@ -42,7 +42,7 @@ struct Trying {
   const char* law;
   const char* clause;
   Problem problem;
-  Mistake mistake = {};
+  Misreading misreading = {};
   Damage forward = {}, backward = {};
   const char* data = "normal";
 };
@@ -81,7 +81,7 @@ Problem paged() {
   });
 }
 
-Mistake in_case(bool (*hits)(const attest_problem&, const attest_inputs&)) {
+Misreading in_case(bool (*hits)(const attest_problem&, const attest_inputs&)) {
   return [=](attest_problem& p, attest_inputs& in, auto&) {
     if (hits(p, in)) p.scale *= 1.01;
   };
@@ -338,13 +338,13 @@ class LawsTest : public testing::Test {
   }
 
   template <class Call>
-  static auto mistaken(Call call, const Mistake& mistake, const Damage& damage) {
+  static auto mistaken(Call call, const Misreading& misreading, const Damage& damage) {
     return [=](const attest_problem& p, const attest_inputs& in, const attest_outputs& out,
                const attest_context& context) {
       attest_problem problem = p;
       attest_inputs inputs = in;
       std::vector<attest_mask> nodes(p.mask, p.mask + p.mask_count);
-      if (mistake) mistake(problem, inputs, nodes);
+      if (misreading) misreading(problem, inputs, nodes);
       problem.mask = nodes.data();
       const attest_status status = call(problem, inputs, out, context);
       if (damage) damage(p, in, out);
@@ -352,9 +352,10 @@ class LawsTest : public testing::Test {
     };
   }
   void make_wrong(const Trying& trying) {
-    ON_CALL(mock_, forward).WillByDefault(mistaken(plain::forward, trying.mistake, trying.forward));
+    ON_CALL(mock_, forward)
+        .WillByDefault(mistaken(plain::forward, trying.misreading, trying.forward));
     ON_CALL(mock_, backward)
-        .WillByDefault(mistaken(plain::backward, trying.mistake, trying.backward));
+        .WillByDefault(mistaken(plain::backward, trying.misreading, trying.backward));
   }
 
   std::optional<Finding> find(const std::string& law, const Problem& problem, const char* data) {

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <ostream>
 #include <string>
 
@@ -568,6 +569,29 @@ RC_GTEST_PROP(ExactPropertyTest, EachQuerySeesExactlyTheVisibleKeys,
     const bool kept = in.keep.kept.empty() || in.keep.at(at);
     RC_ASSERT(sees == (takes_part(problem, random.inputs, at) && kept));
   });
+}
+
+// What a backward pass is given, it takes: its own O and LSE change nothing, and with an LSE that
+// is larger by log 2 each P is half as large, and so is dV.
+RC_GTEST_PROP(ExactPropertyTest, TheBackwardPassTakesTheOAndLseThatItIsGiven,
+              (const RandomProblem<5, kTraining>& random)) {
+  const Problem& problem = random.problem;
+  const auto in = inputs_as<long double>(random.inputs);
+  Outputs<long double> given = forward(problem, in);
+  const auto gradients = backward(problem, in), again = backward(problem, in, given);
+  const auto near = [](const auto& actual, const auto& expected, long double times = 1) {
+    for (std::size_t n = 0; n < expected.data.size(); ++n) {
+      const long double wanted = times * expected.data[n];
+      RC_ASSERT(std::abs(actual.data[n] - wanted) <= 1e-12L * (1 + std::abs(wanted)));
+    }
+  };
+  near(again.dq, gradients.dq);
+  near(again.dk, gradients.dk);
+  near(again.dv, gradients.dv);
+  near(again.dbias, gradients.dbias);
+  near(again.dsink, gradients.dsink);
+  for (long double& lse : given.lse.data) lse += std::numbers::ln2_v<long double>;
+  near(backward(problem, in, given).dv, gradients.dv, 0.5L);
 }
 
 // NaN in keys that nobody sees, in unused pages, in queries that see none, and in the dO of such;

@@ -1,9 +1,16 @@
 #include "reports/groups.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "reports/reports.h"
+#include "tests/reports/samples.h"
 
 namespace attest {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 VerdictRecord failure(const std::string& problem, const std::string& blamed,
                       const std::string& dtype = "f32", const std::string& tensor = "O") {
@@ -39,6 +46,35 @@ TEST(GroupsTest, OtherTensorsClausesAndTesteesAreOtherGroups) {
                      failure("p", "MASK-2"), failure("p", "MASK-3")};
   record.verdicts.back().testee = "another";
   EXPECT_EQ(failure_groups(digest(record)).size(), 4u);
+}
+
+TEST(GroupsTest, DiagnosisOfAnyFailureIsThatOfItsGroup) {
+  Record record;
+  record.verdicts = {failure("b1 q8", "MASK-3"), failure("b1 q8 k8", "MASK-3"),
+                     failure("b1 q8", "LSE-1", "f32", "LSE")};
+  record.diagnoses = {{.testee = "mine",
+                       .case_id = record.verdicts[1].case_id,
+                       .headline = "O is exactly what no mask (MASK-1) gives",
+                       .passes_without = {"a sink", "a bias"}},
+                      {.testee = "another", .case_id = record.verdicts[2].case_id, .headline = "x"},
+                      {.testee = "mine", .case_id = record.verdicts[2].case_id}};
+  const Digest d = digest(record);
+  const std::vector<FailureGroup> groups = failure_groups(d);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(diagnosis_line(d, groups[0]),
+            "diagnosis: O is exactly what no mask (MASK-1) gives; passes without a sink; without a "
+            "bias");
+  EXPECT_EQ(diagnosis_line(d, groups[1]), "") << "of another testee, or nothing known";
+}
+
+TEST(GroupsTest, AllReportsThatShowGroupsShowTheirDiagnosis) {
+  Record record = record_of({failure("b1 q8", "MASK-3")}, "not conformant");
+  record.verdicts[0].testee = "naive";
+  EXPECT_THAT(to_summary_markdown(record), Not(HasSubstr("diagnosis")));
+  record.diagnoses = {{"naive", record.verdicts[0].case_id, "", {"a sink"}}};
+  EXPECT_THAT(to_summary_text(record), HasSubstr("\n    diagnosis: passes without a sink\n"));
+  EXPECT_THAT(to_summary_markdown(record), HasSubstr("\n  - diagnosis: passes without a sink\n"));
+  EXPECT_THAT(to_html(record), HasSubstr("<dt>Diagnosis</dt><dd>passes without a sink</dd>"));
 }
 
 TEST(GroupsTest, HeadlineIsWhatIsBlamedOrElseWhatIsCitedFirst) {

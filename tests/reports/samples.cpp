@@ -293,6 +293,10 @@ Record hostile_record() {
   record.footer->known = 1;
   record.footer->known_amiss = {evil};
   record.footer->changed = {evil};
+  record.diagnoses = {{.testee = evil,
+                       .case_id = record.verdicts[2].case_id,
+                       .headline = evil,
+                       .passes_without = {evil}}};
   count(record);
   return record;
 }

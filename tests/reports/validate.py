@@ -1,8 +1,8 @@
-"""Holds real reports to their schemas and parsers: validate.py WRITE_SAMPLES SPEC_FOLDER
+"""Holds real reports to their schemas and parsers: validate.py WRITE_SAMPLES SPEC_FOLDER ATTEST
 
 report.json and every line of results.jsonl must meet their schemas, and mutated ones must not;
 junit.xml must be well-formed and count right; index.html must balance, fetch nothing and hold no
-script.
+script. diagnosis.json of a run of ATTEST on a mutant must meet its schema.
 """
 import copy
 import html.parser
@@ -170,7 +170,36 @@ def check_descriptions(spec):
         assert not validator.is_valid({**plain, "limits": limits}), f"the schema accepts {limits}"
 
 
+def check_diagnosis(spec, attest):
+    schema = json.loads((spec / "diagnosis.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    with tempfile.TemporaryDirectory() as folder:
+        run = [attest, "run", "--testee", "mutant:scale_squared", "--cases", "mask/causal/square",
+               "--out", folder]
+        assert subprocess.run(run, stdout=subprocess.DEVNULL).returncode == 1, "the mutant passed"
+        diagnosis = strict((pathlib.Path(folder) / "diagnosis.json").read_text(encoding="utf-8"))
+        page = (pathlib.Path(folder) / "index.html").read_text(encoding="utf-8")
+    validator.validate(diagnosis)
+    groups = diagnosis["groups"]
+    assert any("the scale twice" in group["headline"] for group in groups), groups
+    assert "the scale twice" in check_html(page), "the page does not tell the diagnosis"
+
+    def rejects(change):
+        wrong = copy.deepcopy(diagnosis)
+        change(wrong["groups"][0])
+        assert not validator.is_valid(wrong)
+
+    for key in groups[0]:
+        rejects(lambda group: group.pop(key))
+    rejects(lambda group: group.update(surprise=1))
+    rejects(lambda group: group.update(outcome="PASS"))
+    rejects(lambda group: group["did_you_mean"][0].update(clause="the scale"))
+    rejects(lambda group: group["did_you_mean"][0].pop("rows"))
+
+
 def main():
+    check_diagnosis(pathlib.Path(sys.argv[2]), sys.argv[3])
     check_descriptions(pathlib.Path(sys.argv[2]))
     write_samples, spec = sys.argv[1], pathlib.Path(sys.argv[2])
     of_line, of_report = validators(spec)

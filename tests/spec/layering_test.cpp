@@ -49,7 +49,7 @@ const std::map<std::string, Layers> kRooms = {
     {"laws", {"process", "judge"}},
     {"run", {"process", "judge", "laws"}},
     {"fuzz", {"process", "judge", "laws", "run"}},
-    {"diagnosis", {"process", "judge", "laws", "run", "fuzz"}},
+    {"diagnosis", {"process", "judge", "laws", "run"}},
     {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
     {"command", {"process", "judge", "laws", "run", "fuzz", "diagnosis", "selfcheck", "criteria"}},

@@ -1,4 +1,4 @@
-#include "harness/diagnosis/neighbour.h"
+#include "harness/diagnosis/mistake.h"
 
 #include <utility>
 
@@ -8,9 +8,9 @@ namespace attest {
 namespace {
 
 // The same from a key on alone: what a kernel does in all tiles but the first, or in no part of the
-// keys but the first. Of neighbours that change scores or the mask.
-Neighbour from_key(const Neighbour& whole, Index first) {
-  Neighbour part = whole;
+// keys but the first. Of mistakes that change scores or the mask.
+Mistake from_key(const Mistake& whole, Index first) {
+  Mistake part = whole;
   part.name += ", from key " + std::to_string(first) + " on";
   part.alter = [alter = whole.alter, first](Setting& s) {
     if (s.problem.key_len <= first) return false;
@@ -27,28 +27,28 @@ Neighbour from_key(const Neighbour& whole, Index first) {
   return part;
 }
 
-std::vector<Neighbour> all_neighbours() {
-  std::vector<Neighbour> all;
-  for (auto family : {score_neighbours(), mask_neighbours(), length_neighbours(), head_neighbours(),
-                      output_neighbours(), dropout_neighbours(), gradient_neighbours()}) {
-    for (Neighbour& each : family) all.push_back(std::move(each));
+std::vector<Mistake> all_mistakes() {
+  std::vector<Mistake> all;
+  for (auto family : {score_mistakes(), mask_mistakes(), length_mistakes(), head_mistakes(),
+                      output_mistakes(), dropout_mistakes(), gradient_mistakes()}) {
+    for (Mistake& each : family) all.push_back(std::move(each));
   }
-  std::vector<Neighbour> parts;
-  for (const Neighbour& each : all) {
+  std::vector<Mistake> parts;
+  for (const Mistake& each : all) {
     const bool of_scores = each.clause == "SCORE-3" || each.clause == "SCORE-4";
     const bool of_tables =
         each.name == "no dense mask" || each.name == "the mask of the first batch element";
     if (!each.only.empty() || !(of_scores || of_tables)) continue;
     for (const Index first : {64, 128, 512}) parts.push_back(from_key(each, first));
   }
-  for (Neighbour& each : parts) all.push_back(std::move(each));
+  for (Mistake& each : parts) all.push_back(std::move(each));
   return all;
 }
 
 }  // namespace
 
-const std::vector<Neighbour>& neighbours() {
-  static const std::vector<Neighbour> all = all_neighbours();
+const std::vector<Mistake>& mistakes() {
+  static const std::vector<Mistake> all = all_mistakes();
   return all;
 }
 

@@ -13,25 +13,26 @@ namespace attest {
 // inputs, two trials of results, exact values and bounds. What the testee takes itself is its own.
 double bytes_to_judge(const Problem& problem);
 
-class Room {
+// What all cases that are judged at a time share.
+class MemoryBudget {
  public:
   // `bytes`: what there is; by default nine tenths of the machine's memory.
-  explicit Room(double bytes = of_machine()) : all_(bytes) {}
+  explicit MemoryBudget(double bytes = of_machine()) : all_(bytes) {}
 
   // Why a problem does not fit whatever else is running; empty if it does.
   std::string refuses(const Problem& problem) const;
 
-  // Waits until there is room for it, then keeps it until the end of the scope. Whoever is alone
-  // has room.
-  class Kept {
+  // Waits until so many bytes are free, then keeps them until the end of the scope. Whoever is
+  // alone gets them, however many.
+  class Share {
    public:
-    Kept(Room& room, double bytes);
-    ~Kept();
-    Kept(const Kept&) = delete;
-    Kept& operator=(const Kept&) = delete;
+    Share(MemoryBudget& budget, double bytes);
+    ~Share();
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
 
    private:
-    Room& room_;
+    MemoryBudget& budget_;
     double bytes_;
   };
 

@@ -20,8 +20,8 @@ bool set_lengths(SequenceLengths& lengths, Index most,
 
 bool is_padded(const Problem& p) { return !p.packed && p.paging.page_size == 0; }
 
-Neighbour key_lengths(std::string name,
-                      std::function<Index(const SequenceLengths&, std::size_t)> length) {
+Mistake key_lengths(std::string name,
+                    std::function<Index(const SequenceLengths&, std::size_t)> length) {
   return {std::move(name), "MASK-5", [length = std::move(length)](Setting& s) {
             Problem& p = s.problem;
             if (!is_padded(p) || p.key_lens.empty()) return false;
@@ -32,8 +32,8 @@ Neighbour key_lengths(std::string name,
 }
 
 // K and V, or V alone, of which each key is that of another place; `to` may leave the element.
-Neighbour keys(std::string name, std::string clause, bool values_alone,
-               std::function<bool(const Problem&, Index&, Index&)> to) {
+Mistake keys(std::string name, std::string clause, bool values_alone,
+             std::function<bool(const Problem&, Index&, Index&)> to) {
   return {std::move(name), std::move(clause), [values_alone, to = std::move(to)](Setting& s) {
             const Problem p = s.problem;
             bool any = false;
@@ -63,8 +63,7 @@ Neighbour keys(std::string name, std::string clause, bool values_alone,
 }
 
 // Pages of K and V by another table.
-Neighbour pages(std::string name,
-                std::function<Index(const Problem&, std::size_t, std::size_t)> to) {
+Mistake pages(std::string name, std::function<Index(const Problem&, std::size_t, std::size_t)> to) {
   return {std::move(name), "PAGE-1", [to = std::move(to)](Setting& s) {
             Problem& p = s.problem;
             const Problem before = p;
@@ -81,7 +80,7 @@ Neighbour pages(std::string name,
 
 }  // namespace
 
-std::vector<Neighbour> length_neighbours() {
+std::vector<Mistake> length_mistakes() {
   return {
       key_lengths("keys beyond a length seen", [](const auto&, std::size_t) { return kUnbounded; }),
       key_lengths("the key length of the first batch element for all",
@@ -148,75 +147,6 @@ std::vector<Neighbour> length_neighbours() {
             [](const Problem& p, std::size_t b, std::size_t n) {
               return n % 2 == 1 ? p.paging.table[b][n - 1] + 1 : p.paging.table[b][n];
             }),
-  };
-}
-
-std::vector<Neighbour> head_neighbours() {
-  const auto heads = [](std::string name, std::string clause,
-                        std::function<Index(const Problem&, Index)> key_head) -> Neighbour {
-    return {std::move(name), std::move(clause), [key_head = std::move(key_head)](Setting& s) {
-              const Problem& p = s.problem;
-              if (p.key_heads < 1) return false;
-              bool any = false;
-              for (Index h = 0; h < p.query_heads; ++h) {
-                s.key_head.push_back(key_head(p, h) % p.key_heads);
-                any |= s.key_head.back() != h / p.group_size();
-              }
-              return any;
-            }};
-  };
-  const auto adding = [](std::string name,
-                         std::function<bool(const Problem&, Index)> adds) -> Neighbour {
-    return {std::move(name),
-            "HEAD-2",
-            [adds = std::move(adds)](Setting& s) {
-              const Problem& p = s.problem;
-              if (p.key_heads < 1 || p.group_size() < 2) return false;
-              for (Index h = 0; h < p.query_heads; ++h) {
-                s.key_head.push_back(h / p.group_size());
-                s.adds.push_back(adds(p, h % p.group_size()));
-              }
-              return true;
-            },
-            {},
-            {TensorName::dk, TensorName::dv}};
-  };
-  return {
-      heads("key head h mod Hkv for query head h", "HEAD-1",
-            [](const Problem& p, Index h) { return h % p.key_heads; }),
-      heads("key head h mod (Hq/Hkv) for query head h", "HEAD-1",
-            [](const Problem& p, Index h) { return h % p.group_size(); }),
-      heads("the next key head", "HEAD-1",
-            [](const Problem& p, Index h) { return h / p.group_size() + 1; }),
-      heads("the first key head for all", "HEAD-1", [](const Problem&, Index) { return Index(0); }),
-      heads("the key head of a group twice as large", "HEAD-1",
-            [](const Problem& p, Index h) { return h / (2 * p.group_size()); }),
-      adding("the first query head of each group alone",
-             [](const Problem&, Index place) { return place == 0; }),
-      adding("the last query head of each group alone",
-             [](const Problem& p, Index place) { return place == p.group_size() - 1; }),
-      adding("all but the last query head of each group",
-             [](const Problem& p, Index place) { return place != p.group_size() - 1; }),
-      adding("all but the first query head of each group",
-             [](const Problem&, Index place) { return place != 0; }),
-      {"the weights of the query head 32 before",
-       "HEAD-1",
-       [](Setting& s) {
-         if (s.problem.query_heads <= 32) return false;
-         s.inputs.q = moved(s.inputs.q, [](Index&, Index& h, Index&) { h = h < 32 ? h : h - 32; });
-         return true;
-       },
-       {},
-       {TensorName::o}},
-      {"the weights of the query head before",
-       "HEAD-1",
-       [](Setting& s) {
-         if (s.problem.query_heads < 2) return false;
-         s.inputs.q = moved(s.inputs.q, [](Index&, Index& h, Index&) { h = h > 0 ? h - 1 : 0; });
-         return true;
-       },
-       {},
-       {TensorName::o}},
   };
 }
 

@@ -1,6 +1,7 @@
 // Scores: scale, softcap, bias, ALiBi, sinks.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "harness/diagnosis/setting.h"
@@ -8,11 +9,13 @@
 namespace attest {
 namespace {
 
+using std::numbers::ln2;
+
 double rounded_to_bf16(double x) { return round_to(DType::bf16, x); }
 
 double root(Index size) { return std::sqrt(static_cast<double>(size)); }
 
-Neighbour scaled(std::string name, std::function<double(const Problem&)> scale) {
+Mistake scaled(std::string name, std::function<double(const Problem&)> scale) {
   return {std::move(name), "SCORE-1", [scale = std::move(scale)](Setting& s) {
             const double before = std::exchange(s.problem.scale, scale(s.problem));
             return std::isfinite(s.problem.scale) && s.problem.scale != before;
@@ -22,8 +25,8 @@ Neighbour scaled(std::string name, std::function<double(const Problem&)> scale) 
 using Formula = std::function<double(const Setting&, const Position&, const Score&)>;
 
 // Another formula of a score, for problems that have what it is about.
-Neighbour scored(std::string name, std::string clause, bool (*applies)(const Problem&),
-                 Formula formula) {
+Mistake scored(std::string name, std::string clause, bool (*applies)(const Problem&),
+               Formula formula) {
   return {std::move(name), std::move(clause), [applies, formula = std::move(formula)](Setting& s) {
             if (!applies(s.problem)) return false;
             const Setting before = s;
@@ -40,7 +43,7 @@ bool caps_and_adds(const Problem& p) { return has_cap(p) && (has_bias(p) || has_
 
 double cap(double x, double c) { return c > 0 ? c * std::tanh(x / c) : x; }
 
-std::vector<Neighbour> scales() {
+std::vector<Mistake> scales() {
   return {
       scaled("the scale twice", [](const Problem& p) { return p.scale * p.scale; }),
       scaled("no scale", [](const Problem&) { return 1.0; }),
@@ -60,12 +63,12 @@ std::vector<Neighbour> scales() {
              }),
       scaled("the root of the scale", [](const Problem& p) { return std::sqrt(p.scale); }),
       scaled("exp2 of scores that are not in base 2",
-             [](const Problem& p) { return p.scale * kLn2; }),
-      scaled("exp of scores in base 2", [](const Problem& p) { return p.scale / kLn2; }),
+             [](const Problem& p) { return p.scale * ln2; }),
+      scaled("exp of scores in base 2", [](const Problem& p) { return p.scale / ln2; }),
   };
 }
 
-std::vector<Neighbour> caps() {
+std::vector<Mistake> caps() {
   return {
       {"no softcap", "SCORE-2", [](Setting& s) { return std::exchange(s.problem.softcap, 0) > 0; }},
       scored("scores clipped at the cap", "SCORE-2", has_cap,
@@ -105,7 +108,7 @@ std::vector<Neighbour> caps() {
 }
 
 // The bias of another place, as far as there is one.
-Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
+Mistake bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
   return scored(std::move(name), "SCORE-3", has_bias,
                 [move = std::move(move)](const Setting& s, const Position& at, const Score& score) {
                   Position other = at;
@@ -124,7 +127,7 @@ Neighbour bias_of(std::string name, std::function<void(const Problem&, Position&
 }
 
 // A bias of one row or column, read along it.
-Neighbour bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
+Mistake bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
   return scored(
       std::move(name), "SCORE-3", has_bias,
       [only, place = std::move(place)](const Setting& s, const Position& at, const Score& score) {
@@ -140,7 +143,7 @@ Neighbour bias_read(std::string name, Axis only, std::function<Index(const Posit
       });
 }
 
-std::vector<Neighbour> biases() {
+std::vector<Mistake> biases() {
   const auto bias_as = [](std::string name, double (*change)(const Problem&, double)) {
     return scored(std::move(name), "SCORE-3", has_bias,
                   [change](const Setting& s, const Position&, const Score& score) {
@@ -159,8 +162,8 @@ std::vector<Neighbour> biases() {
               [](const Problem& p, double bias) { return bias / p.scale; }),
       bias_as("the bias with the other sign",
               [](const Problem&, double bias) { return std::isinf(bias) ? bias : -bias; }),
-      bias_as("the bias times ln 2", [](const Problem&, double bias) { return kLn2 * bias; }),
-      bias_as("the bias over ln 2", [](const Problem&, double bias) { return bias / kLn2; }),
+      bias_as("the bias times ln 2", [](const Problem&, double bias) { return ln2 * bias; }),
+      bias_as("the bias over ln 2", [](const Problem&, double bias) { return bias / ln2; }),
       bias_as("a boolean in place of the bias",
               [](const Problem&, double bias) { return bias != 0 ? 0.0 : -kInfinite; }),
       bias_as("the bias taken for a boolean, true being masked",
@@ -170,7 +173,7 @@ std::vector<Neighbour> biases() {
   };
 }
 
-std::vector<Neighbour> misread_biases() {
+std::vector<Mistake> misread_biases() {
   return {
       bias_of("the bias of the first query", [](const Problem&, Position& p) { p.query = 0; }),
       bias_of("the bias of the first key", [](const Problem&, Position& p) { p.key = 0; }),
@@ -222,7 +225,7 @@ std::vector<Neighbour> misread_biases() {
 }
 
 // ALiBi whose distance, or whose slope, is another.
-Neighbour alibi(std::string name, std::function<double(const Setting&, const Position&)> term) {
+Mistake alibi(std::string name, std::function<double(const Setting&, const Position&)> term) {
   return scored(std::move(name), "SCORE-4", has_alibi,
                 [term = std::move(term)](const Setting& s, const Position& at, const Score& score) {
                   return score.capped + score.bias + term(s, at);
@@ -240,7 +243,7 @@ double ahead(const Position& at, Index diagonal) {
   return static_cast<double>(at.key - at.query - diagonal);
 }
 
-std::vector<Neighbour> alibis() {
+std::vector<Mistake> alibis() {
   const auto term = [=](std::function<double(const Setting&, const Position&, double)> change) {
     return [=](const Setting& s, const Position& at) {
       return change(s, at, -slope(s, at) * std::abs(ahead(at, corner(s, at))));
@@ -287,7 +290,7 @@ std::vector<Neighbour> alibis() {
 }
 
 // The same where a slope or a position is another.
-std::vector<Neighbour> alibis_misread() {
+std::vector<Mistake> alibis_misread() {
   return {
       alibi("ALiBi with slopes rounded to bf16",
             [](const Setting& s, const Position& at) {
@@ -318,7 +321,7 @@ std::vector<Neighbour> alibis_misread() {
   };
 }
 
-Neighbour sink(std::string name, std::function<double(const Setting&, Index)> logit) {
+Mistake sink(std::string name, std::function<double(const Setting&, Index)> logit) {
   return {std::move(name), "SINK-1", [logit = std::move(logit)](Setting& s) {
             if (!s.problem.sink) return false;
             const Setting before = s;
@@ -329,7 +332,7 @@ Neighbour sink(std::string name, std::function<double(const Setting&, Index)> lo
           }};
 }
 
-std::vector<Neighbour> sinks() {
+std::vector<Mistake> sinks() {
   const auto of = [](const Setting& s, Index h) {
     return s.inputs.sink.data[static_cast<std::size_t>(h % s.problem.query_heads)];
   };
@@ -339,7 +342,7 @@ std::vector<Neighbour> sinks() {
          s.inputs.sink = {};
          return std::exchange(s.problem.sink, false);
        }},
-      sink("the sink twice", [=](const Setting& s, Index h) { return of(s, h) + kLn2; }),
+      sink("the sink twice", [=](const Setting& s, Index h) { return of(s, h) + ln2; }),
       sink("the sink times the scale",
            [=](const Setting& s, Index h) { return s.problem.scale * of(s, h); }),
       sink("the sink of the key head",
@@ -350,10 +353,9 @@ std::vector<Neighbour> sinks() {
            [=](const Setting& s, Index h) { return of(s, h % 64); }),
       sink("the sink three times",
            [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
-      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * kLn2; }),
-      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * kLn2; }),
-      sink("the sink sixteen times",
-           [=](const Setting& s, Index h) { return of(s, h) + 4 * kLn2; }),
+      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * ln2; }),
+      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * ln2; }),
+      sink("the sink sixteen times", [=](const Setting& s, Index h) { return of(s, h) + 4 * ln2; }),
       sink("a sink of 0", [](const Setting&, Index) { return 0.0; }),
       {"exp(sink) without the maximum taken off",
        "SINK-1",
@@ -361,15 +363,7 @@ std::vector<Neighbour> sinks() {
          if (!s.problem.sink) return false;
          const Setting before = s;
          return set_scores(s, [&](const Position& at, const Score& score) {
-           double top = before.inputs.sink.data[static_cast<std::size_t>(at.head)];
-           const Lengths lens = before.problem.lengths(at.batch);
-           for (Index j = 0; j < lens.key; ++j) {
-             const Position other = {at.batch, at.head, at.query, j};
-             if (visible(before.problem, other)) {
-               top = std::max(top, score_of(before, other).whole());
-             }
-           }
-           return score.whole() - top;
+           return score.whole() - largest_score(before, at);
          });
        },
        {},
@@ -379,10 +373,10 @@ std::vector<Neighbour> sinks() {
 
 }  // namespace
 
-std::vector<Neighbour> score_neighbours() {
-  std::vector<Neighbour> all = scales();
+std::vector<Mistake> score_mistakes() {
+  std::vector<Mistake> all = scales();
   for (auto family : {caps(), biases(), misread_biases(), alibis(), alibis_misread(), sinks()}) {
-    for (Neighbour& each : family) all.push_back(std::move(each));
+    for (Mistake& each : family) all.push_back(std::move(each));
   }
   return all;
 }

@@ -12,7 +12,7 @@ bool drops(const Setting& s) {
 }
 
 // The keep-mask of another place, as far as there is one.
-Neighbour keep_of(std::string name, std::function<void(const Problem&, Position&)> move) {
+Mistake keep_of(std::string name, std::function<void(const Problem&, Position&)> move) {
   return {std::move(name), "DROP-1", [move = std::move(move)](Setting& s) {
             if (!drops(s)) return false;
             const Keep before = s.inputs.keep;
@@ -30,7 +30,7 @@ Neighbour keep_of(std::string name, std::function<void(const Problem&, Position&
           }};
 }
 
-std::vector<Neighbour> rates() {
+std::vector<Mistake> rates() {
   return {
       {"no dropout", "DROP-1",
        [](Setting& s) {
@@ -99,7 +99,7 @@ std::vector<Neighbour> rates() {
   };
 }
 
-std::vector<Neighbour> keeps() {
+std::vector<Mistake> keeps() {
   return {
       keep_of("the keep-mask of the next head",
               [](const Problem& p, Position& at) { at.head = (at.head + 1) % p.query_heads; }),
@@ -129,8 +129,8 @@ std::vector<Neighbour> keeps() {
 
 }  // namespace
 
-std::vector<Neighbour> dropout_neighbours() {
-  std::vector<Neighbour> all = rates(), keep_list = keeps();
+std::vector<Mistake> dropout_mistakes() {
+  std::vector<Mistake> all = rates(), keep_list = keeps();
   for (auto& each : keep_list) all.push_back(std::move(each));
   return all;
 }

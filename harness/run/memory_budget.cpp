@@ -1,4 +1,4 @@
-#include "harness/run/room.h"
+#include "harness/run/memory_budget.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ double bytes_to_judge(const Problem& problem) {
   return shared + number * (inputs + numbers_of_result * returned) + 2 * keep;
 }
 
-std::string Room::refuses(const Problem& problem) const {
+std::string MemoryBudget::refuses(const Problem& problem) const {
   constexpr double kMib = 1 << 20;
   const double bytes = bytes_to_judge(problem);
   if (bytes <= all_) return {};
@@ -36,23 +36,23 @@ std::string Room::refuses(const Problem& problem) const {
       bytes / kMib, all_ / kMib);
 }
 
-double Room::of_machine() {
+double MemoryBudget::of_machine() {
   return 0.9 * double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
 }
 
-Room::Kept::Kept(Room& room, double bytes) : room_(room), bytes_(bytes) {
-  std::unique_lock lock(room_.mutex_);
-  room_.changed_.wait(lock,
-                      [&] { return room_.taken_ == 0 || room_.taken_ + bytes_ <= room_.all_; });
-  room_.taken_ += bytes_;
+MemoryBudget::Share::Share(MemoryBudget& budget, double bytes) : budget_(budget), bytes_(bytes) {
+  std::unique_lock lock(budget_.mutex_);
+  budget_.changed_.wait(
+      lock, [&] { return budget_.taken_ == 0 || budget_.taken_ + bytes_ <= budget_.all_; });
+  budget_.taken_ += bytes_;
 }
 
-Room::Kept::~Kept() {
+MemoryBudget::Share::~Share() {
   {
-    const std::lock_guard lock(room_.mutex_);
-    room_.taken_ -= bytes_;
+    const std::lock_guard lock(budget_.mutex_);
+    budget_.taken_ -= bytes_;
   }
-  room_.changed_.notify_all();
+  budget_.changed_.notify_all();
 }
 
 }  // namespace attest

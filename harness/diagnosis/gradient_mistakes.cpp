@@ -9,8 +9,8 @@ namespace attest {
 namespace {
 
 // A gradient multiplied by a number.
-Neighbour times(std::string name, std::string clause, std::vector<TensorName> only,
-                std::function<double(const Problem&)> factor) {
+Mistake times(std::string name, std::string clause, std::vector<TensorName> only,
+              std::function<double(const Problem&)> factor) {
   return {std::move(name),
           std::move(clause),
           {},
@@ -26,8 +26,8 @@ Neighbour times(std::string name, std::string clause, std::vector<TensorName> on
 }
 
 // The gradient of LSE by a formula of itself and D, the row sum of dO O.
-Neighbour through_lse(std::string name, std::string clause, bool needs_it,
-                      std::function<double(const Problem&, double, double)> change) {
+Mistake through_lse(std::string name, std::string clause, bool needs_it,
+                    std::function<double(const Problem&, double, double)> change) {
   return {std::move(name), std::move(clause), [needs_it, change = std::move(change)](Setting& s) {
             Problem& p = s.problem;
             if (!p.backward || (needs_it && !p.d_lse)) return false;
@@ -48,7 +48,7 @@ Neighbour through_lse(std::string name, std::string clause, bool needs_it,
 }
 
 // One batch element alone adds to a gradient that sums over them.
-Neighbour of_element(std::string name, std::string clause, TensorName tensor, bool last) {
+Mistake of_element(std::string name, std::string clause, TensorName tensor, bool last) {
   return {std::move(name),
           std::move(clause),
           [last](Setting& s) {
@@ -75,7 +75,7 @@ Neighbour of_element(std::string name, std::string clause, TensorName tensor, bo
 
 }  // namespace
 
-std::vector<Neighbour> gradient_neighbours() {
+std::vector<Mistake> gradient_mistakes() {
   using enum TensorName;
   const auto by_scale = [](const Problem& p) { return p.scale; };
   const auto over_scale = [](const Problem& p) { return 1 / p.scale; };

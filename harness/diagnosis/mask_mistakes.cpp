@@ -9,15 +9,15 @@ namespace {
 
 using Kind = Mask::Kind;
 
-Neighbour band(std::string name, std::string clause, std::function<bool(Mask&)> change) {
+Mistake band(std::string name, std::string clause, std::function<bool(Mask&)> change) {
   return {std::move(name), std::move(clause), [change = std::move(change)](Setting& setting) {
             return change_bands(setting.problem.mask, change);
           }};
 }
 
 // Each row, head or batch element with the mask of another.
-Neighbour elsewhere(std::string name, std::string clause,
-                    std::function<bool(const Problem&, Position&)> move) {
+Mistake elsewhere(std::string name, std::string clause,
+                  std::function<bool(const Problem&, Position&)> move) {
   return {std::move(name), std::move(clause), [move = std::move(move)](Setting& setting) {
             const Problem before = setting.problem;
             if (before.mask.kind == Kind::full) return false;
@@ -34,7 +34,7 @@ Neighbour elsewhere(std::string name, std::string clause,
 
 bool is_causal(const Mask& mask) { return mask.left == kUnbounded && mask.right == 0; }
 
-std::vector<Neighbour> bands() {
+std::vector<Mistake> bands() {
   const auto anchored = [](Anchor anchor) {
     return [anchor](Mask& m) { return std::exchange(m.anchor, anchor) != anchor; };
   };
@@ -101,7 +101,7 @@ std::vector<Neighbour> bands() {
   };
 }
 
-std::vector<Neighbour> dropped() {
+std::vector<Mistake> dropped() {
   const auto without = [](Kind kind) {
     return [kind](Setting& s) { return drop_parts(s.problem.mask, kind); };
   };
@@ -219,7 +219,7 @@ void for_each_number(Segments& numbers, const std::function<void(std::int32_t&)>
   }
 }
 
-std::vector<Neighbour> tables() {
+std::vector<Mistake> tables() {
   const auto table = [](bool (*change)(DenseMask&)) {
     return [change](Setting& s) { return change_tables(s.problem.mask, change); };
   };
@@ -256,7 +256,7 @@ std::vector<Neighbour> tables() {
   };
 }
 
-std::vector<Neighbour> places() {
+std::vector<Mistake> places() {
   return {
       elsewhere(
           "the mask of the next query", "MASK-2",
@@ -292,10 +292,10 @@ bool leave_out(Setting& setting, bool last) {
 
 }  // namespace
 
-std::vector<Neighbour> mask_neighbours() {
-  std::vector<Neighbour> all = bands();
-  const auto add = [&](std::vector<Neighbour> more) {
-    for (Neighbour& each : more) all.push_back(std::move(each));
+std::vector<Mistake> mask_mistakes() {
+  std::vector<Mistake> all = bands();
+  const auto add = [&](std::vector<Mistake> more) {
+    for (Mistake& each : more) all.push_back(std::move(each));
   };
   add(dropped());
   add(tables());

@@ -1,6 +1,6 @@
-// The neighbours of attention: what kernels compute that went wrong in one step. Each is data: what
-// it does in words, the clause that it breaks, and how it changes a problem and its numbers so that
-// the reference, given the changed ones, computes what such a kernel returns.
+// Common mistakes: what kernels compute that go wrong in one step. Each is data: what it does in
+// words, the clause that it breaks, and how it changes a problem and its numbers so that the
+// reference, given the changed ones, computes what such a kernel returns.
 //
 //   "the scale twice"   SCORE-1   problem.scale *= problem.scale
 #pragma once
@@ -26,7 +26,7 @@ struct Setting {
   std::vector<bool> adds = {};
 };
 
-struct Neighbour {
+struct Mistake {
   std::string name;
   std::string clause;
   // Changes the setting; false if it means nothing there. Without it, the setting stays.
@@ -37,15 +37,15 @@ struct Neighbour {
 };
 
 // The simplest first: of those that match, the first is named first.
-const std::vector<Neighbour>& neighbours();
+const std::vector<Mistake>& mistakes();
 
 // Families of them, a file each.
-std::vector<Neighbour> mask_neighbours();
-std::vector<Neighbour> length_neighbours();
-std::vector<Neighbour> score_neighbours();
-std::vector<Neighbour> head_neighbours();
-std::vector<Neighbour> output_neighbours();
-std::vector<Neighbour> dropout_neighbours();
-std::vector<Neighbour> gradient_neighbours();
+std::vector<Mistake> mask_mistakes();
+std::vector<Mistake> length_mistakes();
+std::vector<Mistake> score_mistakes();
+std::vector<Mistake> head_mistakes();
+std::vector<Mistake> output_mistakes();
+std::vector<Mistake> dropout_mistakes();
+std::vector<Mistake> gradient_mistakes();
 
 }  // namespace attest

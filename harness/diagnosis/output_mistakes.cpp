@@ -1,7 +1,7 @@
 // What is returned: LSE, rows that see no key.
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "harness/diagnosis/setting.h"
@@ -9,9 +9,11 @@
 namespace attest {
 namespace {
 
+using std::numbers::ln2;
+
 // LSE of each row by a formula. A bound that is zero stays so where the value does.
-Neighbour lse(std::string name, std::string clause, std::function<double(double)> change,
-              double factor) {
+Mistake lse(std::string name, std::string clause, std::function<double(double)> change,
+            double factor) {
   return {std::move(name),
           std::move(clause),
           {},
@@ -28,7 +30,7 @@ Neighbour lse(std::string name, std::string clause, std::function<double(double)
 }
 
 // LSE of rows that see nothing alone.
-Neighbour empty_lse(std::string name, double value) {
+Mistake empty_lse(std::string name, double value) {
   return {std::move(name),
           "EMPTY-2",
           {},
@@ -41,7 +43,7 @@ Neighbour empty_lse(std::string name, double value) {
           {TensorName::lse}};
 }
 
-Neighbour zero(std::string name, std::string clause, TensorName only) {
+Mistake zero(std::string name, std::string clause, TensorName only) {
   return {std::move(name),
           std::move(clause),
           {},
@@ -54,7 +56,7 @@ Neighbour zero(std::string name, std::string clause, TensorName only) {
           {only}};
 }
 
-std::vector<Neighbour> zeroes() {
+std::vector<Mistake> zeroes() {
   return {
       zero("an O of zeros", "SOFTMAX-1", TensorName::o),
       zero("an LSE of zeros", "LSE-1", TensorName::lse),
@@ -89,13 +91,13 @@ void exchange_heads_and_rows(const Setting& s, TensorName tensor, Expected& e) {
 
 }  // namespace
 
-std::vector<Neighbour> output_neighbours() {
-  std::vector<Neighbour> all = zeroes();
-  std::vector<Neighbour> more = {
+std::vector<Mistake> output_mistakes() {
+  std::vector<Mistake> all = zeroes();
+  std::vector<Mistake> more = {
       lse(
-          "LSE in base 2", "LSE-1", [](double x) { return x / kLn2; }, 1 / kLn2),
+          "LSE in base 2", "LSE-1", [](double x) { return x / ln2; }, 1 / ln2),
       lse(
-          "LSE times ln 2", "LSE-1", [](double x) { return x * kLn2; }, 1),
+          "LSE times ln 2", "LSE-1", [](double x) { return x * ln2; }, 1),
       lse(
           "LSE with the other sign", "LSE-1", [](double x) { return -x; }, 1),
       {"LSE without the maximum",
@@ -103,17 +105,7 @@ std::vector<Neighbour> output_neighbours() {
        [](Setting& s) {
          const Setting before = s;
          return set_scores(s, [&](const Position& at, const Score& score) {
-           double top = before.problem.sink
-                            ? before.inputs.sink.data[static_cast<std::size_t>(at.head)]
-                            : -kInfinite;
-           const Lengths lens = before.problem.lengths(at.batch);
-           for (Index j = 0; j < lens.key; ++j) {
-             const Position other = {at.batch, at.head, at.query, j};
-             if (visible(before.problem, other)) {
-               top = std::max(top, score_of(before, other).whole());
-             }
-           }
-           return score.whole() - top;
+           return score.whole() - largest_score(before, at);
          });
        },
        {},
@@ -148,7 +140,7 @@ std::vector<Neighbour> output_neighbours() {
        exchange_heads_and_rows,
        {TensorName::o}},
   };
-  for (Neighbour& each : more) all.push_back(std::move(each));
+  for (Mistake& each : more) all.push_back(std::move(each));
   return all;
 }
 

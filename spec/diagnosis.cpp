@@ -1,0 +1,43 @@
+#include "spec/diagnosis.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <istream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+
+std::string diagnosis_text(const Diagnosis& diagnosis) {
+  const std::string without =
+      diagnosis.passes_without.empty()
+          ? ""
+          : fmt::format("passes without {}", fmt::join(diagnosis.passes_without, "; without "));
+  const bool both = !diagnosis.headline.empty() && !without.empty();
+  return diagnosis.headline + (both ? "; " : "") + without;
+}
+
+std::vector<Diagnosis> read_diagnoses(std::istream& in) {
+  const auto json = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
+  std::vector<Diagnosis> diagnoses;
+  try {
+    for (const auto& group : json.at("groups")) {
+      Diagnosis each = {.testee = group.at("testee").get<std::string>(),
+                        .case_id = group.at("case").get<std::string>(),
+                        .headline = group.at("headline").get<std::string>()};
+      for (const auto& relief : group.at("passes_without")) {
+        each.passes_without.push_back(relief.at("what").get<std::string>());
+      }
+      diagnoses.push_back(std::move(each));
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError("", fmt::format("{}: {}", kDiagnosis, error.what()));
+  }
+  return diagnoses;
+}
+
+}  // namespace attest
