@@ -11,7 +11,7 @@ namespace {
 
 // What no machine, load or number of jobs has a part in.
 constexpr std::array kFound = {"case",    "testee", "dtype",   "outcome", "reason",
-                               "clauses", "blamed", "tensors", "slopes",  "features"};
+                               "clauses", "tensors", "slopes", "features"};
 
 void add(Seal& seal, const std::string& line) { seal.add(line, parse_json(line)); }
 
