@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/diagnosis/culprit.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 
@@ -44,6 +45,7 @@ std::vector<std::string> wrong_tensors(const Verdict& verdict) {
 struct Failure {
   double work;
   Case test_case;
+  Verdict verdict;
 };
 struct Grouped {
   Group group;
@@ -72,7 +74,7 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
     auto key = std::tuple(group.testee, group.outcome, group.reason, group.features, group.tensors);
     Grouped& at = groups.try_emplace(std::move(key), Grouped{std::move(group), {}}).first->second;
     ++at.group.failures;
-    at.cases.push_back({work(test_case.problem), std::move(test_case)});
+    at.cases.push_back({work(test_case.problem), std::move(test_case), v});
   }
   std::vector<Grouped> all;
   for (auto& [key, each] : groups) {
@@ -107,8 +109,10 @@ void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunO
     each.group.alike = asked++ == 0 ? all : common(each.group.alike, all);
     if (each.group.alike.empty()) break;
   }
-  each.group.passes_without =
-      reliefs(each.cases[0].test_case, testee, executor, options, interrupted);
+  const Case& simplest = each.cases[0].test_case;
+  each.group.reliefs = reliefs(simplest, testee, executor, options, interrupted);
+  each.group.blamed =
+      culprit(each.cases[0].verdict, simplest, each.group.alike, each.group.reliefs);
 }
 
 }  // namespace
@@ -142,6 +146,7 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                            {"failures", group.failures},
                            {"case", group.case_id},
                            {"headline", headline(group.alike)},
+                           {"blamed", group.blamed},
                            {"did_you_mean", nlohmann::json::array()},
                            {"passes_without", nlohmann::json::array()}};
     for (const Likeness& likeness : group.alike) {
@@ -152,7 +157,8 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                                       {"of_rows", likeness.of},
                                       {"telling_elements", likeness.telling}});
     }
-    for (const Relief& relief : group.passes_without) {
+    for (const Relief& relief : group.reliefs) {
+      if (!relief.passes) continue;
       each["passes_without"].push_back({{"what", relief.what}, {"clauses", relief.clauses}});
     }
     json["groups"].push_back(std::move(each));
@@ -165,12 +171,15 @@ std::string to_text(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     std::vector<std::string> parts;
     if (!group.alike.empty()) parts.push_back(headline(group.alike));
-    if (!group.passes_without.empty()) {
-      std::vector<std::string> without;
-      for (const Relief& relief : group.passes_without) without.push_back(relief.what);
+    std::vector<std::string> without;
+    for (const Relief& relief : group.reliefs) {
+      if (relief.passes) without.push_back(relief.what);
+    }
+    if (!without.empty()) {
       parts.push_back(fmt::format("passes without {}", fmt::join(without, "; without ")));
     }
     if (parts.empty()) continue;
+    if (!group.blamed.empty()) parts.push_back("blamed on " + group.blamed);
     text += fmt::format("  {} failure{} of {}: {}\n    {}\n", group.failures,
                         group.failures == 1 ? "" : "s", group.testee, fmt::join(parts, "; "),
                         group.case_id);

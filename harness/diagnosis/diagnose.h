@@ -24,7 +24,8 @@ struct Group {
   Index failures = 0;
   std::string case_id;  // of the simplest
   std::vector<Likeness> alike = {};
-  std::vector<Relief> passes_without = {};
+  std::vector<Relief> reliefs = {};
+  std::string blamed = {};  // by all of that
 };
 
 // More groups than that are not looked at: the simplest are told.

@@ -140,6 +140,11 @@ Neighbour bias_read(std::string name, Axis only, std::function<Index(const Posit
       });
 }
 
+Neighbour of_clause(std::string clause, Neighbour neighbour) {
+  neighbour.clause = std::move(clause);
+  return neighbour;
+}
+
 std::vector<Neighbour> biases() {
   const auto bias_as = [](std::string name, double (*change)(const Problem&, double)) {
     return scored(std::move(name), "SCORE-3", has_bias,
@@ -165,8 +170,10 @@ std::vector<Neighbour> biases() {
               [](const Problem&, double bias) { return bias != 0 ? 0.0 : -kInfinite; }),
       bias_as("the bias taken for a boolean, true being masked",
               [](const Problem&, double bias) { return bias == 0 ? 0.0 : -kInfinite; }),
-      bias_as("-10000 for a bias of -inf",
-              [](const Problem&, double bias) { return std::isinf(bias) ? -10000 : bias; }),
+      of_clause("MASK-14", bias_as("-10000 for a bias of -inf",
+                                   [](const Problem&, double bias) {
+                                     return std::isinf(bias) ? -10000 : bias;
+                                   })),
   };
 }
 

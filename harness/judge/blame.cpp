@@ -13,11 +13,11 @@ namespace attest {
 
 std::span<const std::string_view> suspects() {
   static constexpr std::array kRarestFirst = std::to_array<std::string_view>(
-      {"MASK-14",  "SHAPE-2",  "SCORE-1",  "DROP-1",   "DROP-3",    "SINK-1",    "SCORE-2",
-       "SCORE-4",  "SCORE-3",  "LAYOUT-5", "PAGE-1",   "PAGE-2",    "MASK-9",    "MASK-8",
-       "MASK-12",  "MASK-13",  "MASK-11",  "MASK-10",  "MASK-7",    "MASK-4",    "SCORE-5",
-       "MASK-3",   "MASK-2",   "MASK-5",   "LAYOUT-3", "HEAD-1",    "LAYOUT-4",  "LAYOUT-1",
-       "LAYOUT-2", "SOFTMAX-1", "SOFTMAX-2", "MASK-1", "MASK-6",   "SHAPE-1",   "LSE-1"});
+      {"MASK-14",  "SHAPE-2",   "SCORE-5",   "SCORE-1",  "DROP-1", "DROP-3",   "SINK-1",
+       "SCORE-2",  "SCORE-4",   "SCORE-3",   "MASK-9",   "MASK-8", "MASK-12",  "MASK-13",
+       "MASK-11",  "MASK-10",   "MASK-7",    "MASK-4",   "MASK-3", "MASK-2",   "PAGE-1",
+       "PAGE-2",   "LAYOUT-5",  "MASK-5",    "LAYOUT-3", "HEAD-1", "LAYOUT-4", "LAYOUT-1",
+       "LAYOUT-2", "SOFTMAX-1", "SOFTMAX-2", "MASK-1",   "MASK-6", "SHAPE-1",  "LSE-1"});
   return kRarestFirst;
 }
 
@@ -59,7 +59,8 @@ std::string_view of_gradients(const Problem& p, const Misses& misses) {
   const bool of_one = misses.only(dq) || misses.only(dk);  // of the same dS the other is right
   if (!misses.has(dv)) {
     if (p.softcap > 0 && !beside_the_cap) return "GRAD-6";
-    if (p.d_lse && !of_one) return "GRAD-5";
+    // dSink knows of dLSE, but not of the keep-mask in dP.
+    if (p.d_lse && !of_one && (!p.sink || !drops || misses.has(dsink))) return "GRAD-5";
   }
   if (drops) return "DROP-2";
   if (misses.has(dk) && misses.has(dv) && !misses.has(dq) && groups) return "HEAD-2";
@@ -156,8 +157,14 @@ std::string_view of_numbers(const Case& c, const Misses& misses) {
   if (shows && contains(c.clauses, hidden)) return hidden;
   if (misses.gradients()) return of_gradients(c.problem, misses);
   if (misses.only_heads_of_other_groups()) return "HEAD-1";
-  const bool of_lse = misses.only(lse) && (misses.lse_in_other_units() || !misses.weights_do_not_show());
-  return of_lse ? "LSE-1" : of_outputs(c, misses);
+  if (misses.only(lse) && !misses.weights_do_not_show()) {
+    const std::string_view sums = of_sums(c, misses);
+    return sums.empty() ? "LSE-1" : sums;
+  }
+  if (misses.only(lse) && contains(c.clauses, "LSE-1") && misses.lse_in_other_units()) {
+    return "LSE-1";
+  }
+  return of_outputs(c, misses);
 }
 
 // A testee that declares the same bits twice, and returned others.

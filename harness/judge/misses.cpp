@@ -22,8 +22,8 @@ constexpr double kModerate = 1000;
 // Whether a key is visible, a bias of -inf hiding it too.
 bool sees(const Problem& problem, const Inputs& inputs, const Position& at) {
   if (!visible(problem, at)) return false;
-  return !problem.bias_shape || std::isfinite(inputs.bias.data[broadcast_element(
-                                    *problem.bias_shape, at)]);
+  return !problem.bias_shape ||
+         std::isfinite(inputs.bias.data[broadcast_element(*problem.bias_shape, at)]);
 }
 
 std::vector<Index> visible_keys(const Problem& problem, const Inputs& inputs, Position row) {
@@ -51,7 +51,7 @@ bool same_values(const Problem& p, const Inputs& inputs, const Position& row,
 
 }  // namespace
 
-Misses::Misses(const Subject& subject, const Trial& trial) 
+Misses::Misses(const Subject& subject, const Trial& trial)
     : problem_(subject.problem()), batch_(subject.problem().batch) {
   // What a testee drew is part of its problem.
   std::optional<PreparedCase> own;
@@ -117,7 +117,7 @@ void Misses::look_at_rows(const Inputs& inputs) {
     if (keys.empty()) empty_.insert(stored);
     empty_rows_ += keys.empty();
     if (count == lengths.key && count > 0) full_.insert(stored);
-    first_element_ |= b == 0;
+    elements_.insert(b);
     of_longest_ |= lengths.key == problem_.key_len;
     if (rows_ == 1) weights_do_not_show_ = same_values(problem_, inputs, row, keys);
   }
@@ -130,11 +130,12 @@ void Misses::look_at_right_rows(const Inputs& inputs, const Shape& shape) {
     const Row row = {at / (shape[1] * shape[2]), at / shape[2] % shape[1], at % shape[2]};
     if (missed_rows_.contains(row)) continue;
     if (!heads_differ_) {
-      for (Index h = 0; h < shape[1]; ++h) heads_differ_ |= missed_rows_.contains({row[0], h, row[2]});
+      for (Index h = 0; h < shape[1]; ++h)
+        heads_differ_ |= missed_rows_.contains({row[0], h, row[2]});
     }
     if (some_are_right_ || ++looked_at * problem_.key_len >= kMostPairs) continue;
     const auto [b, i] = element_and_row(row[0], row[2]);
-    if (i >= problem_.lengths(b).query) continue;
+    if (i >= problem_.lengths(b).query || !elements_.contains(b)) continue;
     const Position place = {.batch = b, .head = row[1], .query = i};
     some_are_right_ = visible_keys(problem_, inputs, place).size() > 1;
   }
@@ -157,7 +158,8 @@ void Misses::look_at_sums(const Trial& trial, PreparedCase& prepared,
       lse_in_other_units_ |= std::all_of(lse_rows_.begin(), lse_rows_.end(), [&](const Row& row) {
         const double value = decode(lse.dtype, lse.bits[place(row)]);
         const double wanted = factor * exact[place(row)];
-        return std::isfinite(value) && std::abs(value - wanted) <= 1e-3 * std::abs(exact[place(row)]);
+        return std::isfinite(value) &&
+               std::abs(value - wanted) <= 1e-3 * std::abs(exact[place(row)]);
       });
     }
   }

@@ -31,7 +31,8 @@ class Misses {
 
   // Whether an empty row holds what a row does that sees keys: a sum of moderate size.
   bool empty_rows_saw_keys() const { return saw_keys_; }
-  // Whether some row that sees several keys is right: what changes all scores changes it too.
+  // Whether some row that sees several keys is right, of an element that fails: what changes all
+  // scores changes it too.
   bool some_rows_are_right() const { return some_are_right_; }
   // Whether a row that sees every key has a sum that is not too small: hiding keys makes it so.
   bool full_rows_lack_nothing() const { return full_rows_lack_nothing_; }
@@ -43,7 +44,7 @@ class Misses {
   // Whether heads fail in some rows in which others, that see the same, are right.
   bool heads_differ() const { return heads_differ_; }
   // Whether batch elements fail, but not the first: it begins where its tensor does.
-  bool spares_first_element() const { return batch_ > 1 && !first_element_; }
+  bool spares_first_element() const { return batch_ > 1 && !elements_.contains(0); }
   // Whether a row fails of an element whose keys are as many as there are.
   bool of_longest_element() const { return of_longest_; }
   // Whether O fails in a row whose LSE is right: its scores and what it sees are.
@@ -73,8 +74,9 @@ class Misses {
   std::set<TensorName> tensors_ = {};
   std::set<Row> missed_rows_ = {}, o_rows_ = {}, lse_rows_ = {};
   std::set<Row> empty_ = {}, full_ = {};
+  std::set<Index> elements_ = {};
   bool nonfinite_ = false, of_queries_alone_ = true, heads_of_other_groups_ = false;
-  bool all_heads_ = false, heads_differ_ = false, first_element_ = false, of_longest_ = false;
+  bool all_heads_ = false, heads_differ_ = false, of_longest_ = false;
   bool saw_keys_ = false, some_are_right_ = false, full_rows_lack_nothing_ = false;
   bool low_sums_ = false, sums_are_right_ = false, weights_do_not_show_ = false;
   bool lse_in_other_units_ = false, slight_ = true;
