@@ -95,20 +95,19 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
 
 void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
-  int asked = 0;
+  constexpr std::ptrdiff_t kMostLookedAt = 8;
+  Consensus consensus;
   for (const Failure& failure : each.cases) {
-    if (&failure - each.cases.data() == kMostAsked) break;
+    if (&failure - each.cases.data() == kMostLookedAt || consensus.is_reached()) break;
     PreparedCase prepared(failure.test_case, options.jobs);
     const Examination again =
         examine(prepared, testee.description, testee.kernel, executor, options.threads);
     const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
     if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) continue;
-    const auto all =
-        alike(prepared, testee.description, declared->second, again.trial, interrupted);
-    if (all.empty()) continue;
-    each.group.alike = asked++ == 0 ? all : common(each.group.alike, all);
-    if (each.group.alike.empty()) break;
+    consensus.add(failure.test_case.id,
+                  alike(prepared, testee.description, declared->second, again.trial, interrupted));
   }
+  each.group.alike = consensus.meant();
   const Case& simplest = each.cases[0].test_case;
   each.group.reliefs = reliefs(simplest, testee, executor, options, interrupted);
   each.group.blamed =

@@ -17,11 +17,12 @@ std::string culprit_of(const Verdict& verdict, const Case& test_case, const Test
   const Examination again =
       examine(prepared, testee.description, testee.kernel, executor, options.threads);
   const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
-  std::vector<Likeness> all;
+  Consensus consensus;
   if (asks_for_names(again.verdict) && declared != testee.description.arithmetic.end()) {
-    all = alike(prepared, testee.description, declared->second, again.trial, interrupted);
+    consensus.add(test_case.id,
+                  alike(prepared, testee.description, declared->second, again.trial, interrupted));
   }
-  return culprit(verdict, test_case, all,
+  return culprit(verdict, test_case, consensus.meant(),
                  reliefs(test_case, testee, executor, options, interrupted));
 }
 
