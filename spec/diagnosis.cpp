@@ -13,12 +13,15 @@
 namespace attest {
 
 std::string diagnosis_text(const Diagnosis& diagnosis) {
-  const std::string without =
-      diagnosis.passes_without.empty()
-          ? ""
-          : fmt::format("passes without {}", fmt::join(diagnosis.passes_without, "; without "));
-  const bool both = !diagnosis.headline.empty() && !without.empty();
-  return diagnosis.headline + (both ? "; " : "") + without;
+  std::vector<std::string> parts;
+  if (!diagnosis.headline.empty()) parts.push_back(diagnosis.headline);
+  if (!diagnosis.passes_without.empty()) {
+    parts.push_back(
+        fmt::format("passes without {}", fmt::join(diagnosis.passes_without, "; without ")));
+  }
+  if (parts.empty()) return "";
+  if (!diagnosis.blamed.empty()) parts.push_back("blamed on " + diagnosis.blamed);
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 std::vector<Diagnosis> read_diagnoses(std::istream& in) {
@@ -28,7 +31,8 @@ std::vector<Diagnosis> read_diagnoses(std::istream& in) {
     for (const auto& group : json.at("groups")) {
       Diagnosis each = {.testee = group.at("testee").get<std::string>(),
                         .case_id = group.at("case").get<std::string>(),
-                        .headline = group.at("headline").get<std::string>()};
+                        .headline = group.at("headline").get<std::string>(),
+                        .blamed = group.at("blamed").get<std::string>()};
       for (const auto& relief : group.at("passes_without")) {
         each.passes_without.push_back(relief.at("what").get<std::string>());
       }

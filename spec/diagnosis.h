@@ -16,10 +16,11 @@ struct Diagnosis {
   std::string case_id;                           // the simplest of the group
   std::string headline = {};                     // "O is exactly what no scale (SCORE-1) gives"
   std::vector<std::string> passes_without = {};  // "a softcap"
+  std::string blamed = {};                       // "SCORE-2"; empty if nothing is
 };
 
-// "O is exactly what no scale (SCORE-1) gives; passes without a softcap"; empty if nothing is
-// known.
+// "O is exactly what no scale (SCORE-1) gives; passes without a softcap; blamed on
+// SCORE-1"; empty if nothing is known but what is blamed.
 std::string diagnosis_text(const Diagnosis& diagnosis);
 
 // Throws InputError for what is no diagnosis.json.

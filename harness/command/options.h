@@ -52,6 +52,7 @@ struct Options {
   bool finite = false;
   std::vector<std::string> dtypes;
   std::filesystem::path plugins;  // the folder of those that selfcheck needs
+  bool blame = false;             // of selfcheck --blame
   std::filesystem::path meant;    // of selfcheck --diagnose
   bool full = false;
   bool shrink = false;

@@ -17,6 +17,7 @@
 #include "harness/process/worker.h"
 #include "harness/run/conclude.h"
 #include "harness/run/run.h"
+#include "harness/selfcheck/culprits.h"
 #include "harness/selfcheck/naming.h"
 #include "harness/selfcheck/selfcheck.h"
 #include "reports/files.h"
@@ -38,6 +39,7 @@ int selfcheck(Options options) {
   const Installation installation = installation_for(options);
   if (options.plugins.empty()) options.plugins = installation.test_plugins;
   Selfcheck check = {.all_catches = options.full,
+                     .diagnosed = options.blame,
                      .filtered = !options.filters.empty() || options.tier < Tier::standard,
                      .cases = by_worth(selected_cases(options, installation))};
   const std::vector<Case> all = load_cases(installation.cases, options.seed);
@@ -68,9 +70,13 @@ int selfcheck(Options options) {
     run.tries_again = false;
     check.hunt = hunt(check.cases, check.catalogue, session->testees(),
                       {.all = options.full, .run = run}, start_testee(*session), seen, interrupted);
+    if (options.blame) {
+      find_culprits(*check.hunt, check.cases, session->testees(), run, start_testee(*session),
+                    interrupted);
+    }
     options.limits = limits;
   }
-  if (!interrupted()) {
+  if (!interrupted() && !options.blame) {
     const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
     const auto session = session_of(options.plugins / "legitimate.so", cases);
     const Record record = run(cases, session->testees(), session->header(), session->run_options(),
@@ -130,6 +136,11 @@ Command add_selfcheck(CLI::App& app, Options& options) {
   command.add_option("--host", options.only_hosts, "With --hosts: only in that one");
   command.add_option("--plugins", options.plugins,
                      "The folder of mutants.so, legitimate.so and hosts.so");
+  command
+      .add_flag("--blame", options.blame,
+                "Only the mutants, each failure diagnosed: 95 % must be blamed on a clause that "
+                "they violate")
+      ->excludes("--legitimate");
   command
       .add_option(
           "--diagnose", options.meant,

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "harness/diagnosis/culprit.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "spec/feature.h"
@@ -25,8 +26,11 @@ std::vector<std::string> features_needed(const Problem& problem) {
   return {names.begin(), names.end()};
 }
 
+constexpr std::size_t kMostLookedAt = 8;  // failures of a group
+
 struct Grouped {
   Group group;
+  Verdict simplest;         // of the first case
   std::vector<Case> cases;  // of it that are asked, the simplest first
 };
 
@@ -58,12 +62,14 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
                      static_cast<Index>(like.failures.size()),
                      simplest.case_id,
                      {}},
+                    {},
                     {}};
     for (const VerdictRecord* failure : like.failures) {
-      if (each.cases.size() == kMostAsked) break;
-      if (auto test_case = case_of(*failure, cases, by_id)) {
-        each.cases.push_back(*std::move(test_case));
-      }
+      if (each.cases.size() == kMostLookedAt) break;
+      auto test_case = case_of(*failure, cases, by_id);
+      if (!test_case) continue;
+      if (each.cases.empty()) each.simplest = failure->verdict;
+      each.cases.push_back(*std::move(test_case));
     }
     if (each.cases.empty()) continue;
     each.group.features = features_needed(each.cases[0].problem);
@@ -75,20 +81,20 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
 
 void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
-  int asked = 0;
+  Consensus consensus;
   for (const Case& failing : each.cases) {
+    if (consensus.is_reached()) break;
     PreparedCase prepared(failing, options.jobs);
     const Examination again =
         examine(prepared, testee.description, testee.kernel, executor, options.threads);
     const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
     if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) continue;
-    const auto all =
-        alike(prepared, testee.description, declared->second, again.trial, interrupted);
-    if (all.empty()) continue;
-    each.group.alike = asked++ == 0 ? all : common(each.group.alike, all);
-    if (each.group.alike.empty()) break;
+    consensus.add(failing.id,
+                  alike(prepared, testee.description, declared->second, again.trial, interrupted));
   }
-  each.group.passes_without = reliefs(each.cases[0], testee, executor, options, interrupted);
+  each.group.alike = consensus.meant();
+  each.group.reliefs = reliefs(each.cases[0], testee, executor, options, interrupted);
+  each.group.blamed = culprit(each.simplest, each.cases[0], each.group.alike, each.group.reliefs);
 }
 
 }  // namespace
@@ -122,6 +128,7 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                            {"failures", group.failures},
                            {"case", group.case_id},
                            {"headline", headline(group.alike)},
+                           {"blamed", group.blamed},
                            {"did_you_mean", nlohmann::json::array()},
                            {"passes_without", nlohmann::json::array()}};
     for (const Likeness& likeness : group.alike) {
@@ -132,7 +139,8 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                                       {"of_rows", likeness.of},
                                       {"telling_elements", likeness.telling}});
     }
-    for (const Relief& relief : group.passes_without) {
+    for (const Relief& relief : group.reliefs) {
+      if (!relief.passes) continue;
       each["passes_without"].push_back({{"what", relief.what}, {"clauses", relief.clauses}});
     }
     json["groups"].push_back(std::move(each));
@@ -143,9 +151,13 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
 std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups) {
   std::vector<Diagnosis> diagnoses;
   for (const Group& group : groups) {
-    Diagnosis each = {
-        .testee = group.testee, .case_id = group.case_id, .headline = headline(group.alike)};
-    for (const Relief& relief : group.passes_without) each.passes_without.push_back(relief.what);
+    Diagnosis each = {.testee = group.testee,
+                      .case_id = group.case_id,
+                      .headline = headline(group.alike),
+                      .blamed = group.blamed};
+    for (const Relief& relief : group.reliefs) {
+      if (relief.passes) each.passes_without.push_back(relief.what);
+    }
     diagnoses.push_back(std::move(each));
   }
   return diagnoses;

@@ -23,7 +23,8 @@ struct Group {
   std::string case_id;                // of the simplest
   std::vector<std::string> features;  // that its problem needs
   std::vector<Likeness> alike = {};
-  std::vector<Relief> passes_without = {};
+  std::vector<Relief> reliefs = {};
+  std::string blamed = {};  // by all of that
 };
 
 // More groups than that are not looked at: the simplest are told.

@@ -1,4 +1,5 @@
 // Dropout of P.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -30,8 +31,42 @@ Mistake keep_of(std::string name, std::function<void(const Problem&, Position&)>
           }};
 }
 
+// Of each row of O, what the weights that it keeps must be multiplied by to be as many as they
+// were.
+void scale_by_rows(const Setting& s, TensorName tensor, Expected& e) {
+  const Problem& p = s.problem;
+  if (tensor != TensorName::o) return;
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index h = 0; h < p.query_heads; ++h) {
+      for (Index i = 0; i < p.lengths(b).query; ++i) {
+        double seen = 0, kept = 0;
+        for (Index j = 0; j < p.lengths(b).key; ++j) {
+          const Position at = {b, h, i, j};
+          if (!visible(p, at)) continue;
+          seen += 1;
+          kept += s.inputs.keep.at(at);
+        }
+        const double by = (1 - p.dropout.probability) * seen / std::max(kept, 1.0);
+        const Place place = p.query_place(b, i);
+        for (Index d = 0; d < p.value_dim; ++d) {
+          const auto at =
+              static_cast<std::size_t>(dense_index(p.o_shape(), place.batch, h, place.position, d));
+          e.value[at] *= by;
+          e.bound[at] *= std::max(by, 1.0);
+        }
+      }
+    }
+  }
+  e.rest.clear();
+}
+
 std::vector<Mistake> rates() {
   return {
+      {"dropout scaled by the rate that came about",
+       "DROP-1",
+       [](Setting& s) { return drops(s); },
+       scale_by_rows,
+       {TensorName::o}},
       {"no dropout", "DROP-1",
        [](Setting& s) {
          if (!drops(s)) return false;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
 
 #include "harness/diagnosis/altered.h"
 #include "harness/diagnosis/mistake.h"
@@ -27,6 +28,9 @@ double products(const Problem& p) {
   }
   return product;
 }
+
+// So many different failures are asked, at most.
+constexpr std::size_t kMostAsked = 3;
 
 // A part of a tensor: row `row` of `channels` elements.
 TensorVerdict judge_row(const Returned& tensor, const Expected& expected, std::size_t row,
@@ -102,10 +106,10 @@ class Search {
     }
   }
 
-  // The best: whole ones before parts, then those that explain more tensors.
+  // The best: sure ones first, whole ones before parts, then those that explain more tensors.
   std::vector<Likeness> best() && {
     const auto rank = [](const Likeness& each) {
-      return std::pair(each.whole(), each.tensors.size());
+      return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
     };
     std::vector<Likeness> result;
     for (const Likeness& each : found_) {
@@ -165,7 +169,7 @@ class Search {
       likeness.rows += static_cast<Index>(wrong.rows.size());
       likeness.of += static_cast<Index>(wrong.all_rows);
     }
-    if (likeness.tensors.empty() || likeness.telling < kLeastTelling) return;
+    if (likeness.tensors.empty() || likeness.telling == 0) return;
     if (whole) likeness.rows = likeness.of;
     found_.push_back(std::move(likeness));
   }
@@ -209,15 +213,40 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
   return std::move(search).best();
 }
 
-std::vector<Likeness> common(const std::vector<Likeness>& all,
-                             const std::vector<Likeness>& others) {
-  std::vector<Likeness> both;
-  for (const Likeness& each : all) {
-    const bool known = std::any_of(others.begin(), others.end(),
-                                   [&](const Likeness& other) { return other.name == each.name; });
-    if (known) both.push_back(each);
+void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all) {
+  if (all.empty()) return;
+  if (cases_.empty()) {
+    shared_ = all;
+  } else {
+    std::erase_if(shared_, [&](const Likeness& each) {
+      return std::none_of(all.begin(), all.end(),
+                          [&](const Likeness& other) { return other.name == each.name; });
+    });
   }
-  return both;
+  const std::string problem = case_id.substr(0, case_id.find("/dtype="));
+  cases_.insert(problem);
+  for (const Likeness& each : all) {
+    Index& most = telling_[each.name][problem];
+    most = std::max(most, each.telling);
+  }
+}
+
+bool Consensus::is_sure(const Likeness& likeness) const {
+  const auto& telling = telling_.at(likeness.name);
+  Index sum = 0;
+  for (const auto& [problem, count] : telling) sum += count;
+  return sum >= kLeastTelling && (telling.size() > 1 || likeness.whole());
+}
+
+bool Consensus::is_reached() const {
+  if (cases_.empty()) return false;
+  return shared_.empty() || (cases_.size() >= kMostAsked && is_sure(shared_[0]));
+}
+
+std::vector<Likeness> Consensus::meant() const {
+  std::vector<Likeness> meant = shared_;
+  std::erase_if(meant, [&](const Likeness& each) { return !is_sure(each); });
+  return meant;
 }
 
 std::string headline(const std::vector<Likeness>& all) {

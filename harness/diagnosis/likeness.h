@@ -6,6 +6,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,22 +33,37 @@ struct Likeness {
   Index telling = 0;                // elements
 
   bool whole() const { return rows == of; }
+  // Whether that cannot have come about by chance, in this case alone.
+  bool is_sure() const { return telling >= kLeastTelling; }
 };
 
 // Whether it is numbers that are wrong: of nothing else can a mistake be told.
 bool asks_for_names(const Verdict& verdict);
 
-// The mistakes that explain what is wrong: of equally good ones all, the simplest first. Empty if
-// none does, if nothing is wrong, or if the case is too large for that.
+// The mistakes that explain what is wrong, sure or not: of equally good ones all, the simplest
+// first. Empty if none does, if nothing is wrong, or if the case is too large for that.
 std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
                             const Arithmetic& arithmetic, const Trial& trial,
                             const std::function<bool()>& interrupted);
 
-// One case may be too small to tell mistakes apart: of several failures that are of one kind,
-// those mistakes are meant that explain each of which anything is known. So many are asked, at
-// most.
-inline constexpr int kMostAsked = 3;
-std::vector<Likeness> common(const std::vector<Likeness>& all, const std::vector<Likeness>& others);
+// What several failures of one kind have in common: one case may be too small to tell mistakes
+// apart, so those are meant that explain each of which anything is known. A part of the rows of one
+// case may be what a mistake gives by another way, and a tensor of few elements may be so by
+// chance: that takes more cases. The same case in another format is none.
+class Consensus {
+ public:
+  void add(const std::string& case_id, const std::vector<Likeness>& all);
+  // Whether enough is known: so many cases explained, or nothing left that explains them.
+  bool is_reached() const;
+  std::vector<Likeness> meant() const;
+
+ private:
+  std::vector<Likeness> shared_ = {};
+  bool is_sure(const Likeness& likeness) const;
+
+  std::map<std::string, std::map<std::string, Index>> telling_ = {};  // by mistake and case
+  std::set<std::string> cases_ = {};  // that are explained, without their format
+};
 
 // "O and LSE are exactly what the scale twice gives"; of several that cannot be told apart up to
 // three.

@@ -271,6 +271,15 @@ std::vector<Mistake> places() {
                 [](const Problem&, Position& at) {
                   return std::exchange(at.query, at.query / 4 * 4) % 4 != 0;
                 }),
+      elsewhere("the mask of the last query of each four", "MASK-2",
+                [](const Problem&, Position& at) {
+                  return std::exchange(at.query, at.query / 4 * 4 + 3) % 4 != 3;
+                }),
+      elsewhere("the mask of as many queries further as there are heads before", "MASK-4",
+                [](const Problem&, Position& at) {
+                  at.query += at.head;
+                  return at.head > 0;
+                }),
       elsewhere("the mask of the first query", "MASK-2",
                 [](const Problem&, Position& at) { return std::exchange(at.query, 0) != 0; }),
   };
@@ -303,7 +312,14 @@ std::vector<Mistake> mask_mistakes() {
   add({{"the first key of each row left out", "SOFTMAX-1",
         [](Setting& s) { return leave_out(s, false); }},
        {"the last key of each row left out", "SOFTMAX-1",
-        [](Setting& s) { return leave_out(s, true); }}});
+        [](Setting& s) { return leave_out(s, true); }},
+       {"the last key of each element left out", "SOFTMAX-1", [](Setting& s) {
+          const Problem before = s.problem;
+          set_visible(s, [&](const Position& at) {
+            return visible(before, at) && at.key + 1 < before.lengths(at.batch).key;
+          });
+          return true;
+        }}});
   return all;
 }
 

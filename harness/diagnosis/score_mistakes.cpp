@@ -143,6 +143,11 @@ Mistake bias_read(std::string name, Axis only, std::function<Index(const Positio
       });
 }
 
+Mistake of_clause(std::string clause, Mistake mistake) {
+  mistake.clause = std::move(clause);
+  return mistake;
+}
+
 std::vector<Mistake> biases() {
   const auto bias_as = [](std::string name, double (*change)(const Problem&, double)) {
     return scored(std::move(name), "SCORE-3", has_bias,
@@ -168,8 +173,10 @@ std::vector<Mistake> biases() {
               [](const Problem&, double bias) { return bias != 0 ? 0.0 : -kInfinite; }),
       bias_as("the bias taken for a boolean, true being masked",
               [](const Problem&, double bias) { return bias == 0 ? 0.0 : -kInfinite; }),
-      bias_as("-10000 for a bias of -inf",
-              [](const Problem&, double bias) { return std::isinf(bias) ? -10000 : bias; }),
+      of_clause("MASK-14", bias_as("-10000 for a bias of -inf",
+                                   [](const Problem&, double bias) {
+                                     return std::isinf(bias) ? -10000 : bias;
+                                   })),
   };
 }
 

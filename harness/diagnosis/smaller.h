@@ -13,13 +13,17 @@
 
 namespace attest {
 
+inline constexpr const char* kAMask = "a mask";  // as a whole
+
 struct Relief {
-  std::string what;                       // "softcap": it passes without that
+  std::string what;                       // "a softcap"
   std::vector<std::string> clauses = {};  // that speak of it
+  bool passes = false;                    // without it
+  bool is_part = false;                   // of a mask of several
 };
 
-// What a failing case passes without, on that testee; empty for a case that no entry says, such as
-// one that was fitted.
+// What a failing case was judged without, on that testee; empty for a case that no entry says, such
+// as one that was fitted.
 std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executor& executor,
                             const RunOptions& options, const std::function<bool()>& interrupted);
 

@@ -2,122 +2,26 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
-#include <set>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "harness/judge/checks.h"
-#include "harness/judge/judge.h"
+#include "harness/judge/misses.h"
 #include "spec/contains.h"
-#include "spec/tensor.h"
+#include "spec/feature.h"
 
 namespace attest {
+
+std::span<const std::string_view> suspects() {
+  static constexpr std::array kRarestFirst = std::to_array<std::string_view>(
+      {"MASK-14",  "SHAPE-2",   "SCORE-5",   "SCORE-1",  "DROP-1", "DROP-3",   "SINK-1",
+       "SCORE-2",  "SCORE-4",   "SCORE-3",   "MASK-9",   "MASK-8", "MASK-12",  "MASK-13",
+       "MASK-11",  "MASK-10",   "MASK-7",    "MASK-4",   "MASK-3", "MASK-2",   "PAGE-1",
+       "PAGE-2",   "LAYOUT-5",  "MASK-5",    "LAYOUT-3", "HEAD-1", "LAYOUT-4", "LAYOUT-1",
+       "LAYOUT-2", "SOFTMAX-1", "SOFTMAX-2", "MASK-1",   "MASK-6", "SHAPE-1",  "LSE-1"});
+  return kRarestFirst;
+}
+
 namespace {
-
-// Of long problems so many pairs of a query and a key are looked at.
-constexpr Index kMostPairs = Index(1) << 22;
-
-// Where results lie beyond their bounds: in the forward pass, or, if that is right, in the
-// gradients.
-class Misses {
- public:
-  Misses(const Subject& subject, const Trial& trial) : problem_(subject.problem()) {
-    // What a testee drew is part of its problem.
-    std::optional<PreparedCase> own;
-    if (trial.keep) own = subject.prepared.with_keep(*trial.keep);
-    PreparedCase& prepared = own ? *own : subject.prepared;
-    for (const bool gradients : {false, true}) {
-      for (const Returned& tensor : trial.returned) {
-        if (is_gradient(tensor.name) == gradients) add(subject, prepared, tensor);
-      }
-      if (!tensors_.empty()) break;
-    }
-    look_at_rows();
-  }
-
-  bool none() const { return tensors_.empty(); }
-  bool has(TensorName tensor) const { return tensors_.contains(tensor); }
-  bool only(TensorName tensor) const { return tensors_.size() == 1 && has(tensor); }
-  bool gradients() const { return !none() && !has(TensorName::o) && !has(TensorName::lse); }
-  bool nonfinite() const { return nonfinite_; }
-
-  // Of all misses in tensors that have rows of queries, if there are any.
-  bool only_empty_rows() const { return rows_ > 0 && empty_rows_ == rows_ && of_queries_alone_; }
-  bool only_beyond_query_lengths() const {
-    return rows_ > 0 && beyond_ == rows_ && of_queries_alone_;
-  }
-  // Whether there are others; those that miss are all there is of misses.
-  bool other_rows_are_right() const { return rows_ < all_rows_; }
-  bool some_rows_see_all() const { return rows_that_see_all_ > 0; }
-  // Whether just those heads fail that would read other keys if groups were interleaved.
-  bool only_heads_of_other_groups() const { return heads_of_other_groups_ && of_queries_alone_; }
-
- private:
-  void add(const Subject& subject, PreparedCase& prepared, const Returned& tensor) {
-    const Expected& whole = expected_of(tensor.name, prepared, subject.arithmetic);
-    const std::optional<Expected> part = without_exempt(subject, whole, tensor);
-    const std::vector<std::size_t> missed =
-        beyond_bounds(tensor.bits, tensor.dtype, part ? *part : whole,
-                      rounding_of(tensor.name, subject.arithmetic));
-    if (missed.empty()) return;
-    tensors_.insert(tensor.name);
-    of_queries_alone_ &= is_of_queries(tensor.name);
-    for (const std::size_t i : missed) {
-      nonfinite_ |= !std::isfinite(decode(tensor.dtype, tensor.bits[i]));
-      if (!is_of_queries(tensor.name)) continue;
-      all_rows_ = tensor.shape[0] * tensor.shape[1] * tensor.shape[2];
-      const auto place = coordinates(tensor.shape, static_cast<Index>(i));
-      missed_rows_.insert({place[0], place[1], place[2]});
-    }
-  }
-
-  void look_at_rows() {
-    std::set<Index> heads;
-    for (const auto& [stored_b, h, stored_i] : missed_rows_) {
-      heads.insert(h);
-      if (rows_ * problem_.key_len >= kMostPairs) continue;
-      ++rows_;
-      const auto [b, i] = element_and_row(stored_b, stored_i);
-      const bool is_beyond = i >= problem_.lengths(b).query;
-      beyond_ += is_beyond;
-      if (is_beyond) continue;
-      const Index keys = visible_keys(b, h, i);
-      empty_rows_ += keys == 0;
-      rows_that_see_all_ += keys == problem_.lengths(b).key;
-    }
-    if (problem_.key_heads <= 1 || problem_.key_heads == problem_.query_heads) return;
-    const Index group = problem_.query_heads / problem_.key_heads;
-    std::set<Index> others;
-    for (Index h = 0; h < problem_.query_heads; ++h) {
-      if (h / group != h % problem_.key_heads) others.insert(h);
-    }
-    heads_of_other_groups_ = !heads.empty() && heads == others;
-  }
-
-  // Of a packed tensor, whose sequences follow each other.
-  std::pair<Index, Index> element_and_row(Index b, Index i) const {
-    if (!problem_.packed) return {b, i};
-    while (i >= problem_.lengths(b).query) i -= problem_.lengths(b++).query;
-    return {b, i};
-  }
-
-  Index visible_keys(Index b, Index h, Index i) const {
-    Index keys = 0;
-    for (Index j = 0; j < problem_.lengths(b).key; ++j) {
-      keys += visible(problem_, {.batch = b, .head = h, .query = i, .key = j});
-    }
-    return keys;
-  }
-
-  const Problem& problem_;
-  std::set<TensorName> tensors_ = {};
-  std::set<std::array<Index, 3>> missed_rows_ = {};
-  bool nonfinite_ = false, of_queries_alone_ = true, heads_of_other_groups_ = false;
-  Index rows_ = 0, all_rows_ = 0, empty_rows_ = 0, beyond_ = 0, rows_that_see_all_ = 0;
-};
 
 // What the case hides, if what came back shows it.
 std::string_view clause_of_hidden(const Case& c, const Misses& misses) {
@@ -146,60 +50,127 @@ std::string_view clause_of_hidden(const Case& c, const Misses& misses) {
 std::string_view of_gradients(const Problem& p, const Misses& misses) {
   using enum TensorName;
   const bool drops = p.dropout.mode != Dropout::Mode::none;
+  const bool groups = p.key_heads != p.query_heads;
   if (misses.only(dsink)) return "SINK-2";
   if (misses.only(dbias)) return "GRAD-4";
   if (misses.only(dv)) return drops ? "DROP-2" : "GRAD-3";
   // dV doesn't know of dS; dBias and dSink know of it before the softcap's slope.
   const bool beside_the_cap = misses.has(dbias) || misses.has(dsink);
+  const bool of_one = misses.only(dq) || misses.only(dk);  // of the same dS the other is right
   if (!misses.has(dv)) {
     if (p.softcap > 0 && !beside_the_cap) return "GRAD-6";
-    if (drops) return "DROP-2";
-    if (p.d_lse) return "GRAD-5";
+    // dSink knows of dLSE, but not of the keep-mask in dP.
+    if (p.d_lse && !of_one && (!p.sink || !drops || misses.has(dsink))) return "GRAD-5";
   }
   if (drops) return "DROP-2";
-  const bool of_keys_alone = !misses.has(dq);
-  if (of_keys_alone && p.key_heads != p.query_heads) return "HEAD-2";
+  if (misses.has(dk) && misses.has(dv) && !misses.has(dq) && groups) return "HEAD-2";
   if (misses.has(dq)) return "GRAD-1";
   return misses.has(dk) ? "GRAD-2" : "GRAD-3";
 }
-
-// What of a problem is likelier to be amiss, where all that is known is that O is: what few
-// problems have before what many have, for a fault of the latter shows in a simpler case.
-constexpr std::array<std::string_view, 31> kRarestFirst = {
-    "DROP-1",   "SINK-1",  "SCORE-4",   "SCORE-3",   "SCORE-2",  "MASK-14", "MASK-9",   "MASK-8",
-    "MASK-12",  "MASK-13", "MASK-11",   "MASK-10",   "MASK-7",   "MASK-4",  "SCORE-5",  "MASK-3",
-    "MASK-2",   "PAGE-1",  "LAYOUT-5",  "MASK-5",    "LAYOUT-3", "HEAD-1",  "LAYOUT-4", "LAYOUT-1",
-    "LAYOUT-2", "SCORE-1", "SOFTMAX-2", "SOFTMAX-1", "MASK-1",   "MASK-6",  "SHAPE-1"};
 
 bool is_of_a_mask(std::string_view clause) {
   return clause.starts_with("MASK-") && clause != "MASK-1" && clause != "MASK-5" &&
          clause != "MASK-6";
 }
 
-std::string_view of_outputs(const Case& c, const Misses& misses) {
-  for (const std::string_view clause : kRarestFirst) {
-    if (!contains(c.clauses, clause)) continue;
-    if (is_of_a_mask(clause) && misses.some_rows_see_all()) continue;
-    return clause;
+// Whether that problem has what the clause speaks of.
+bool concerns(std::string_view clause, const Problem& problem) {
+  const std::vector<const Feature*> speakers = features_with(clause);
+  const std::vector<const Feature*> needed = needed_by(problem);
+  return speakers.empty() ||
+         std::any_of(speakers.begin(), speakers.end(), [&](const Feature* each) {
+           return std::find(needed.begin(), needed.end(), each) != needed.end();
+         });
+}
+
+bool has_table_of_heads(const Mask& mask) {
+  return (mask.table && mask.table->shape[1] > 1) ||
+         std::any_of(mask.parts.begin(), mask.parts.end(), has_table_of_heads);
+}
+
+// Whether what came back is otherwise than what follows from a breach of that clause.
+bool is_cleared(std::string_view clause, const Problem& problem, const Misses& misses) {
+  if (!concerns(clause, problem)) return true;
+  const bool of_mask = is_of_a_mask(clause) && clause != "MASK-14";
+  const bool of_score = clause.starts_with("SCORE-") || clause == "SINK-1";
+  if (of_mask && misses.full_rows_lack_nothing()) return true;
+  if (of_mask && misses.heads_differ() && !has_table_of_heads(problem.mask)) return true;
+  // LSE knows of the scores, the sink and what is visible; dropout and V come after it.
+  if ((of_mask || of_score) && misses.sums_are_right()) return true;
+  if (of_score && misses.some_rows_are_right() && !misses.heads_differ()) return true;
+  const bool of_values = clause.starts_with("DROP-") || clause == "SHAPE-1";
+  if (of_values && misses.has(TensorName::lse)) return true;
+  if (clause == "MASK-5") {
+    return misses.of_longest_element() || (problem.batch == 1 && misses.some_sums_are_low());
   }
-  return "SOFTMAX-1";
+  if (clause == "LAYOUT-5") return !misses.spares_first_element();
+  return clause == "HEAD-1" && misses.all_heads();
+}
+
+// Of numbers that are chosen to overflow, or that lack digits: what sums them up.
+std::string_view of_sums(const Case& c, const Misses& misses) {
+  using Clauses = std::vector<std::string_view>;
+  if (misses.nonfinite() && c.hidden == Hidden::plain && c.data != "normal") {
+    for (const auto clause : Clauses{"SOFTMAX-2", "SOFTMAX-1"}) {
+      if (contains(c.clauses, clause)) return clause;
+    }
+  }
+  if (misses.slight()) {
+    for (const auto clause : Clauses{"NUM-3", "SOFTMAX-1", "SOFTMAX-2"}) {
+      if (contains(c.clauses, clause)) return clause;
+    }
+  }
+  return "";
+}
+
+std::string_view of_outputs(const Case& c, const Misses& misses) {
+  if (const auto clause = of_sums(c, misses); !clause.empty()) return clause;
+  std::string_view last = "";
+  for (const std::string_view clause : suspects()) {
+    if (!contains(c.clauses, clause)) continue;
+    if (!is_cleared(clause, c.problem, misses)) return clause;
+    if (last.empty()) last = clause;
+  }
+  return last.empty() ? "SOFTMAX-1" : last;
+}
+
+// Of rows that see no key, if nothing else is wrong.
+std::string_view of_empty_rows(const Case& c, const Misses& misses) {
+  if (!misses.only_empty_rows()) return "";
+  if (misses.gradients()) return misses.of_queries_alone() || misses.nonfinite() ? "EMPTY-3" : "";
+  if (misses.empty_rows_saw_keys()) return "";
+  if (c.problem.sink) {
+    return contains(c.clauses, "SINK-1") && !contains(c.clauses, "EMPTY-4") ? "SINK-1" : "EMPTY-4";
+  }
+  return misses.has(TensorName::o) ? "EMPTY-1" : "EMPTY-2";
 }
 
 std::string_view of_numbers(const Case& c, const Misses& misses) {
   using enum TensorName;
-  if (misses.only_beyond_query_lengths()) return c.hidden == Hidden::nan_rows ? "HIDE-2" : "MASK-6";
-  if (misses.only_empty_rows() && misses.other_rows_are_right()) {
-    if (misses.gradients()) return "EMPTY-3";
-    if (c.problem.sink) return "EMPTY-4";
-    return misses.has(o) ? "EMPTY-1" : "EMPTY-2";
+  if (misses.only_beyond_query_lengths() && misses.of_queries_alone()) {
+    return c.hidden == Hidden::nan_rows ? "HIDE-2" : "MASK-6";
   }
+  const std::string_view empty = of_empty_rows(c, misses);
   const std::string_view hidden = clause_of_hidden(c, misses);
   const bool shows = misses.nonfinite() || c.hidden == Hidden::huge;
+  if (!empty.empty() && (contains(c.clauses, empty) || !contains(c.clauses, hidden))) return empty;
   if (shows && contains(c.clauses, hidden)) return hidden;
   if (misses.gradients()) return of_gradients(c.problem, misses);
   if (misses.only_heads_of_other_groups()) return "HEAD-1";
-  if (misses.only(lse)) return "LSE-1";
+  if (misses.only(lse) && !misses.weights_do_not_show()) {
+    const std::string_view sums = of_sums(c, misses);
+    return sums.empty() ? "LSE-1" : sums;
+  }
+  if (misses.only(lse) && contains(c.clauses, "LSE-1") && misses.lse_in_other_units()) {
+    return "LSE-1";
+  }
   return of_outputs(c, misses);
+}
+
+// A testee that declares the same bits twice, and returned others.
+bool breaks_its_promise(const Subject& subject, const Trial& first, const Trial& second) {
+  return subject.cites("DET-1") && subject.arithmetic.deterministic && !second.returned.empty() &&
+         difference(first, second, subject.exemptions);
 }
 
 }  // namespace
@@ -213,6 +184,7 @@ std::string blamed_clause(const Subject& subject, const Finding& finding, const 
     const auto& cited = subject.test_case().clauses;
     return cited.empty() ? "" : cited.front();
   }
+  if (breaks_its_promise(subject, first, second)) return "DET-1";
   for (const Trial* trial : {&first, &second}) {
     const Misses misses(subject, *trial);
     if (!misses.none()) return std::string(of_numbers(subject.test_case(), misses));

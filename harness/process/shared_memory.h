@@ -1,6 +1,5 @@
-#pragma once
-
 // Memory of a fixed size that processes share.
+#pragma once
 
 #include <cstddef>
 

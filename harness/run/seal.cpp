@@ -10,8 +10,8 @@ namespace attest {
 namespace {
 
 // What no machine, load or number of jobs has a part in.
-constexpr std::array kFound = {"case",    "testee", "dtype",   "outcome", "reason",
-                               "clauses", "blamed", "tensors", "slopes",  "features"};
+constexpr std::array kFound = {"case",    "testee",  "dtype",  "outcome", "reason",
+                               "clauses", "tensors", "slopes", "features"};
 
 void add(Seal& seal, const std::string& line) { seal.add(line, parse_json(line)); }
 

@@ -23,6 +23,7 @@ struct Hunted {
   Index tried = 0;                           // of them: all, or as many as it took
   Index catching = 0;                        // of those that were tried
   std::optional<VerdictRecord> caught = {};  // the first
+  std::string culprit = {};                  // the clause blamed, once that is diagnosed
   // Of the cases before, the largest ratio of an error to its bound.
   double nearest = 0;
   std::string nearest_case = {};

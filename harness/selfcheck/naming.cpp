@@ -21,7 +21,7 @@ namespace {
 
 // Cases that a mutant is tried on, and failing ones that are looked at.
 constexpr std::size_t kMostTried = 1500;
-constexpr Index kMostFailed = 8;
+constexpr Index kMostFailed = 12;
 
 // Of the cases those of a clause that the mutant violates, in a format that it concerns; those of
 // more such clauses first.
@@ -49,23 +49,20 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
                   int threads, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
-  std::vector<Likeness> shared;
-  int asked = 0;
+  Consensus consensus;
   for (const Case* each : cases) {
-    if (interrupted() || naming.failed >= kMostFailed) break;
+    if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
     PreparedCase prepared(*each, 1);
     const Examination examination =
         examine(prepared, testee.description, testee.kernel, executor, threads);
     if (!asks_for_names(examination.verdict)) continue;
     ++naming.failed;
     naming.case_id = each->id;
-    const auto all =
-        alike(prepared, testee.description, testee.description.arithmetic.at(each->problem.dtype),
-              examination.trial, interrupted);
-    if (all.empty()) continue;
-    shared = asked == 0 ? all : common(shared, all);
-    if (++asked == kMostAsked || shared.empty()) break;
+    consensus.add(each->id, alike(prepared, testee.description,
+                                  testee.description.arithmetic.at(each->problem.dtype),
+                                  examination.trial, interrupted));
   }
+  const std::vector<Likeness> shared = consensus.meant();
   naming.headline = headline(shared);
   for (const Likeness& likeness : shared) {
     naming.names.push_back(likeness.name);

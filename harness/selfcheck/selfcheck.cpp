@@ -162,36 +162,44 @@ std::string missed_text(const Selfcheck& check) {
   return text;
 }
 
-// Whether what caught a mutant is blamed on a clause that it violates.
-bool is_blamed_right(const Selfcheck& check, const Hunted& hunted) {
-  return contains(mutant_of(check, hunted).clauses, hunted.caught->verdict.blamed);
+// The clause by the verdict that caught it, or by that and its diagnosis.
+const std::string& blamed(const Hunted& hunted, bool diagnosed) {
+  return diagnosed ? hunted.culprit : hunted.caught->verdict.blamed;
 }
 
 // Mutants that are caught, and those of them that are blamed right in every dtype.
-Tally blame_of(const Selfcheck& check) {
+Tally blame_of(const Selfcheck& check, bool diagnosed) {
   std::map<std::size_t, bool> right;
   for (const Hunted& hunted : check.hunt->hunted) {
     if (!hunted.caught) continue;
     const auto place = right.emplace(hunted.mutant, true).first;
-    place->second = place->second && is_blamed_right(check, hunted);
+    place->second =
+        place->second && contains(mutant_of(check, hunted).clauses, blamed(hunted, diagnosed));
   }
   const auto count =
       std::count_if(right.begin(), right.end(), [](auto& each) { return each.second; });
   return {.caught = static_cast<std::size_t>(count), .all = right.size()};
 }
 
+bool is_blamed_well(const Selfcheck& check) {
+  const Tally tally = blame_of(check, true);
+  return 20 * tally.caught >= 19 * tally.all;
+}
+
 std::string blame_text(const Selfcheck& check) {
   std::string text;
   for (const Hunted& hunted : check.hunt->hunted) {
-    if (!hunted.caught || is_blamed_right(check, hunted)) continue;
     const Mutant& mutant = mutant_of(check, hunted);
-    text += fmt::format("blamed on {} instead of {}: {} in {}, {}\n", hunted.caught->verdict.blamed,
-                        list_text(mutant.clauses, ""), mutant.name, name(hunted.dtype),
-                        hunted.caught->case_id);
+    if (!hunted.caught || contains(mutant.clauses, blamed(hunted, check.diagnosed))) continue;
+    text += fmt::format("blamed on {} instead of {}: {} in {}, {}\n",
+                        blamed(hunted, check.diagnosed), list_text(mutant.clauses, ""), mutant.name,
+                        name(hunted.dtype), hunted.caught->case_id);
   }
-  const Tally tally = blame_of(check);
-  return text + fmt::format("{} of {} that are caught are blamed on a clause that they violate\n",
-                            tally.caught, count_text(static_cast<Index>(tally.all), "mutant"));
+  const Tally tally = blame_of(check, false);
+  text += fmt::format("{} of {} that are caught are blamed on a clause that they violate",
+                      tally.caught, count_text(static_cast<Index>(tally.all), "mutant"));
+  if (check.diagnosed) text += fmt::format(", diagnosed {}", blame_of(check, true).caught);
+  return text + "\n";
 }
 
 std::string to_text(const Selfcheck& check, const Hunt& hunt) {
@@ -302,6 +310,7 @@ nlohmann::json to_json(const Selfcheck& check, const Hunt& hunt) {
       each.update(in_short(*hunted.caught));
       each["clause"] = clause_text(hunted.caught->verdict, mutant);
       each["blamed"] = hunted.caught->verdict.blamed;
+      if (check.diagnosed) each["blamed_diagnosed"] = hunted.culprit;
     } else {
       each["nearest"] = number_to_json(hunted.nearest);
       each["nearest_case"] = hunted.nearest_case;
@@ -380,6 +389,7 @@ int exit_code_of(const Selfcheck& check) {
       const bool excused = hunt.interrupted || (check.filtered && !was_tried(hunted));
       (excused ? complete : right) = false;
     }
+    right = right && (!check.diagnosed || hunt.interrupted || is_blamed_well(check));
   }
   return !right ? kNotConformant : complete ? kConformant : kIncomplete;
 }

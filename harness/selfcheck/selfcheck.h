@@ -33,6 +33,7 @@ std::vector<Case> sample(const std::vector<Case>& cases, std::size_t count);
 struct Selfcheck {
   Catalogue catalogue = {};
   bool all_catches = false;  // --full: every case was tried, whatever caught a mutant before
+  bool diagnosed = false;    // --blame: clauses are blamed by the diagnosis too
   bool filtered = false;     // not all cases of the tier were there to be tried
   std::vector<Case> cases = {};
   std::optional<Hunt> hunt = {};
@@ -44,8 +45,8 @@ std::string to_text(const Selfcheck& check);
 nlohmann::json to_json(const Selfcheck& check);
 
 // Conformant if every mutant is caught in every dtype that it concerns, no control is accused and
-// no legitimate kernel fails; incomplete if nothing was tried, or, because of a filter, not every
-// mutant.
+// no legitimate kernel fails, and of those diagnosed 95 of 100 are blamed right; incomplete if
+// nothing was tried, or, because of a filter, not every mutant.
 int exit_code_of(const Selfcheck& check);
 
 }  // namespace attest

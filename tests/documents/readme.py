@@ -28,7 +28,7 @@ def attest(*arguments):
 def failure():
     """A failure as it is told: all but the worst element of each tensor."""
     told = attest("repro", CASE, "--testee", "mutant:top_left").splitlines()
-    kept = [line for line in told if re.match(r"FAIL|  (problem|because|clauses|message) ", line)]
+    kept = [line for line in told if re.match(r"FAIL|  (problem|because|clauses|blamed|message|did you mean) ", line)]
     return "".join(f"    {line}\n" for line in [f"$ attest repro {CASE} --testee mutant:top_left", *kept])
 
 

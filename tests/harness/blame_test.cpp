@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
+#include "spec/feature.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/on_a_mock.h"
 #include "tests/harness/plain_kernel.h"
@@ -69,6 +71,14 @@ Damage o_where(const std::function<bool(Index, Index, Index)>& chosen) {
   return [=](const attest_outputs& out) { spoil(out.o, chosen); };
 }
 
+// O and LSE.
+Damage both_where(const std::function<bool(Index, Index, Index)>& chosen) {
+  return [=](const attest_outputs& out) {
+    spoil(out.o, chosen);
+    spoil(out.lse, chosen);
+  };
+}
+
 TEST_F(BlameTest, RightKernelIsBlamedForNothing) { EXPECT_EQ(blamed({"SOFTMAX-1"}, {}), ""); }
 
 TEST_F(BlameTest, LseAloneIsItsOwnClause) {
@@ -87,7 +97,7 @@ TEST_F(BlameTest, RowsWithoutKeysAloneAreTheirClauses) {
   const auto empty = [](Index, Index, Index i) { return i < 3; };
   EXPECT_EQ(blamed({"MASK-3", "EMPTY-1"}, o_where(empty)), "EMPTY-1");
   EXPECT_EQ(blamed({"MASK-3"}, [&](auto& out) { spoil(out.lse, empty); }), "EMPTY-2");
-  EXPECT_EQ(blamed({"EMPTY-1", "MASK-3"}, o_where([](Index, Index, Index i) { return i < 5; })),
+  EXPECT_EQ(blamed({"EMPTY-1", "MASK-3"}, both_where([](Index, Index, Index i) { return i < 5; })),
             "MASK-3");
   problem().sink = true;
   EXPECT_EQ(blamed({"MASK-3", "EMPTY-1"}, o_where(empty)), "EMPTY-4");
@@ -109,13 +119,55 @@ TEST_F(BlameTest, HeadsThatWouldReadOthersIfGroupsWereInterleavedAreTheGroups) {
 TEST_F(BlameTest, MaskIsNotBlamedForRowsThatSeeEveryKey) {
   problem().mask = Mask::causal(Anchor::bottom_right);
   const auto but_the_last = [](Index, Index, Index i) { return i < 5; };
-  EXPECT_EQ(blamed({"MASK-3", "SOFTMAX-1"}, o_where(but_the_last)), "MASK-3");
-  EXPECT_EQ(blamed({"MASK-3", "SOFTMAX-1"}, o_where(all)), "SOFTMAX-1");
+  EXPECT_EQ(blamed({"MASK-3", "SOFTMAX-1"}, both_where(but_the_last)), "MASK-3");
+  EXPECT_EQ(blamed({"MASK-3", "SOFTMAX-1"}, both_where(all)), "SOFTMAX-1");
+}
+
+TEST_F(BlameTest, MaskIsBlamedForRowsThatSeeEveryKeyIfNothingElseIsCited) {
+  problem().mask = Mask::causal(Anchor::bottom_right);
+  EXPECT_EQ(blamed({"MASK-3"}, o_where(all)), "MASK-3");
+  EXPECT_EQ(blamed({"MASK-3", "EMPTY-1"}, o_where(all)), "MASK-3");
+}
+
+TEST_F(BlameTest, EveryClauseOfTheForwardPassThatAFeatureHasIsASuspect) {
+  const auto suspected = suspects();
+  for (const Feature& feature : features()) {
+    // Formats are blamed for nothing; of the rest, these speak of other tensors.
+    if (feature.key == kOfFormats || feature.name == "lse") continue;
+    for (const auto& demand : feature.demands()) {
+      const bool backward = demand.clause.starts_with("GRAD-") || demand.clause == "SINK-2" ||
+                            demand.clause == "DROP-2";
+      EXPECT_EQ(std::count(suspected.begin(), suspected.end(), demand.clause), backward ? 0 : 1)
+          << demand.clause;
+    }
+  }
+}
+
+TEST_F(BlameTest, ScoresAreNotBlamedWhereTheirSumIsRight) {
+  problem().softcap = 2;
+  EXPECT_EQ(blamed({"SCORE-2", "SOFTMAX-1"}, o_where(all)), "SOFTMAX-1");
+}
+
+TEST_F(BlameTest, DropoutIsNotBlamedWhereLseIsWrong) {
+  problem().dropout = {.mode = Dropout::Mode::given, .probability = 0.25};
+  EXPECT_EQ(blamed({"DROP-1", "SOFTMAX-1"}, o_where(all)), "DROP-1");
+  EXPECT_EQ(blamed({"DROP-1", "SOFTMAX-1"}, both_where(all)), "SOFTMAX-1");
+}
+
+TEST_F(BlameTest, ScoresAreBlamedWhereOneKeyLeavesThemToLse) {
+  problem().key_len = 1;
+  problem().softcap = 2;
+  const std::vector<std::string> cited = {"SCORE-2", "SOFTMAX-1"};
+  EXPECT_EQ(blamed(cited, [](auto& out) { spoil(out.lse, all); }), "SCORE-2");
+}
+
+TEST_F(BlameTest, WhatAProblemHasNotIsNotBlamed) {
+  EXPECT_EQ(blamed({"MASK-4", "HEAD-1", "SOFTMAX-1"}, o_where(all)), "SOFTMAX-1");
 }
 
 TEST_F(BlameTest, RarestOfWhatAProblemHasIsBlamedFirst) {
   problem().softcap = 2;
-  EXPECT_EQ(blamed({"SHAPE-1", "SOFTMAX-1", "SCORE-2"}, o_where(all)), "SCORE-2");
+  EXPECT_EQ(blamed({"SHAPE-1", "SOFTMAX-1", "SCORE-2"}, both_where(all)), "SCORE-2");
 }
 
 TEST_F(BlameTest, GradientsAreBlamedByWhichAreWrong) {

@@ -158,7 +158,10 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
        .case_id = "a",
        .features = {"sink"},
        .alike = {{.name = "no scale", .clause = "SCORE-1", .tensors = {TensorName::o}}},
-       .passes_without = {{"a sink", {"SINK-1"}}, {"several keys", {"SHAPE-1"}}}}};
+       .reliefs = {{"a sink", {"SINK-1"}, true},
+                   {"a bias", {"SCORE-3"}, false},
+                   {"several keys", {}, true}},
+       .blamed = "SCORE-1"}};
   std::istringstream file(to_json(groups).dump());
   const std::vector<Diagnosis> read = read_diagnoses(file);
   ASSERT_THAT(read, testing::SizeIs(1));
@@ -167,7 +170,7 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
   EXPECT_EQ(diagnosis_text(read[0]), diagnosis_text(diagnoses_of(groups)[0]));
   EXPECT_EQ(diagnosis_text(read[0]),
             "O is exactly what no scale (SCORE-1) gives; passes without a sink; without several "
-            "keys");
+            "keys; blamed on SCORE-1");
   std::istringstream none("{}");
   EXPECT_THROW(read_diagnoses(none), InputError);
 }

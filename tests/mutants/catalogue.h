@@ -268,8 +268,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"no_queries_unwritten", textbook, "empty-seq",
      "dK and dV left as they were where there are no queries", "SAFE-3 SHAPE-2", "A029",
      "Dao-AILab/flash-attention@db2f8069"},
+    // SAFE-3: the rows of the element itself are never written.
     {"zeros_to_first_element", textbook, "empty-seq",
-     "the zeros of an element without keys written to the first element", "EMPTY-1 LAYOUT-5",
+     "the zeros of an element without keys written to the first element", "EMPTY-1 LAYOUT-5 SAFE-3",
      "A031", "Dao-AILab/flash-attention#2562"},
     {"zeros_of_a_whole_tile", textbook, "empty-seq",
      "more zeros than an element without keys has rows", "SAFE-1 EMPTY-1", "A032",
@@ -278,8 +279,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "A033", "Dao-AILab/flash-attention#2470"},
     {"refuses_empty_batch", textbook, "empty-seq", "an error for a batch of 0", "SHAPE-2 CALL-1",
      "A034", "Dao-AILab/flash-attention#1159"},
+    // SAFE-3: the rows behind as many as there are elements are never written.
     {"one_query_is_an_element", textbook, "empty-seq",
-     "packed, one query at most: row b taken for that of element b", "LAYOUT-5", "A035",
+     "packed, one query at most: row b taken for that of element b", "LAYOUT-5 SAFE-3", "A035",
      "Dao-AILab/flash-attention#1537"},
     {"no_channels_zero", textbook, "masked-row", "O = 0 where D is 0", "SHAPE-2", "A040",
      "pytorch/pytorch#184330"},
@@ -544,8 +546,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "pytorch/pytorch#187225"},
 
     // ---- Strides -------------------------------------------------------------------------------
+    // SAFE-1: where rows have gaps, these are written (its second sentence).
     {"ignores_strides", textbook, "stride", "O written as if it were dense",
-     "LAYOUT-1 LAYOUT-2 LAYOUT-4"},
+     "LAYOUT-1 LAYOUT-2 LAYOUT-4 SAFE-1"},
     {"dense_q", textbook, "stride", "so Q read", "LAYOUT-1 LAYOUT-2 SAFE-1", "B094",
      "huggingface/candle#3703"},
     {"dense_k", textbook, "stride", "so K", "LAYOUT-1 LAYOUT-2 SAFE-1", "B094",
@@ -563,8 +566,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"dense_dv", textbook, "stride", "so dV", "LAYOUT-1 LAYOUT-2 GRAD-3 SAFE-1"},
     {"o_by_strides_of_its_gradient", textbook, "stride", "O read with the strides of dO",
      "GRAD-1 LAYOUT-1 LAYOUT-2", "A117", "Dao-AILab/flash-attention@9ee0ff1d"},
+    // SAFE-1: slack of dV, or what lies beyond it, is written.
     {"dv_by_strides_of_dk", textbook, "stride", "dV written with the strides of dK",
-     "GRAD-3 LAYOUT-1 LAYOUT-2", "A118", "Dao-AILab/flash-attention#818"},
+     "GRAD-3 LAYOUT-1 LAYOUT-2 SAFE-1", "A118", "Dao-AILab/flash-attention#818"},
     {"channels_taken_for_adjacent", textbook, "stride", "channels of V taken for adjacent",
      "LAYOUT-3", "A121", "pytorch/pytorch#187506"},
     {"heads_and_batch_flattened", textbook, "stride",
@@ -572,16 +576,19 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "pytorch/pytorch#181133"},
     {"dense_for_64_channels", textbook, "stride", "strides ignored where D is 64",
      "LAYOUT-1 LAYOUT-2", "A126", "Dao-AILab/flash-attention#2666"},
-    {"pages_taken_for_dense", textbook, "stride", "pages taken for dense", "PAGE-1 LAYOUT-1",
+    // SAFE-1: expanded pages end before dense ones would.
+    {"pages_taken_for_dense", textbook, "stride", "pages taken for dense", "PAGE-1 LAYOUT-1 SAFE-1",
      "A127", "flashinfer-ai/flashinfer#527"},
+    // SAFE-1: where heads have gaps, these are written.
     {"heads_and_rows_exchanged", textbook, "layout", "O in the order BSHD where BHSD is asked for",
-     "LAYOUT-1 LAYOUT-2 HEAD-1", "B095 B097", "deepspeedai/DeepSpeed#5664"},
+     "LAYOUT-1 LAYOUT-2 HEAD-1 SAFE-1", "B095 B097", "deepspeedai/DeepSpeed#5664"},
     {"keys_of_first_element", textbook, "layout", "K and V of the first element for all",
      "LAYOUT-1 SHAPE-1 SOFTMAX-1", "B096", "deepspeedai/DeepSpeed#5823"},
     {"dense_lengths", textbook, "stride",
      "lengths read as if they were dense, and cut to the longest", "MASK-5 MASK-6 LAYOUT-1"},
     {"dense_starts", textbook, "stride", "so cu_query_lens and cu_key_lens", "LAYOUT-5 LAYOUT-1"},
-    {"dense_page_table", textbook, "stride", "so the page table", "PAGE-1 LAYOUT-1 SAFE-1"},
+    // SAFE-4: a number beside the table, taken for a page, leads out of the process's memory.
+    {"dense_page_table", textbook, "stride", "so the page table", "PAGE-1 LAYOUT-1 SAFE-1 SAFE-4"},
     {"dense_mask_table", textbook, "stride", "so a dense mask's table", "MASK-7 LAYOUT-1", "A120",
      "pytorch/pytorch#112577"},
     {"dense_prefix", textbook, "stride", "so the lengths of prefixes", "MASK-10 LAYOUT-1"},
@@ -600,8 +607,9 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
 
     // ---- Lengths and packed sequences ----------------------------------------------------------
     {"ignores_lengths", textbook, "varlen", "keys beyond a length attended to", "MASK-5 HIDE-2"},
+    // LAW-10: of pages it takes the lengths as they are; keys in a row then give something else.
     {"lengths_of_first_element", textbook, "varlen", "the length of the first element for all",
-     "MASK-5", "B102", "Tencent-Hunyuan/HunyuanVideo#310"},
+     "MASK-5 LAW-10", "B102", "Tencent-Hunyuan/HunyuanVideo#310"},
     {"packed_off_by_one", textbook, "varlen", "packed keys from one place too early",
      "LAYOUT-5 LAW-10"},
     {"delta_offset_padded", fa2, "varlen", "packed: D of the row below, but for the first element",

@@ -1,0 +1,23 @@
+// The clause that a failure is blamed on once more is known than its verdict tells: which mistake
+// gives what came back, and what the testee passes without.
+//
+//   a mistake gives just that         its clause
+//   it passes without a softcap       SCORE-2, whatever the verdict blames
+//   it fails without a bias too       not SCORE-3
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/smaller.h"
+#include "spec/verdict.h"
+
+namespace attest {
+
+// Empty if the verdict blames nothing.
+std::string culprit(const Verdict& verdict, const Case& test_case,
+                    const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs);
+
+}  // namespace attest

@@ -1,0 +1,74 @@
+#include "harness/diagnosis/culprit.h"
+
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+Verdict blaming(const std::string& clause) {
+  return {.outcome = Outcome::fail, .reason = "bound", .blamed = clause};
+}
+
+Case citing(std::vector<std::string> clauses) {
+  return {.id = "test", .clauses = std::move(clauses), .because = "", .problem = {}, .data = ""};
+}
+
+TEST(CulpritTest, WhatItPassesWithoutIsBlamed) {
+  const Case test_case = citing({"SOFTMAX-1", "SCORE-2", "SCORE-3"});
+  EXPECT_EQ(culprit(blaming("SCORE-2"), test_case, {},
+                    {{"a bias", {"SCORE-3"}, true}, {"a softcap", {"SCORE-2"}, false}}),
+            "SCORE-3");
+}
+
+TEST(CulpritTest, WhatItFailsWithoutIsNotBlamed) {
+  const Case test_case = citing({"SCORE-2", "SOFTMAX-1"});
+  const std::vector<Relief> reliefs = {{"a softcap", {"SCORE-2"}, false}};
+  EXPECT_EQ(culprit(blaming("SCORE-2"), test_case, {}, reliefs), "SOFTMAX-1");
+  EXPECT_EQ(culprit(blaming("SCORE-2"), citing({"SCORE-2"}), {}, reliefs), "SCORE-2");
+}
+
+TEST(CulpritTest, VerdictIsBelievedWhereItPassesWithoutThat) {
+  const Case test_case = citing({"SCORE-2", "SCORE-3"});
+  EXPECT_EQ(culprit(blaming("SCORE-3"), test_case, {},
+                    {{"a softcap", {"SCORE-2"}, true}, {"a bias", {"SCORE-3"}, true}}),
+            "SCORE-3");
+}
+
+TEST(CulpritTest, NeighbourThatMatchesIsBlamedBeforeAll) {
+  const Case test_case = citing({"PAGE-1", "SCORE-1"});
+  const Likeness twice = {.name = "the scale twice", .clause = "SCORE-1", .tensors = {}};
+  const Likeness other = {.name = "no mask", .clause = "MASK-3", .tensors = {}};
+  EXPECT_EQ(culprit(blaming("PAGE-1"), test_case, {twice}, {{"pages", {"PAGE-1"}, true}}),
+            "SCORE-1");
+  EXPECT_EQ(culprit(blaming("PAGE-1"), test_case, {twice, other}, {}), "PAGE-1");
+}
+
+TEST(CulpritTest, PartOfAMaskIsBlamedIfItAloneMatters) {
+  const Case test_case = citing({"MASK-7", "MASK-11", "MASK-9"});
+  const Relief whole = {kAMask, {"MASK-9"}, true};
+  const Relief table = {"part 1", {"MASK-7"}, false, true};
+  const Relief segments = {"part 2", {"MASK-11"}, true, true};
+  EXPECT_EQ(culprit(blaming("MASK-7"), test_case, {}, {whole, table, segments}), "MASK-11");
+}
+
+TEST(CulpritTest, NeighbourOfTheBackwardPassIsBlamedByItsClauseThere) {
+  const Likeness undropped = {
+      .name = "no dropout", .clause = "DROP-1", .tensors = {}, .backward_alone = true};
+  EXPECT_EQ(culprit(blaming("GRAD-1"), citing({"GRAD-1", "DROP-2"}), {undropped}, {}), "DROP-2");
+}
+
+TEST(CulpritTest, NeighbourIsNotBelievedOnAClauseThatIsNotCited) {
+  const Likeness flat = {.name = "the mean of V", .clause = "SCORE-1", .tensors = {}};
+  EXPECT_EQ(culprit(blaming("LAYOUT-5"), citing({"LAYOUT-5"}), {flat}, {}), "LAYOUT-5");
+}
+
+TEST(CulpritTest, WhatIsNotOfNumbersStays) {
+  Verdict guard = blaming("SAFE-1");
+  guard.reason = "guard";
+  EXPECT_EQ(culprit(guard, citing({"PAGE-1"}), {}, {{"pages", {"PAGE-1"}, true}}), "SAFE-1");
+  EXPECT_EQ(culprit(blaming("EMPTY-1"), citing({"MASK-3"}), {}, {{"a mask", {"MASK-3"}, true}}),
+            "EMPTY-1");
+}
+
+}  // namespace
+}  // namespace attest
