@@ -101,6 +101,10 @@ class Watch {
     return *found;
   }
 
+  bool may_ask(const std::string& kernel, const Case& c) const {
+    return !exclusion(c.problem, testee_of(kernel).description);
+  }
+
   bool has_shown(std::size_t mutant, DType dtype, std::size_t step) {
     const std::lock_guard lock(mutex_);
     const auto place = first_.find({mutant, dtype});
@@ -137,6 +141,8 @@ class Watch {
       if (has_shown(m, dtype, i) || interrupted_()) continue;
       if (!prepared) prepared.emplace(*problem, 1);
       const Mutant& mutant = catalogue_.mutants[m];
+      // One that declares a dialect of its own can't be told everything that its host can.
+      if (!may_ask(mutant.name, *problem) || !may_ask(mutant.control, *problem)) continue;
       const auto executor = executors.take("", testee_of(mutant.control));
       auto control = of_control.find(mutant.control);
       if (control == of_control.end()) {
