@@ -278,10 +278,14 @@ std::string_view fit_of(std::string_view id) {
   return base_id(id) == id ? "" : id.substr(base_id(id).size() + kMark.size());
 }
 
+nlohmann::json entry_with_fit(const CaseWithEntry& base, const Fit& fit) {
+  return adapted(base.entry, base.test_case.problem, fit);
+}
+
 Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   const Case& c = base.test_case;
   check_fit(fit, c.problem);
-  Case fitted = read_entry(adapted(base.entry, c.problem, fit), "fit");
+  Case fitted = read_entry(entry_with_fit(base, fit), "fit");
   fitted.id = fmt::format("{}{}{}", c.id, kMark, fit.to_string());
   fitted.bits = c.bits.empty() ? c.id : c.bits;
   fitted.tier = c.tier;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,6 +45,9 @@ struct Fit {
 // The case with other sizes. Throws InputError if it has no such form: a table that is written out,
 // nothing left to hide, a size that its entry pins.
 Case with_fit(const CaseWithEntry& base, const Fit& fit);
+
+// Its entry, under the name and pins of the base; what has no such form, reading it tells.
+nlohmann::json entry_with_fit(const CaseWithEntry& base, const Fit& fit);
 
 struct Fitted {
   std::optional<Case> asked = {};  // the case itself if nothing had to change

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "cases/fit.h"
 #include "cases/generate.h"
 #include "cases/laws.h"
 #include "harness/fuzz/random_sizes.h"
@@ -91,6 +92,15 @@ void Draws::add_law(json& entry, const Case& test_case, Dice& dice) const {
   if (!names.empty()) entry["laws"] = json::array({dice.one_of(names)});
 }
 
+bool Draws::fit(json& entry, Case& test_case) const {
+  const CaseWithEntry base = {test_case, entry};
+  const Fitted fit = fitted(base, scope_.testee.limits, scope_.testee.features);
+  if (!fit.asked) return false;
+  entry = entry_with_fit(base, Fit::parse(fit_of(fit.asked->id)));
+  test_case = read_entry(entry, kFuzzStem);
+  return !exclusion(test_case.problem, scope_.testee);
+}
+
 Drawn without_laws(const Drawn& drawn) {
   json entry = drawn.entry;
   entry.erase("laws");
@@ -100,6 +110,7 @@ Drawn without_laws(const Drawn& drawn) {
 
 Drawn Draws::draw(std::uint64_t number) const {
   constexpr int kPatience = 20;  // after which problems are drawn afresh, most of which are cases
+  constexpr int kPatienceWithLimits = 400;  // after which one may be beyond them: it is unsupported
   const std::string of_problem = fmt::format("fuzz/seed={}/number={}", seed_, number);
   const bool wants_large = Dice(of_problem).chance(kLarge);
   for (int attempt = 0;; ++attempt) {
@@ -111,9 +122,13 @@ Drawn Draws::draw(std::uint64_t number) const {
     made["because"] = "A random problem.";
     try {
       Case test_case = read_entry(made, kFuzzStem);
-      if (work_of(test_case.problem) > (large ? kMostWorkOfLarge : kMostWork)) continue;
-      if (spans(test_case.problem) > kMostElements) continue;
       if (!undeclared(test_case.problem, scope_.testee).empty()) continue;
+      const bool within = !exclusion(test_case.problem, scope_.testee);
+      if (!within && !fit(made, test_case) && attempt < kPatienceWithLimits) continue;
+      // The smallest that a testee takes may be large.
+      const Index most = large || !within ? kMostWorkOfLarge : kMostWork;
+      if (work_of(test_case.problem) > most) continue;
+      if (spans(test_case.problem) > kMostElements) continue;
       if (dice.chance(kWithLaw)) {
         add_law(made, test_case, dice);
         test_case = read_entry(made, kFuzzStem);

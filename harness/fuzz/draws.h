@@ -41,6 +41,8 @@ class Draws {
 
  private:
   nlohmann::json entry(Dice& dice, bool afresh) const;
+  // Makes of a problem beyond the testee's limits one within them; false if it stays beyond.
+  bool fit(nlohmann::json& entry, Case& test_case) const;
   void add_law(nlohmann::json& entry, const Case& test_case, Dice& dice) const;
 
   Scope scope_;

@@ -87,6 +87,26 @@ TEST(DrawsTest, EveryProblemIsACaseOfWhatIsDeclaredAndItsEntryStandsAlone) {
   }
 }
 
+TEST(DrawsTest, ProblemsLieWithinTheLimitsOfTheTesteeAndAreManyKinds) {
+  Description testee = description({DType::f16}, {"causal", "lse", "bias", "backward"});
+  testee.limits = parse_limits(
+      parse_json(
+          R"({"head_dim": [64, 128], "query_len": {"multiple": 16}, "key_len": {"min": 32}})"),
+      "/limits", testee.dtypes, testee.features);
+  const Draws of_testee = draws(testee, 7);
+  std::set<std::string> kinds;
+  int excluded = 0;
+  for (std::uint64_t number = 0; number < 100; ++number) {
+    const Drawn drawn = of_testee.draw(number);
+    const Case alone = read_entry(drawn.entry, kFuzzStem);
+    EXPECT_EQ(to_string(alone.problem), to_string(drawn.prepared.problem()));
+    excluded += exclusion(alone.problem, testee).has_value();
+    kinds.insert(to_string(alone.problem));
+  }
+  EXPECT_EQ(excluded, 0);
+  EXPECT_GT(kinds.size(), 50u);
+}
+
 // Sizes that come to a gap of gigabytes between rows would take all addresses there are.
 TEST(DrawsTest, NoTensorReachesFarInMemory) {
   std::vector<CaseWithEntry> far;
