@@ -88,6 +88,15 @@ std::vector<Neighbour> bands() {
            return true;
          });
        }},
+      {"the right edge of the window at most the number of keys", "MASK-4",
+       [](Setting& s) {
+         const Index keys = s.problem.key_len;
+         return change_bands(s.problem.mask, [keys](Mask& m) {
+           if (m.right == kUnbounded || m.right <= keys) return false;
+           m.right = keys;
+           return true;
+         });
+       }},
       {"keys that begin where the queries do", "MASK-3",
        [](Setting& s) {
          const Problem before = s.problem;
