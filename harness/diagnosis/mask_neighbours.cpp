@@ -15,6 +15,17 @@ Neighbour band(std::string name, std::string clause, std::function<bool(Mask&)> 
           }};
 }
 
+Neighbour right_edge_cut() {
+  return {"the right edge of the window at most the number of keys", "MASK-4", [](Setting& s) {
+            const Index keys = s.problem.key_len;
+            return change_bands(s.problem.mask, [keys](Mask& m) {
+              if (m.right == kUnbounded || m.right <= keys) return false;
+              m.right = keys;
+              return true;
+            });
+          }};
+}
+
 // Each row, head or batch element with the mask of another.
 Neighbour elsewhere(std::string name, std::string clause,
                     std::function<bool(const Problem&, Position&)> move) {
@@ -85,15 +96,6 @@ std::vector<Neighbour> bands() {
            if (m.anchor == Anchor::top_left) return false;
            m.anchor = Anchor::top_left;
            m.offset += corner;
-           return true;
-         });
-       }},
-      {"the right edge of the window at most the number of keys", "MASK-4",
-       [](Setting& s) {
-         const Index keys = s.problem.key_len;
-         return change_bands(s.problem.mask, [keys](Mask& m) {
-           if (m.right == kUnbounded || m.right <= keys) return false;
-           m.right = keys;
            return true;
          });
        }},
@@ -318,6 +320,7 @@ std::vector<Neighbour> mask_neighbours() {
   add(dropped());
   add(tables());
   add(places());
+  add({right_edge_cut()});
   add({{"the first key of each row left out", "SOFTMAX-1",
         [](Setting& s) { return leave_out(s, false); }},
        {"the last key of each row left out", "SOFTMAX-1",
