@@ -76,7 +76,7 @@ void print_likeness(PreparedCase& prepared, const Testee& testee, const Examinat
   const auto declared = testee.description.arithmetic.find(dtype);
   const Arithmetic arithmetic =
       declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
-  auto all = alike(prepared, testee.description, arithmetic, examination.trial, interrupted);
+  auto all = best(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
   std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
   const std::string meant = headline(all);
   if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);

@@ -62,11 +62,6 @@ void scale_by_rows(const Setting& s, TensorName tensor, Expected& e) {
 
 std::vector<Mistake> rates() {
   return {
-      {"dropout scaled by the rate that came about",
-       "DROP-1",
-       [](Setting& s) { return drops(s); },
-       scale_by_rows,
-       {TensorName::o}},
       {"no dropout", "DROP-1",
        [](Setting& s) {
          if (!drops(s)) return false;
@@ -167,6 +162,11 @@ std::vector<Mistake> keeps() {
 std::vector<Mistake> dropout_mistakes() {
   std::vector<Mistake> all = rates(), keep_list = keeps();
   for (auto& each : keep_list) all.push_back(std::move(each));
+  all.push_back({"dropout scaled by the rate that came about",
+                 "DROP-1",
+                 [](Setting& s) { return drops(s); },
+                 scale_by_rows,
+                 {TensorName::o}});
   return all;
 }
 

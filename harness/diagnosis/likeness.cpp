@@ -69,6 +69,10 @@ bool tells(const Expected& a, const Expected& b, std::size_t at) {
   return std::abs(a.value[at] - b.value[at]) > a.bound[at] + b.bound[at];
 }
 
+auto rank(const Likeness& each) {
+  return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
+}
+
 class Search {
  public:
   Search(PreparedCase& prepared, const Description& testee, const Arithmetic& arithmetic,
@@ -106,18 +110,17 @@ class Search {
     }
   }
 
-  // The best: sure ones first, whole ones before parts, then those that explain more tensors.
-  std::vector<Likeness> best() && {
-    const auto rank = [](const Likeness& each) {
-      return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
-    };
+  // Of a mistake that explains it in several ways, the best.
+  std::vector<Likeness> all() && {
     std::vector<Likeness> result;
-    for (const Likeness& each : found_) {
-      if (!result.empty() && rank(each) < rank(result[0])) continue;
-      if (!result.empty() && rank(each) > rank(result[0])) result.clear();
-      const bool known = std::any_of(result.begin(), result.end(),
-                                     [&](const auto& other) { return other.name == each.name; });
-      if (!known) result.push_back(each);
+    for (Likeness& each : found_) {
+      const auto known = std::find_if(result.begin(), result.end(),
+                                      [&](const auto& other) { return other.name == each.name; });
+      if (known == result.end()) {
+        result.push_back(std::move(each));
+      } else if (rank(*known) < rank(each)) {
+        *known = std::move(each);
+      }
     }
     return result;
   }
@@ -210,19 +213,29 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
     if (interrupted()) return {};
     search.consider(mistake);
   }
-  return std::move(search).best();
+  return std::move(search).all();
+}
+
+std::vector<Likeness> best(const std::vector<Likeness>& all) {
+  std::vector<Likeness> result;
+  for (const Likeness& each : all) {
+    if (!result.empty() && rank(each) < rank(result[0])) continue;
+    if (!result.empty() && rank(each) > rank(result[0])) result.clear();
+    result.push_back(each);
+  }
+  return result;
 }
 
 void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all) {
   if (all.empty()) return;
-  if (cases_.empty()) {
-    shared_ = all;
-  } else {
-    std::erase_if(shared_, [&](const Likeness& each) {
-      return std::none_of(all.begin(), all.end(),
-                          [&](const Likeness& other) { return other.name == each.name; });
-    });
+  if (cases_.empty()) shared_ = all;
+  std::vector<Likeness> both;
+  for (const Likeness& each : shared_) {
+    const auto other = std::find_if(all.begin(), all.end(),
+                                    [&](const Likeness& it) { return it.name == each.name; });
+    if (other != all.end()) both.push_back(each.whole() ? *other : each);
   }
+  shared_ = std::move(both);
   const std::string problem = case_id.substr(0, case_id.find("/dtype="));
   cases_.insert(problem);
   for (const Likeness& each : all) {
@@ -231,22 +244,24 @@ void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all
   }
 }
 
-bool Consensus::is_sure(const Likeness& likeness) const {
-  const auto& telling = telling_.at(likeness.name);
+Index Consensus::telling(const Likeness& likeness) const {
   Index sum = 0;
-  for (const auto& [problem, count] : telling) sum += count;
-  return sum >= kLeastTelling && (telling.size() > 1 || likeness.whole());
+  for (const auto& [problem, count] : telling_.at(likeness.name)) sum += count;
+  return sum;
 }
 
 bool Consensus::is_reached() const {
   if (cases_.empty()) return false;
-  return shared_.empty() || (cases_.size() >= kMostAsked && is_sure(shared_[0]));
+  return shared_.empty() || (cases_.size() >= kMostAsked && !meant().empty());
 }
 
 std::vector<Likeness> Consensus::meant() const {
-  std::vector<Likeness> meant = shared_;
-  std::erase_if(meant, [&](const Likeness& each) { return !is_sure(each); });
-  return meant;
+  std::vector<Likeness> meant;
+  for (Likeness each : shared_) {
+    each.telling = telling(each);
+    if (each.is_sure() && (each.whole() || cases_.size() > 1)) meant.push_back(std::move(each));
+  }
+  return best(meant);
 }
 
 std::string headline(const std::vector<Likeness>& all) {

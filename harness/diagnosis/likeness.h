@@ -40,11 +40,15 @@ struct Likeness {
 // Whether it is numbers that are wrong: of nothing else can a mistake be told.
 bool asks_for_names(const Verdict& verdict);
 
-// The mistakes that explain what is wrong, sure or not: of equally good ones all, the simplest
-// first. Empty if none does, if nothing is wrong, or if the case is too large for that.
+// The mistakes that explain what is wrong, sure or not, the simplest first. Empty if none does,
+// if nothing is wrong, or if the case is too large for that.
 std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
                             const Arithmetic& arithmetic, const Trial& trial,
                             const std::function<bool()>& interrupted);
+
+// Of them the best: sure ones first, whole ones before parts, then those that explain more tensors;
+// of equally good ones all.
+std::vector<Likeness> best(const std::vector<Likeness>& all);
 
 // What several failures of one kind have in common: one case may be too small to tell mistakes
 // apart, so those are meant that explain each of which anything is known. A part of the rows of one
@@ -59,7 +63,7 @@ class Consensus {
 
  private:
   std::vector<Likeness> shared_ = {};
-  bool is_sure(const Likeness& likeness) const;
+  Index telling(const Likeness& likeness) const;  // elements, in all cases
 
   std::map<std::string, std::map<std::string, Index>> telling_ = {};  // by mistake and case
   std::set<std::string> cases_ = {};  // that are explained, without their format

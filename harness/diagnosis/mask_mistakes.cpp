@@ -15,6 +15,17 @@ Mistake band(std::string name, std::string clause, std::function<bool(Mask&)> ch
           }};
 }
 
+Mistake right_edge_cut() {
+  return {"the right edge of the window at most the number of keys", "MASK-4", [](Setting& s) {
+            const Index keys = s.problem.key_len;
+            return change_bands(s.problem.mask, [keys](Mask& m) {
+              if (m.right == kUnbounded || m.right <= keys) return false;
+              m.right = keys;
+              return true;
+            });
+          }};
+}
+
 // Each row, head or batch element with the mask of another.
 Mistake elsewhere(std::string name, std::string clause,
                   std::function<bool(const Problem&, Position&)> move) {
@@ -309,6 +320,7 @@ std::vector<Mistake> mask_mistakes() {
   add(dropped());
   add(tables());
   add(places());
+  add({right_edge_cut()});
   add({{"the first key of each row left out", "SOFTMAX-1",
         [](Setting& s) { return leave_out(s, false); }},
        {"the last key of each row left out", "SOFTMAX-1",

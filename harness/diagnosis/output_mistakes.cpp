@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "harness/diagnosis/setting.h"
+#include "reference/working.h"
 
 namespace attest {
 namespace {
@@ -41,6 +42,26 @@ Mistake empty_lse(std::string name, double value) {
             }
           },
           {TensorName::lse}};
+}
+
+// O of rows that see nothing alone: there nothing but 0 will do.
+Mistake empty_o(std::string name, double value) {
+  return {std::move(name),
+          "EMPTY-1",
+          {},
+          [value](const Setting& s, TensorName tensor, Expected& e) {
+            if (tensor != TensorName::o) return;
+            const ForwardExpected forward =
+                expect_forward(s.problem, s.inputs, loosest(s.problem.dtype));
+            const auto channels = static_cast<std::size_t>(s.problem.value_dim);
+            for (std::size_t at = 0; at < e.value.size(); ++at) {
+              if (forward.lse.value[at / channels] == -kInfinite) {
+                e.value[at] = value;
+                e.bound[at] = std::abs(value) * 0x1p-6;
+              }
+            }
+          },
+          {TensorName::o}};
 }
 
 Mistake zero(std::string name, std::string clause, TensorName only) {
@@ -110,6 +131,7 @@ std::vector<Mistake> output_mistakes() {
        },
        {},
        {TensorName::lse}},
+      empty_o("O -65504 for rows that see no key", -65504),
       empty_lse("LSE 0 for rows that see no key", 0),
       empty_lse("LSE +inf for rows that see no key", kInfinite),
       empty_lse("the lowest LSE of the format for rows that see no key",

@@ -93,7 +93,8 @@ std::vector<Smaller> smaller_than(const json& entry, const Problem& whole) {
   }
   for (const auto& [key, what, clause] :
        {std::tuple{"packed", "packing", "LAYOUT-5"}, {"paging", "pages", "PAGE-1"}}) {
-    if (problem.contains(key)) add({what, {clause}}, [&](json& p) { pad(p, key); });
+    if (!problem.contains(key)) continue;
+    add({what, {clause}}, [form = key](json& p) { pad(p, form); });
   }
   for (const char* several : {"all_of", "any_of"}) {
     const auto mask = problem.find("mask");

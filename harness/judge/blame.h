@@ -1,8 +1,17 @@
 // Which clause a fault is blamed on: the first that whoever mends the kernel should read.
 //
-// A case cites several clauses, and what came back tells more than their order: which tensor left
-// its bounds first, in which rows, what was hidden there. The blame decides no outcome. Source:
-// SPEC.md, chapter "Verdicts".
+// A case cites several clauses, and what came back tells more than their order (misses.h): which
+// tensor left its bounds first, in which rows, heads and batch elements, and which way.
+//
+//   LSE alone, one gradient alone       the clause of that tensor
+//   rows without keys, beyond lengths   EMPTY-1 to EMPTY-4, MASK-6
+//   overflow; slight errors             SOFTMAX-1, SOFTMAX-2, NUM-3, if cited
+//   all else                            of what is cited and not cleared, what few problems have
+//
+// A clause is cleared by what cannot follow from its breach: scores are right where LSE is, dropout
+// leaves LSE alone, a mask treats all heads alike. What is not cited is blamed only where the place
+// of the errors is what the clause speaks of. The blame decides no outcome; diagnosis/culprit.h
+// knows more, after the run. Source: SPEC.md, chapter "Verdicts".
 #pragma once
 
 #include <span>

@@ -39,8 +39,12 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
     if (common > 0) rounds[common].push_back(&each);
   }
   std::vector<const Case*> result;
-  for (const auto& [common, round] : rounds)
+  for (auto& [common, round] : rounds) {
+    // What NaN and huge numbers lie hidden in tells of them alone.
+    std::stable_partition(round.begin(), round.end(),
+                          [](const Case* each) { return each->hidden == Hidden::plain; });
     result.insert(result.end(), round.begin(), round.end());
+  }
   result.resize(std::min(result.size(), kMostTried));
   return result;
 }

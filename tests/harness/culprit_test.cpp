@@ -34,7 +34,7 @@ TEST(CulpritTest, VerdictIsBelievedWhereItPassesWithoutThat) {
             "SCORE-3");
 }
 
-TEST(CulpritTest, NeighbourThatMatchesIsBlamedBeforeAll) {
+TEST(CulpritTest, MistakeThatMatchesIsBlamedBeforeAll) {
   const Case test_case = citing({"PAGE-1", "SCORE-1"});
   const Likeness twice = {.name = "the scale twice", .clause = "SCORE-1", .tensors = {}};
   const Likeness other = {.name = "no mask", .clause = "MASK-3", .tensors = {}};
@@ -51,13 +51,13 @@ TEST(CulpritTest, PartOfAMaskIsBlamedIfItAloneMatters) {
   EXPECT_EQ(culprit(blaming("MASK-7"), test_case, {}, {whole, table, segments}), "MASK-11");
 }
 
-TEST(CulpritTest, NeighbourOfTheBackwardPassIsBlamedByItsClauseThere) {
+TEST(CulpritTest, MistakeOfTheBackwardPassIsBlamedByItsClauseThere) {
   const Likeness undropped = {
       .name = "no dropout", .clause = "DROP-1", .tensors = {}, .backward_alone = true};
   EXPECT_EQ(culprit(blaming("GRAD-1"), citing({"GRAD-1", "DROP-2"}), {undropped}, {}), "DROP-2");
 }
 
-TEST(CulpritTest, NeighbourIsNotBelievedOnAClauseThatIsNotCited) {
+TEST(CulpritTest, MistakeIsNotBelievedOnAClauseThatIsNotCited) {
   const Likeness flat = {.name = "the mean of V", .clause = "SCORE-1", .tensors = {}};
   EXPECT_EQ(culprit(blaming("LAYOUT-5"), citing({"LAYOUT-5"}), {flat}, {}), "LAYOUT-5");
 }

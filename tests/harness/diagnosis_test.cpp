@@ -107,7 +107,7 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
     trial.returned[0].bits[at] = other.returned[0].bits[at];
   }
   PreparedCase prepared(a_case(), 1);
-  const auto all = alike(prepared, {}, loosest(DType::f32), trial, kNever);
+  const auto all = best(alike(prepared, {}, loosest(DType::f32), trial, kNever));
   ASSERT_THAT(all, testing::SizeIs(1));
   EXPECT_FALSE(all[0].whole());
   EXPECT_THAT(headline(all), testing::AllOf(testing::StartsWith("O is exactly what no scale"),
@@ -173,6 +173,23 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
             "keys; blamed on SCORE-1");
   std::istringstream none("{}");
   EXPECT_THROW(read_diagnoses(none), InputError);
+}
+
+TEST(DiagnosisTest, PartsAndFewElementsTakeTwoCases) {
+  const Likeness part = {
+      .name = "part", .clause = "MASK-3", .tensors = {}, .rows = 2, .of = 4, .telling = 9};
+  const Likeness few = {.name = "few", .clause = "SINK-2", .tensors = {}, .telling = 5};
+  for (const Likeness& each : {part, few}) {
+    Consensus consensus;
+    consensus.add("a/dtype=f32", {each});
+    consensus.add("a/dtype=f16", {each});
+    EXPECT_THAT(consensus.meant(), testing::IsEmpty()) << each.name;
+    consensus.add("b/dtype=f32", {each});
+    EXPECT_THAT(consensus.meant(), testing::SizeIs(1)) << each.name;
+    consensus.add("c/dtype=f32", {{.name = "another", .clause = "MASK-4", .tensors = {}}});
+    EXPECT_THAT(consensus.meant(), testing::IsEmpty()) << each.name;
+    EXPECT_TRUE(consensus.is_reached());
+  }
 }
 
 TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {
