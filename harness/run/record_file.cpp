@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "reports/files.h"
+#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 
 namespace attest {
