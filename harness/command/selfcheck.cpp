@@ -76,7 +76,7 @@ int selfcheck(Options options) {
     }
     options.limits = limits;
   }
-  if (!interrupted() && !options.blame) {
+  if (!interrupted()) {
     const auto cases = options.legitimate ? check.cases : sample(check.cases, kSample);
     const auto session = session_of(options.plugins / "legitimate.so", cases);
     const Record record = run(cases, session->testees(), session->header(), session->run_options(),
@@ -138,9 +138,10 @@ Command add_selfcheck(CLI::App& app, Options& options) {
                      "The folder of mutants.so, legitimate.so and hosts.so");
   command
       .add_flag("--blame", options.blame,
-                "Only the mutants, each failure diagnosed: 95 % must be blamed on a clause that "
-                "they violate")
-      ->excludes("--legitimate");
+                "Diagnose what catches each mutant: 95 % must be blamed on a clause that they "
+                "violate")
+      ->excludes("--legitimate")
+      ->excludes("--hosts");
   command
       .add_option(
           "--diagnose", options.meant,

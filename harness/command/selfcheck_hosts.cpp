@@ -7,7 +7,6 @@
 #include <chrono>
 #include <sstream>
 
-#include "cases/fit.h"
 #include "harness/command/progress.h"
 #include "harness/command/session.h"
 #include "harness/fuzz/draws.h"
@@ -40,16 +39,15 @@ std::vector<Case> asked_of(const Testee& testee, const std::vector<Case>& cases,
 std::vector<Case> random_cases(const Testee& testee) {
   constexpr std::uint64_t kDrawn = 600, kEnough = 20;
   constexpr double kMostCost = 4e6;
-  const Description& description = testee.description;
-  const Scope scope{.testee = description, .dtypes = description.dtypes};
+  const Scope scope{.testee = testee.description, .dtypes = testee.description.dtypes};
   const std::vector<CaseWithEntry> none;
   const Draws draws(scope, none, 1);
   std::vector<Case> cases;
   for (std::uint64_t number = 0; number < kDrawn && cases.size() < kEnough; ++number) {
     const Drawn drawn = draws.draw(number);
-    const Fitted fit =
-        fitted({drawn.prepared.test_case(), drawn.entry}, description.limits, description.features);
-    if (fit.asked && cost_of(*fit.asked) <= kMostCost) cases.push_back(*fit.asked);
+    const Case& c = drawn.prepared.test_case();
+    const bool beyond = exclusion(c.problem, testee.description).has_value();
+    if (!beyond && cost_of(c) <= kMostCost) cases.push_back(c);
   }
   return cases;
 }

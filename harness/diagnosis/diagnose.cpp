@@ -84,13 +84,8 @@ void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunO
   Consensus consensus;
   for (const Case& failing : each.cases) {
     if (consensus.is_reached()) break;
-    PreparedCase prepared(failing, options.jobs);
-    const Examination again =
-        examine(prepared, testee.description, testee.kernel, executor, options.threads);
-    const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
-    if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) continue;
-    consensus.add(failing.id,
-                  alike(prepared, testee.description, declared->second, again.trial, interrupted));
+    const auto all = alike(failing, testee, executor, options.threads, options.jobs, interrupted);
+    if (all) consensus.add(failing.id, *all);
   }
   each.group.alike = consensus.meant();
   each.group.reliefs = reliefs(each.cases[0], testee, executor, options, interrupted);

@@ -13,15 +13,9 @@ std::string culprit_of(const Verdict& verdict, const Case& test_case, const Test
                        Executor& executor, const RunOptions& options,
                        const std::function<bool()>& interrupted) {
   if (!asks_for_names(verdict)) return verdict.blamed;
-  PreparedCase prepared(test_case, 1);
-  const Examination again =
-      examine(prepared, testee.description, testee.kernel, executor, options.threads);
-  const auto declared = testee.description.arithmetic.find(prepared.problem().dtype);
   Consensus consensus;
-  if (asks_for_names(again.verdict) && declared != testee.description.arithmetic.end()) {
-    consensus.add(test_case.id,
-                  alike(prepared, testee.description, declared->second, again.trial, interrupted));
-  }
+  const auto all = alike(test_case, testee, executor, options.threads, 1, interrupted);
+  if (all) consensus.add(test_case.id, *all);
   return culprit(verdict, test_case, consensus.meant(),
                  reliefs(test_case, testee, executor, options, interrupted));
 }

@@ -56,15 +56,11 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
   Consensus consensus;
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
-    PreparedCase prepared(*each, 1);
-    const Examination examination =
-        examine(prepared, testee.description, testee.kernel, executor, threads);
-    if (!asks_for_names(examination.verdict)) continue;
+    const auto all = alike(*each, testee, executor, threads, 1, interrupted);
+    if (!all) continue;
     ++naming.failed;
     naming.case_id = each->id;
-    consensus.add(each->id, alike(prepared, testee.description,
-                                  testee.description.arithmetic.at(each->problem.dtype),
-                                  examination.trial, interrupted));
+    consensus.add(each->id, *all);
   }
   const std::vector<Likeness> shared = consensus.meant();
   naming.headline = headline(shared);
