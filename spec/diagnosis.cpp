@@ -12,16 +12,19 @@
 
 namespace attest {
 
-std::string diagnosis_text(const Diagnosis& diagnosis) {
-  std::vector<std::string> parts;
-  if (!diagnosis.headline.empty()) parts.push_back(diagnosis.headline);
+std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
+  std::vector<std::string> lines;
+  if (!diagnosis.headline.empty()) lines.push_back(diagnosis.headline);
   if (!diagnosis.passes_without.empty()) {
-    parts.push_back(
+    lines.push_back(
         fmt::format("passes without {}", fmt::join(diagnosis.passes_without, "; without ")));
   }
-  if (parts.empty()) return "";
-  if (!diagnosis.blamed.empty()) parts.push_back("blamed on " + diagnosis.blamed);
-  return fmt::format("{}", fmt::join(parts, "; "));
+  if (!lines.empty() && !diagnosis.blamed.empty()) lines.push_back("blamed on " + diagnosis.blamed);
+  return lines;
+}
+
+std::string diagnosis_text(const Diagnosis& diagnosis) {
+  return fmt::format("{}", fmt::join(diagnosis_lines(diagnosis), "; "));
 }
 
 std::vector<Diagnosis> read_diagnoses(std::istream& in) {

@@ -19,8 +19,11 @@ struct Diagnosis {
   std::string blamed = {};                       // "SCORE-2"; empty if nothing is
 };
 
-// "O is exactly what no scale (SCORE-1) gives; passes without a softcap; blamed on
-// SCORE-1"; empty if nothing is known but what is blamed.
+// "O is exactly what no scale (SCORE-1) gives", "passes without a softcap", "blamed on SCORE-1";
+// none if nothing is known but what is blamed.
+std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis);
+
+// In one line, with semicolons between.
 std::string diagnosis_text(const Diagnosis& diagnosis);
 
 // Throws InputError for what is no diagnosis.json.

@@ -1,6 +1,7 @@
 #include "harness/diagnosis/diagnose.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -162,11 +163,11 @@ std::string to_text(const std::vector<Group>& groups) {
   std::string text;
   const std::vector<Diagnosis> diagnoses = diagnoses_of(groups);
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::string known = diagnosis_text(diagnoses[i]);
+    const std::vector<std::string> known = diagnosis_lines(diagnoses[i]);
     if (known.empty()) continue;
-    text +=
-        fmt::format("  {} failure{} of {}: {}\n    {}\n", groups[i].failures,
-                    groups[i].failures == 1 ? "" : "s", groups[i].testee, known, groups[i].case_id);
+    text += fmt::format("  {} failure{} of {}\n    {}\n    {}\n", groups[i].failures,
+                        groups[i].failures == 1 ? "" : "s", groups[i].testee,
+                        fmt::join(known, "\n    "), groups[i].case_id);
   }
   return text.empty() ? text : "\nDid you mean\n" + text;
 }
