@@ -15,10 +15,10 @@ Narrow<Real> narrow(const Narrowing& to, bool flushes) {
           flushes ? Real(to.underflow / to.roundoff) : Real(0)};
 }
 
-// What is left of a declaration once all that rounds to the nearest is taken for exact.
+// What is left of a declaration once all that rounds to the nearest is taken for exact, but for
+// operands: an element of Q that is rounded errs alike for all keys.
 Arithmetic systematic_part(Arithmetic a) {
   for (Product* each : {&a.qk, &a.pv, &a.dp, &a.dv, &a.dq, &a.dk}) {
-    each->operand_roundoff = 0;
     if (!each->truncates) each->accumulator_roundoff = 0;
   }
   // What may be flushed always goes the same way, as does what is cut off.

@@ -25,14 +25,12 @@ void for_each_row(const Problem& p, const Visit& visit) {
 
 // What is summed over query rows: the proxy of its terms, and what its own additions work on.
 struct Total {
-  std::vector<double> variance, size, squares;
+  std::vector<double> variance, size;
 
-  explicit Total(const Shape& shape)
-      : variance(at(element_count(shape))), size(variance), squares(variance) {}
+  explicit Total(const Shape& shape) : variance(at(element_count(shape))), size(variance) {}
   void add(std::size_t element, double noise, double term) {
     variance[element] += noise * noise;
     size[element] += std::abs(term);
-    squares[element] += term * term;
   }
   // Besides, the sum is rounded to `stored` so many times.
   std::vector<double> deviation(const Product& product, double roundings,
@@ -40,8 +38,8 @@ struct Total {
     std::vector<double> result;
     for (std::size_t e = 0; e < variance.size(); ++e) {
       const double in_memory = times * square(stored.roundoff * size[e] + stored.underflow);
-      result.push_back(std::sqrt(
-          variance[e] + noise_of_sum(product, roundings, size[e], squares[e]) + in_memory));
+      result.push_back(
+          std::sqrt(variance[e] + noise_of_sum(product, roundings, size[e]) + in_memory));
     }
     return result;
   }
@@ -90,7 +88,7 @@ class Gradients {
 
  private:
   void put_dq(const Forward& row, const Backward& of_row, Place place, Index h) {
-    Channels own(at(p_.head_dim), 0.0), of_l = own, of_d = own, size = own, squares = own;
+    Channels own(at(p_.head_dim), 0.0), of_l = own, of_d = own, size = own;
     for (std::size_t t = 0; t < row.keys.size(); ++t) {
       const double* k = channels_of(in_.k, row.keys[t].place, h / group_);
       const double p_g = row.keys[t].p * row.keys[t].g, ds = of_row.ds_g[t];
@@ -99,7 +97,6 @@ class Gradients {
         of_l[c] += ds * k[c];
         of_d[c] += p_g * k[c];
         size[c] += std::abs(ds * k[c]);
-        squares[c] += square(ds * k[c]);
       }
     }
     const auto n = double(row.keys.size());
@@ -107,8 +104,7 @@ class Gradients {
     for (std::size_t c = 0; c < own.size(); ++c) {
       const double together = std::sqrt(own[c]) + of_row.sigma_l * std::abs(of_l[c]) +
                               of_row.sigma_d * std::abs(of_d[c]);
-      dq_[at(first) + c] =
-          tau_ * std::sqrt(square(together) + noise_of_sum(a_.dq, n + 8, size[c], squares[c]));
+      dq_[at(first) + c] = tau_ * std::sqrt(square(together) + noise_of_sum(a_.dq, n + 8, size[c]));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "cases/fit.h"
 #include "spec/arithmetic.h"
@@ -163,10 +164,11 @@ bool only_limits(const std::map<std::string, Index>& needs) {
   });
 }
 
+// `verdicts` are the testee's in `dtype`.
 Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                const std::string& dtype, const std::vector<std::string>& claimed,
                const Header& header, const Scope& scope,
-               const std::vector<VerdictRecord>& verdicts) {
+               const std::vector<const VerdictRecord*>& verdicts) {
   const Profile& profile = *find_profile(profile_name);
   ProfileRecord record{.testee = testee.name,
                        .profile = profile_name,
@@ -174,9 +176,8 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                        .with = declared_beyond_default(testee, dtype, profile)};
   if (!contains(testee.features, "lse")) record.profile += " (O-only)";
   Count count(profile, header, record);
-  for (const VerdictRecord& v : verdicts) {
-    if (v.testee != testee.name || v.dtype != dtype) continue;
-    if (demands(profile, claimed, v.verdict.clauses)) count.add(v);
+  for (const VerdictRecord* v : verdicts) {
+    if (demands(profile, claimed, v->verdict.clauses)) count.add(*v);
   }
   count.note_thin(testee);
   const bool taken = record.with.empty() || takes_declared(profile_name);
@@ -275,6 +276,9 @@ struct Demands {
 Demands judge_profiles(const Header& header, const Scope& scope,
                        const std::vector<VerdictRecord>& verdicts, Footer& footer) {
   Demands demands;
+  // There may be a million, of a hundred testees.
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<const VerdictRecord*>> of;
+  for (const VerdictRecord& v : verdicts) of[{v.testee, v.dtype}].push_back(&v);
   // Of what a testee claims the smoke tier has a sample, and of one format perhaps no case.
   const bool each = header.tier != "smoke" || !header.profiles.empty();
   for (const TesteeRecord& testee : header.testees) {
@@ -287,7 +291,7 @@ Demands judge_profiles(const Header& header, const Scope& scope,
       bool anywhere = false;
       for (const std::string& dtype : testee.dtypes) {
         const Standing standing =
-            stand(testee, profile_name, dtype, claimed, header, scope, verdicts);
+            stand(testee, profile_name, dtype, claimed, header, scope, of[{testee.name, dtype}]);
         // A profile may have nothing to say on a dtype, as `double` has on bf16.
         if (standing.record.demanded == 0) continue;
         anywhere = true;

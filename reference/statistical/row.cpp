@@ -15,10 +15,9 @@ Channels row_of(const Values& values, Place place, Index h) {
   return {first, first + values.shape[kChannel]};
 }
 
-double noise_of_sum(const Product& product, double roundings, double size, double squares) {
-  const double operands = product.operand_roundoff * (2 + product.operand_roundoff);
+double noise_of_sum(const Product& product, double roundings, double size) {
   const double u = product.truncates ? 0 : product.accumulator_roundoff;
-  return roundings * square(u * size) + square(operands) * squares;
+  return roundings * square(u * size);
 }
 
 // ---- Scores -------------------------------------------------------------------------------------
@@ -47,14 +46,13 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
     if (std::isinf(bias)) continue;
     const Place place = p_.key_place(b, j);
     const double* k = channels_of(in_.k, place, h / p_.group_size());
-    double dot = 0, size = 0, squares = 0;
+    double dot = 0, size = 0;
     for (std::size_t c = 0; c < q.size(); ++c) {
       const double product = q[c] * k[c];
       dot += product;
       size += std::abs(product);
-      squares += square(product);
     }
-    const double variance = noise_of_sum(a_.qk, double(p_.head_dim), size, squares);
+    const double variance = noise_of_sum(a_.qk, double(p_.head_dim), size);
     Key key = {.j = j,
                .place = place,
                .s = p_.scale * dot,
@@ -110,14 +108,13 @@ void Noise::set_sigma_l(Forward& row) const {
 
 void Noise::set_o(Forward& row) const {
   const std::size_t channels = row.o.size();
-  Channels size(channels, 0.0), squares = size, variance = size;
+  Channels size(channels, 0.0), variance = size;
   for (std::size_t t = 0; t < row.keys.size(); ++t) {
     const double weight = row.keys[t].p * row.keys[t].zeta;
     for (std::size_t c = 0; c < channels; ++c) {
       const double share = weight * row.v[t][c];
       row.o[c] += share;
       size[c] += std::abs(share);
-      squares[c] += square(share);
     }
   }
   // Where the row sum is over the rounded P, dropout may be between the two.
@@ -134,7 +131,7 @@ void Noise::set_o(Forward& row) const {
     }
   }
   for (std::size_t c = 0; c < channels; ++c) {
-    row.of_sum[c] = noise_of_sum(a_.pv, row.row.h, size[c], squares[c]);
+    row.of_sum[c] = noise_of_sum(a_.pv, row.row.h, size[c]);
     variance[c] += row.of_sum[c] + row.of_row_sum * square(row.o[c]);
     row.sigma_o[c] = std::sqrt(variance[c]);
   }
@@ -163,14 +160,13 @@ Forward Noise::forward(Index b, Index h, Index i) const {
 void Noise::set_dp(Forward& row, const Channels& d_o) const {
   for (std::size_t t = 0; t < row.keys.size(); ++t) {
     Key& key = row.keys[t];
-    double size = 0, squares = 0;
+    double size = 0;
     for (std::size_t c = 0; c < d_o.size(); ++c) {
       const double share = d_o[c] * row.v[t][c];
       key.dp += key.zeta * share;
       size += std::abs(share);
-      squares += square(share);
     }
-    key.sigma_dp = key.zeta * std::sqrt(noise_of_sum(a_.dp, double(p_.value_dim), size, squares));
+    key.sigma_dp = key.zeta * std::sqrt(noise_of_sum(a_.dp, double(p_.value_dim), size));
   }
 }
 

@@ -18,9 +18,9 @@ inline double square(double x) { return x * x; }
 const double* channels_of(const Values& values, Place place, Index h);
 Channels row_of(const Values& values, Place place, Index h);
 
-// N: the variance proxy of a sum of products with magnitude `size` in all, whose squares add up to
-// `squares`. A partial sum is at most `size`; what truncates is drift.
-double noise_of_sum(const Product& product, double roundings, double size, double squares);
+// N: the variance proxy of a sum of products with magnitude `size` in all. A partial sum is at most
+// `size`; what truncates is drift.
+double noise_of_sum(const Product& product, double roundings, double size);
 
 struct Key {
   Index j;

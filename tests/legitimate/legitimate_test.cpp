@@ -105,6 +105,20 @@ TEST(LegitimateTest, NoneFailsASample) {
   EXPECT_GT(trust.counts.at("PASS"), 20 * static_cast<Index>(trust.kernels));
 }
 
+// An element of Q that is rounded errs alike for all keys: nothing of that is random.
+TEST(LegitimateTest, RoundedOperandsAreWithinWhatStatisticsAllow) {
+  std::vector<Case> cases;
+  for (Case& c : load_cases(CASES)) {
+    if (c.statistical && c.problem.dtype == DType::f32) cases.push_back(std::move(c));
+  }
+  ASSERT_FALSE(cases.empty());
+  for (const char* kernel : {"operands_of_8_digits", "operands_of_11_digits_in_qk_and_dp"}) {
+    const Trust trust = trust_in(std::string(LEGITIMATE) + ":legitimate/" + kernel, cases);
+    EXPECT_TRUE(trust.failed.empty()) << story(trust);
+    EXPECT_GT(trust.counts.at("PASS"), 0);
+  }
+}
+
 TEST(LegitimateTest, KernelsThatAreNotWhatTheyDeclareFail) {
   std::set<std::string> failed;
   for (const VerdictRecord& each : trust_in(FAULTY, sampled_cases(150)).failed) {
