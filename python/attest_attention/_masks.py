@@ -4,8 +4,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from attest_attention import _library
 from attest_attention._arrays import Host, Keeper, aligned_right, booleans, host, integers
 
@@ -57,7 +55,7 @@ def dense(table: Any) -> Mask:
 
 def prefix(lengths: Any) -> Mask:
     """The first keys: of all batch elements, or a number for each."""
-    return Mask("prefix", table=integers(np.atleast_1d(lengths), "prefix", "i64"))
+    return Mask("prefix", table=integers(lengths, "prefix", "i64"))
 
 
 def segments(query: Any, key: Any = None) -> Mask:

@@ -18,10 +18,10 @@ class Options(TypedDict, total=False):
     # (left, right) or (left, right, anchor): keys before and after the diagonal; None or -1: all.
     window: Optional[Tuple[Any, ...]]
     mask: Any  # a Mask, or booleans that broadcast to [batch, query heads, queries, keys]
-    segment_ids: Any  # [length] or [batch, length], of both; or a pair, of queries and of keys
+    segment_ids: Any  # [length] or [batch, length], of both; or a tuple, of queries and of keys
     query_lengths: Any  # [batch]: how many are real
     key_lengths: Any
-    # [batch + 1], of both; or a pair. Then q, k, v and o have no batch axis: "shd" or "hsd".
+    # [batch + 1], of both; or a tuple. Then q, k, v and o have no batch axis: "shd" or "hsd".
     cu_seqlens: Any
     page_table: Any  # [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
     softcap: float  # c of c tanh(x / c); 0: none

@@ -23,12 +23,12 @@ ARGUMENTS = {"sink": "sinks", "keep": "keep_mask"}
 
 
 def pair(value: Any, name: str) -> Tuple[Any, Any]:
-    """Of queries and of keys; one value is both."""
-    if isinstance(value, (tuple, list)) and len(value) == 2 and not np.isscalar(value[0]):
-        return value[0], value[1]
-    if isinstance(value, tuple):
-        raise ValueError(f"{name}: expected an array, or a pair of them, got {len(value)} values")
-    return value, value
+    """Of queries and of keys: a tuple is both, anything else stands for both."""
+    if not isinstance(value, tuple):
+        return value, value
+    if len(value) != 2:
+        raise ValueError(f"{name}: expected an array, or a tuple of two, got {len(value)} values")
+    return value
 
 
 class Call:

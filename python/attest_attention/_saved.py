@@ -22,6 +22,8 @@ class _Writer:
         self.arrays: Dict[str, np.ndarray] = {}
 
     def encoded(self, value: Any) -> Any:
+        if isinstance(value, np.generic):  # a number, such as a scale
+            value = value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, dict):
@@ -29,8 +31,10 @@ class _Writer:
         if isinstance(value, Mask):
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
             return {"$mask": self.encoded(fields)}
-        if isinstance(value, (tuple, list)):
+        if isinstance(value, tuple):
             return {"$tuple": [self.encoded(each) for each in value]}
+        if isinstance(value, list):
+            return [self.encoded(each) for each in value]
         array = value if isinstance(value, Host) else host(value, module_of(value))
         name = f"array{len(self.arrays)}"
         self.arrays[name] = array.data
@@ -38,6 +42,8 @@ class _Writer:
 
 
 def _decoded(value: Any, arrays: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each, arrays) for each in value]
     if not isinstance(value, dict):
         return value
     if "$array" in value:

@@ -7,7 +7,8 @@
 #include <array>
 #include <functional>
 #include <limits>
-#include <ranges>
+#include <utility>
+#include <vector>
 
 #include "cases/entry.h"
 #include "cases/generate.h"
@@ -24,6 +25,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Case a_case(const nlohmann::json& problem = nlohmann::json::object(),
             const std::string& dtype = "f32") {
@@ -50,7 +52,8 @@ Problem without_mask(Problem p) {
 // The contract has no combination of nothing.
 bool has_nodes(const Mask& mask) {
   const bool combines = mask.kind == Mask::Kind::all_of || mask.kind == Mask::Kind::any_of;
-  return !(combines && mask.parts.empty()) && std::ranges::all_of(mask.parts, has_nodes);
+  return !(combines && mask.parts.empty()) &&
+         std::all_of(mask.parts.begin(), mask.parts.end(), has_nodes);
 }
 
 RC_GTEST_PROP(OracleTest, ReadsAndPassesWhatIsExact, (const RandomProblem<4>& random)) {
@@ -59,7 +62,7 @@ RC_GTEST_PROP(OracleTest, ReadsAndPassesWhatIsExact, (const RandomProblem<4>& ra
   const OracleCall call(p, random.inputs);
   const Given given = read_given(call.host.get(), &call.inputs, &call.outputs);
   RC_ASSERT(to_string(without_mask(given.problem)) == to_string(without_mask(p)));
-  for (const Index at : std::views::iota(Index(0), element_count(p.keep_shape()))) {
+  for (Index at = 0; at < element_count(p.keep_shape()); ++at) {
     const auto [b, h, i, j] = coordinates(p.keep_shape(), at);
     const Position position = {b, h, i, j};
     RC_ASSERT(visible(given.problem, position) == visible(p, position));
@@ -275,6 +278,65 @@ TEST(OracleErrorTest, RefusesNumbersThatNoKernelCanTake) {
     return call.error();
   }();
   EXPECT_EQ(said, "inputs.sink: [0,2,0,0] is nan, expected a finite number");
+}
+
+// The numbers of a tensor, but where it lies and how much may be read there.
+void add_numbers(attest_tensor& tensor, std::vector<std::int64_t*>& numbers,
+                 std::vector<std::int32_t*>& words) {
+  words.push_back(&tensor.dtype);
+  for (std::int64_t& size : tensor.shape) numbers.push_back(&size);
+  for (std::int64_t& stride : tensor.stride) numbers.push_back(&stride);
+}
+
+// Every field of a call that is no pointer, no size of memory, and not how many nodes there are.
+std::pair<std::vector<std::int64_t*>, std::vector<std::int32_t*>> fields_of(OracleCall& call) {
+  std::vector<std::int64_t*> numbers;
+  std::vector<std::int32_t*> words;
+  attest_problem& p = *call.host.operator->();
+  for (auto* each : {&p.batch, &p.query_heads, &p.key_heads, &p.query_len, &p.key_len, &p.head_dim,
+                     &p.value_dim, &p.page_size}) {
+    numbers.push_back(each);
+  }
+  for (auto* each :
+       {&p.dtype, &p.backward, &p.has_bias, &p.has_alibi, &p.has_sink, &p.has_dlse, &p.dropout}) {
+    words.push_back(each);
+  }
+  for (auto* each : {&p.query_lens, &p.key_lens, &p.cu_query_lens, &p.cu_key_lens, &p.page_table,
+                     &call.inputs.q, &call.inputs.k, &call.inputs.bias, &call.inputs.keep,
+                     &call.inputs.sink, &call.inputs.d_o, &call.inputs.d_lse, &call.outputs.o,
+                     &call.outputs.lse, &call.outputs.dq, &call.outputs.dbias}) {
+    add_numbers(*each, numbers, words);
+  }
+  for (attest_mask& node : call.host.nodes()) {
+    for (auto* each : {&node.offset, &node.left, &node.right, &node.dilation, &node.block_query,
+                       &node.block_key, &node.first, &node.second}) {
+      numbers.push_back(each);
+    }
+    words.push_back(&node.kind);
+    add_numbers(node.table, numbers, words);
+    add_numbers(node.table2, numbers, words);
+  }
+  return {numbers, words};
+}
+
+// A verdict or an error, never an end of the program.
+RC_GTEST_PROP(OracleErrorTest, AnyNumberMayBeAnything, (const RandomProblem<3>& random)) {
+  RC_PRE(has_nodes(random.problem.mask));
+  OracleCall call(random.problem, random.inputs);
+  const auto [numbers, words] = fields_of(call);
+  for (Index change = any_index(1, 3); change > 0; --change) {
+    if (any_index(0, 3) > 0) {
+      *any_of(numbers) = any_of<std::int64_t>({-1, 0, 1, 2, 3, 4, 7, 1 << 20, std::int64_t(1) << 39,
+                                               std::int64_t(1) << 62, INT64_MIN, INT64_MAX});
+    } else {
+      *any_of(words) = any_of<std::int32_t>({-1, 0, 1, 2, 3, 4, 5, 16, 17, 18, 19, INT32_MAX});
+    }
+  }
+  if (any_index(0, 3) == 0)
+    call.host->scale = any_of<double>({0.0, -1.0, 1e-310, 1e300, kNaN, kInfinity});
+  if (any_index(0, 3) == 0)
+    call.host->softcap = any_of<double>({0.0, -1.0, 1e-310, 1e300, kNaN, kInfinity});
+  RC_ASSERT(!call.judge().empty());
 }
 
 TEST(OracleErrorTest, NothingAtAllIsAnErrorToo) {

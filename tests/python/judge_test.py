@@ -40,7 +40,7 @@ def within_lengths():
 # What is said of a problem, and the kernel that is right for it.
 OPTIONS = {
     "full": ({}, {}),
-    "scale": ({"scale": 0.7}, {"scale": 0.7}),
+    "scale": ({"scale": np.float32(0.7)}, {"scale": float(np.float32(0.7))}),
     "causal top left": ({"causal": "top_left"}, {"visible": textbook.causal(SQ, SK, "top_left")}),
     "causal": ({"causal": "bottom_right"}, {"visible": textbook.causal(SQ, SK, "bottom_right")}),
     "window": ({"window": (3, 1, "bottom_right")},
@@ -149,6 +149,15 @@ class LayoutsTest(unittest.TestCase):
         arrays[0][1, 5, 2] += 1
         result = attest.judge(*arrays, cu_seqlens=starts, layout="hsd", arithmetic="exact-f32")
         self.assertEqual(result.tensors["o"].index, (1, 5, 2))
+
+    def test_packed_sequences_of_one_list_survive_the_file(self):
+        arrays, _, _ = self.packed("shd")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "call.npz"
+            said = dict(cu_seqlens=[0, 4, 4, 9], arithmetic="exact-f32", save=path)
+            with self.assertRaises(AssertionError) as caught:
+                attest.assert_close(arrays[0], arrays[1], arrays[2][:9], arrays[3][:9], **said)
+            self.assertEqual(str(attest.judge_file(path)), str(caught.exception))
 
     def test_pages(self):
         lengths, size = np.array([13, 5]), 4
@@ -320,7 +329,7 @@ class ErrorsTest(unittest.TestCase):
         self.expect(ValueError, r"^segment_ids: expected \[9\]", segment_ids=IDS)
         self.expect(ValueError, r"^key_lengths: .* got 14 at \[1\]", key_lengths=[1, 14])
         self.expect(ValueError, r"^key_lengths: expected shape \(2,\)", key_lengths=[1])
-        self.expect(ValueError, r"^problem: SCORE-2", softcap=-1)
+        self.expect(ValueError, r"^problem: SCORE-2: a softcap is finite", softcap=-1)
         self.expect(ValueError, r"^sinks: expected shape \(4,\)", sinks=SINKS[:3])
         self.expect(ValueError, r"^sinks: \[0,1,0,0\] is nan",
                     sinks=np.where(np.arange(HQ) == 1, np.nan, SINKS).astype("f4"))
