@@ -87,9 +87,10 @@ bool is_stranger(const std::string& path, const std::string& target) {
          !target.starts_with("reference/exact") && target != "reference/roundoff.h";
 }
 
-// Headers that are compiled as C, and installed side by side.
+// Headers that are installed side by side.
 bool is_for_vendors(const std::string& path) {
-  return path == "spec/attest_plugin.h" || path == "spec/attest_judge.h";
+  return path == "spec/attest_plugin.h" || path == "spec/attest_judge.h" ||
+         path == "spec/attest_gmock.h";
 }
 
 void check_include(const std::string& path, const std::string& target,
