@@ -10,30 +10,52 @@ ARITHMETICS = ("exact-f32", "gpu-16bit", "gpu-tf32", "npu-16bit", "anything")
 
 
 class Options(TypedDict, total=False):
-    """Arrays are those of any library; [axes] are named as `layout` names them."""
+    """What may be said of a problem; arrays are those of any library.
 
-    scale: Optional[float]  # of q.k; default: 1/sqrt(head_dim)
-    # True where "top_left" and "bottom_right" are the same: as many queries as keys.
+    scale           of q.k; default: 1/sqrt(head_dim)
+    causal          "top_left" or "bottom_right", where the diagonal begins or ends; True where that
+                    is the same, because there are as many queries as keys
+    window          (left, right) or (left, right, corner): how many keys before and after the
+                    diagonal are seen; None or -1: all
+    mask            a Mask, or booleans that broadcast to [batch, query heads, queries, keys]; True
+                    attends. All of causal, window, mask and segment_ids must allow a key
+    segment_ids     [length] or [batch, length] for both; or a tuple, for queries and for keys
+    query_lengths, key_lengths    [batch]: how many are real; the rest is padding
+    cu_seqlens      [batch + 1], where packed sequences begin, for both; or a tuple, for queries and
+                    for keys. Then q, k, v, o and their gradients have no batch axis
+    page_table      [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
+    softcap         c of c tanh(x / c); 0: none
+    sinks           [query heads]: a logit each
+    bias            is added to scores; broadcasts to [batch, query heads, queries, keys]; in the
+                    format of q
+    alibi_slopes    [query heads] or [batch, query heads]
+    dropout_p, keep_mask    the probability, and booleans that broadcast to [batch, query heads,
+                    queries, keys]; True keeps
+    layout          "bhsd" (default) or "bshd"; with cu_seqlens "shd" (default) or "hsd"
+    dtype           "bf16": arrays of 16-bit integers hold the bits of bf16
+    ignore_padding  rows beyond a query length may hold anything
+    threads         how many may compute; 0 (default): as many as there are processors
+    """
+
+    scale: Optional[float]
     causal: Union[bool, str]
-    # (left, right) or (left, right, anchor): keys before and after the diagonal; None or -1: all.
     window: Optional[Tuple[Any, ...]]
-    mask: Any  # a Mask, or booleans that broadcast to [batch, query heads, queries, keys]
-    segment_ids: Any  # [length] or [batch, length], of both; or a tuple, of queries and of keys
-    query_lengths: Any  # [batch]: how many are real
+    mask: Any
+    segment_ids: Any
+    query_lengths: Any
     key_lengths: Any
-    # [batch + 1], of both; or a tuple. Then q, k, v and o have no batch axis: "shd" or "hsd".
     cu_seqlens: Any
-    page_table: Any  # [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
-    softcap: float  # c of c tanh(x / c); 0: none
-    sinks: Any  # [query heads]
-    bias: Any  # broadcasts to [batch, query heads, queries, keys]; in the format of q
-    alibi_slopes: Any  # [query heads] or [batch, query heads]
-    dropout_p: float  # with keep_mask
-    keep_mask: Any  # booleans that broadcast to [batch, query heads, queries, keys]; True keeps
-    layout: str  # "bhsd" (default), "bshd"; packed: "shd" (default), "hsd"
-    dtype: Optional[str]  # "bf16": arrays of 16-bit integers hold the bits of bf16
-    ignore_padding: bool  # rows beyond a query length may hold anything
-    threads: int  # 0 (default): as many as there are processors
+    page_table: Any
+    softcap: float
+    sinks: Any
+    bias: Any
+    alibi_slopes: Any
+    dropout_p: float
+    keep_mask: Any
+    layout: Optional[str]
+    dtype: Optional[str]
+    ignore_padding: bool
+    threads: int
 
 
 DEFAULTS: Dict[str, Any] = {

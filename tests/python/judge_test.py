@@ -114,6 +114,11 @@ class OptionsTest(unittest.TestCase):
         attest.assert_close(o, *square, causal=True, arithmetic="exact-f32")
 
 
+    def test_what_may_be_said_is_documented(self):
+        for name in attest.Options.__annotations__:
+            self.assertRegex(attest.Options.__doc__, rf"(?m)^ +(\w+, )?{name}\b")
+
+
 class LayoutsTest(unittest.TestCase):
     def test_bshd_is_judged_in_place_and_told_in_its_own_order(self):
         o, lse = f32(*Kernel().forward(Q, K, V))
