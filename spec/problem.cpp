@@ -214,8 +214,9 @@ std::optional<Defect> defect_of_scores(const Problem& p) {
   if (!std::isfinite(round_to(p.lse_dtype(), p.scale))) {
     return Defect{"SCORE-1", "the scale must be finite in the format of the softmax"};
   }
-  if (!std::isfinite(p.softcap) || p.softcap < 0) {
-    return Defect{"SCORE-2", "a softcap is finite and positive; 0 means none"};
+  if (!std::isfinite(round_to(p.lse_dtype(), p.softcap)) || p.softcap < 0) {
+    return Defect{"SCORE-2",
+                  "a softcap is finite in the format of the softmax and positive; 0 means none"};
   }
   if (p.bias_shape && !broadcasts(*p.bias_shape, p.keep_shape(), 4)) {
     return Defect{"SCORE-3",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "harness/diagnosis/culprit.h"
+#include "harness/diagnosis/retrial.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "spec/feature.h"

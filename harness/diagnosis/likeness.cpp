@@ -13,7 +13,6 @@
 #include "harness/diagnosis/mistake.h"
 #include "harness/judge/exemptions.h"
 #include "harness/judge/judge.h"
-#include "harness/run/examine.h"
 
 namespace attest {
 namespace {
@@ -215,18 +214,6 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
     search.consider(mistake);
   }
   return std::move(search).all();
-}
-
-std::optional<std::vector<Likeness>> alike(const Case& failing, const Testee& testee,
-                                           Executor& executor, int threads, int preparing,
-                                           const std::function<bool()>& interrupted) {
-  PreparedCase prepared(failing, preparing);
-  const Examination again = examine(prepared, testee.description, testee.kernel, executor, threads);
-  const auto declared = testee.description.arithmetic.find(failing.problem.dtype);
-  if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) {
-    return std::nullopt;
-  }
-  return alike(prepared, testee.description, declared->second, again.trial, interrupted);
 }
 
 std::vector<Likeness> best(const std::vector<Likeness>& all) {

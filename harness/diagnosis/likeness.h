@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,8 +14,6 @@
 #include "cases/case.h"
 #include "harness/judge/prepared.h"
 #include "harness/judge/trial.h"
-#include "harness/process/executor.h"
-#include "harness/process/testee.h"
 #include "spec/arithmetic.h"
 #include "spec/description.h"
 #include "spec/index.h"
@@ -50,13 +47,7 @@ std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
                             const Arithmetic& arithmetic, const Trial& trial,
                             const std::function<bool()>& interrupted);
 
-// The same of a case that a testee failed, tried once more; nothing if it passes now, or if it is
-// not numbers that are wrong. `threads` are the testee's, `preparing` ours.
-std::optional<std::vector<Likeness>> alike(const Case& failing, const Testee& testee,
-                                           Executor& executor, int threads, int preparing,
-                                           const std::function<bool()>& interrupted);
-
-// Of them the best: sure ones first, whole ones before parts, then those that explain more tensors;
+// The best of them: sure ones first, whole ones before parts, then those that explain more tensors;
 // of equally good ones all.
 std::vector<Likeness> best(const std::vector<Likeness>& all);
 

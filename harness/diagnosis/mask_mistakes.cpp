@@ -1,4 +1,5 @@
 // Which keys a row sees.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -26,16 +27,22 @@ Mistake right_edge_cut() {
           }};
 }
 
+// Whether it has a table, in which no row lies beyond the last query.
+bool has_rows(const Mask& mask) {
+  return mask.table || mask.segments || std::any_of(mask.parts.begin(), mask.parts.end(), has_rows);
+}
+
 // Each row, head or batch element with the mask of another.
 Mistake elsewhere(std::string name, std::string clause,
                   std::function<bool(const Problem&, Position&)> move) {
   return {std::move(name), std::move(clause), [move = std::move(move)](Setting& setting) {
             const Problem before = setting.problem;
             if (before.mask.kind == Kind::full) return false;
+            const bool ends = has_rows(before.mask);
             bool any = false;
             set_visible(setting, [&](const Position& at) {
               Position other = at;
-              const bool there = move(before, other);
+              const bool there = move(before, other) && !(ends && other.query >= before.query_len);
               any |= there;
               return before.mask.allows(there ? other : at, before.lengths(at.batch));
             });

@@ -21,6 +21,13 @@ class PreparedCase {
   PreparedCase(const Case& test_case, int threads)
       : PreparedCase(test_case, generate(test_case, threads), threads) {}
 
+  // With inputs from elsewhere, of the shapes of its problem.
+  PreparedCase(const Case& test_case, Inputs inputs, int threads)
+      : case_(test_case),
+        inputs_(std::move(inputs)),
+        excerpt_(excerpt_of(test_case)),
+        threads_(threads) {}
+
   // The same case with the keep-mask that a testee drew: for that testee alone.
   PreparedCase with_keep(Keep keep) const;
 
@@ -33,11 +40,6 @@ class PreparedCase {
   const BackwardSpread& backward_spread(const Arithmetic& arithmetic);
 
  private:
-  PreparedCase(const Case& test_case, Inputs inputs, int threads)
-      : case_(test_case),
-        inputs_(std::move(inputs)),
-        excerpt_(excerpt_of(test_case)),
-        threads_(threads) {}
   static Inputs generate(const Case& test_case, int threads);
   const PassesExpected& passes(const Arithmetic& arithmetic);  // of a problem with a backward pass
   const Excerpt* excerpt() const { return excerpt_ ? &*excerpt_ : nullptr; }

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "harness/diagnosis/culprit.h"
+#include "harness/diagnosis/retrial.h"
 #include "harness/run/jobs.h"
 
 namespace attest {

@@ -12,6 +12,7 @@
 
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/mistake.h"
+#include "harness/diagnosis/retrial.h"
 #include "harness/run/jobs.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"

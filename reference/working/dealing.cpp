@@ -110,18 +110,23 @@ Parts::Parts(const Problem& problem, bool by_head)
       count(by_head ? problem.group_size() : parts_of(problem, blocks_of_group)) {}
 
 bool may_go_beyond(const Problem& problem, const Inputs& inputs) {
-  const auto largest = [](const Values& values) {
-    double most = 0;
+  // What is flushed errs by less than 1, in a factor that may be 0.
+  const auto largest = [](const Values& values, double most = 0) {
     for (const double x : values.data) {
       if (std::isfinite(x)) most = std::max(most, std::abs(x));
     }
     return most;
   };
   const double distance = double(problem.query_len + problem.key_len);
+  // A factor that is scaled and divided by the softcap may be flushed in between.
+  const double scale = std::abs(problem.scale) + problem.softcap * smallest_normal(problem.dtype);
   const double most =
-      std::abs(problem.scale) * double(problem.head_dim) * largest(inputs.q) * largest(inputs.k) +
+      scale * double(problem.head_dim) * largest(inputs.q, 1) * largest(inputs.k, 1) +
       largest(inputs.bias) + distance * largest(inputs.slopes) + largest(inputs.sink);
-  return !(most < softmax_2_limit<double>(problem.dtype));
+  // A score counts with its error, which is at most a few times its terms, and a share of them for
+  // each channel.
+  const double with_error = 16 + double(problem.head_dim) * 0x1p-20;
+  return !(most * with_error < softmax_2_limit<double>(problem.dtype));
 }
 
 }  // namespace attest::bound::working

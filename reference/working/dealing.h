@@ -51,7 +51,7 @@ struct Parts {
   }
 };
 
-// Whether a score may be so large that SOFTMAX-2 no longer binds.
+// Whether a score, with its error, may be so large that SOFTMAX-2 no longer binds.
 bool may_go_beyond(const Problem& problem, const Inputs& inputs);
 
 }  // namespace attest::bound::working

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "reference/working.h"
 
@@ -143,6 +144,28 @@ TEST(OverflowTest, TheHullIsRequiredUpTo2To24AndRecommendedBeyond) {
     EXPECT_EQ(std::isinf(forward.o.bound[0]), beyond);
     EXPECT_EQ(std::isinf(forward.lse.bound[0]), beyond);
     EXPECT_EQ(!forward.o.recommended.empty() && std::isfinite(forward.o.recommended[0]), beyond);
+  }
+}
+
+// A q of 0 may stand for what was flushed, of which a large scale makes a large score.
+TEST(OverflowTest, WhatIsFlushedCountsAmongScoresThatAreTooLarge) {
+  Small small;
+  small.inputs.q = zeros({1, 1, 2, 2});
+  for (const double k : {1.0, 1e8, 1e20, 1e30}) {
+    small.inputs.k = Small::filled({1, 1, 2, 2}, k);
+    for (const auto& [scale, softcap] : {std::pair(0.0, 1e30),
+                                         {1.0, 1e38},
+                                         {1e20, 0.0},
+                                         {1e37, 0.0},
+                                         {1e37, 1.0},
+                                         {1e-40, 1e38}}) {
+      small.problem.scale = scale;
+      small.problem.softcap = softcap;
+      const ForwardExpected forward = small.forward();
+      const bool binds = std::isfinite(forward.lse.bound[0]);
+      const bool is_recommended = !forward.lse.recommended.empty();
+      EXPECT_TRUE(binds || is_recommended || std::isnan(forward.lse.value[0])) << k << " " << scale;
+    }
   }
 }
 

@@ -179,7 +179,8 @@ TEST(ProblemTest, SparseMasksMustFitTheProblem) {
 
 TEST(ProblemTest, ScoreFeaturesMustBeFiniteAndBroadcast) {
   Problem problem = sound();
-  for (const double cap : {-1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+  // 1e39 is no number of f32, in which the softmax of 16-bit formats is.
+  for (const double cap : {-1.0, 1e39, std::numeric_limits<double>::infinity(), std::nan("")}) {
     problem.softcap = cap;
     expect_defect(problem, "SCORE-2", "softcap");
   }

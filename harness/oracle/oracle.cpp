@@ -1,0 +1,127 @@
+#include "harness/oracle/oracle.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "cases/citation.h"
+#include "cases/shape_excerpt.h"
+#include "harness/diagnosis/culprit.h"
+#include "harness/diagnosis/likeness.h"
+#include "harness/judge/blame.h"
+#include "harness/judge/checks.h"
+#include "harness/judge/excerpt.h"
+#include "harness/judge/subject.h"
+#include "spec/contains.h"
+#include "spec/dialect.h"
+
+namespace attest {
+namespace {
+
+// What was meant is told if it is known by then: it decides nothing, and tests wait.
+constexpr auto kLongestDiagnosis = std::chrono::seconds(5);
+
+// There is nobody to ask.
+class Nobody : public Executor {
+ public:
+  Reply execute(nlohmann::json) override { throw std::logic_error("there is no testee"); }
+  Arena& arena(std::size_t) override { throw std::logic_error("there is no testee"); }
+};
+
+bool has_nonfinite(const Values& values) {
+  return std::any_of(values.data.begin(), values.data.end(),
+                     [](double value) { return !std::isfinite(value); });
+}
+
+// What lies in the inputs that is not finite, by the tensor that has it; where lengths leave keys
+// out, it is taken to lie there.
+Hidden hidden_in(const Problem& p, const Inputs& in) {
+  if (has_nonfinite(in.k) || has_nonfinite(in.v)) {
+    return p.key_lens.empty() ? Hidden::nan_key : Hidden::nan;
+  }
+  if (has_nonfinite(in.q)) return p.query_lens.empty() ? Hidden::nan_query : Hidden::nan_rows;
+  return has_nonfinite(in.d_o) ? Hidden::nan_gradient : Hidden::plain;
+}
+
+// Of the features that it has, and what any problem may break.
+std::vector<std::string> clauses_of(const Case& c) {
+  std::vector<std::string> all = {"SOFTMAX-1", "SOFTMAX-2", "MASK-1", "LSE-1", "NUM-1"};
+  for (const std::string& clause : implied_clauses(c)) {
+    if (!contains(all, clause)) all.push_back(clause);
+  }
+  return all;
+}
+
+Case case_of(const Problem& problem, const Inputs& inputs) {
+  Case c = {.id = to_string(problem),
+            .clauses = {},
+            .because = "",
+            .problem = problem,
+            .data = "",
+            .hidden = hidden_in(problem, inputs)};
+  choose_excerpt(c);
+  c.clauses = clauses_of(c);
+  return c;
+}
+
+// LSE in base e, if the kernel declares that it has it in base 2.
+void translate(const LseForm& form, std::vector<Returned>& returned) {
+  if (!form.base_2) return;
+  for (Returned& tensor : returned) {
+    if (tensor.name != TensorName::lse) continue;
+    for (std::uint64_t& bits : tensor.bits) {
+      const double value = decode(tensor.dtype, bits);
+      bits = encode(DType::f64, natural_lse(form, value, value));
+    }
+    tensor.dtype = DType::f64;
+  }
+}
+
+// The mistakes that explain it, if it cannot be chance.
+std::vector<Likeness> sure(std::vector<Likeness> all) {
+  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
+  return best(all);
+}
+
+// The clause that is to blame by these too: no case was written for one, so all count as cited.
+std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likeness>& meant) {
+  for (const Likeness& each : meant) c.clauses.push_back(each.clause);
+  return culprit(verdict, c, meant, {});
+}
+
+}  // namespace
+
+Judgement judge_given(Given given, const Description& kernel, int threads, bool diagnoses) {
+  Trial trial = {.returned = std::move(given.returned)};
+  translate(kernel.dialect.lse, trial.returned);
+  const Case c = case_of(given.problem, given.inputs);
+  PreparedCase prepared(c, std::move(given.inputs), threads);
+  Nobody nobody;
+  const std::string name;
+  Subject subject(prepared, kernel, name, nobody, threads);
+  subject.verdict.clauses = c.clauses;
+  const auto finding = check_bounds(subject, trial, prepared);
+  Verdict& v = subject.verdict;
+  v.outcome = finding ? finding->outcome : Outcome::pass;
+  Judgement judgement;
+  if (finding) {
+    v.reason = finding->reason;
+    v.message = finding->message;
+    v.blamed = blamed_clause(subject, *finding, trial, {});
+    if (diagnoses && asks_for_names(v)) {
+      const auto end = std::chrono::steady_clock::now() + kLongestDiagnosis;
+      const auto is_late = [end] { return std::chrono::steady_clock::now() > end; };
+      const auto meant = sure(alike(prepared, kernel, subject.arithmetic, trial, is_late));
+      judgement.meant = headline(meant);
+      v.blamed = culprit_of(v, c, meant);
+    }
+  }
+  if (c.excerpt > 0) judgement.sampled = shares_of(v);
+  for (const auto& [tensor, evidence] : v.tensors) judgement.unspecified += evidence.unspecified;
+  judgement.verdict = std::move(v);
+  return judgement;
+}
+
+}  // namespace attest

@@ -1,0 +1,141 @@
+"""Arrays of any library on the host, with the name of their format."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional, Sequence, Tuple
+
+import numpy as np
+
+from attest_attention import _library
+
+_FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_CODES = {"f64": _library.F64, "f32": _library.F32, "f16": _library.F16, "bf16": _library.BF16,
+          "u8": _library.U8, "i32": _library.I32, "i64": _library.I64, "bits": _library.BITS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """An array on the host. That of bf16 holds the bits, as unsigned integers of 16."""
+
+    data: np.ndarray
+    dtype: str  # "f64", "f32", "f16", "bf16"; else NumPy's name
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return self.data.shape
+
+    def transposed(self, *axes: int) -> Host:
+        return Host(self.data.transpose(axes), self.dtype)
+
+    def reshaped(self, *shape: int) -> Host:
+        return Host(self.data.reshape(shape), self.dtype)
+
+
+def module_of(value: Any) -> str:
+    return type(value).__module__.split(".")[0]
+
+
+def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
+    """`value` on the host. With bits="bf16", integers of 16 bits are taken as that format."""
+    if isinstance(value, Host):
+        return value
+    if module_of(value) == "torch":
+        return _of_torch(value)
+    try:
+        data = np.asarray(value)
+    except Exception as error:
+        raise TypeError(f"{name}: {type(value).__name__} is no array: {error}") from error
+    if data.dtype == object:
+        raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__}")
+    dtype = _FLOATS.get(data.dtype.name, data.dtype.name)
+    if dtype == "bf16" or (bits == "bf16" and dtype in ("uint16", "int16")):
+        return Host(data.view(np.uint16), "bf16")
+    return Host(data.astype(data.dtype.newbyteorder("="), copy=False), dtype)
+
+
+def _of_torch(value: Any) -> Host:
+    import torch  # whoever has such an array has it
+
+    value = value.detach().cpu()
+    if value.dtype == torch.bfloat16:  # which NumPy lacks
+        return Host(value.view(torch.int16).numpy().view(np.uint16), "bf16")
+    data = value.resolve_conj().resolve_neg().numpy()
+    return Host(data, _FLOATS.get(data.dtype.name, data.dtype.name))
+
+
+def expect_shape(array: Host, shape: Sequence[int], name: str, what: str = "") -> None:
+    if array.shape != tuple(shape):
+        raise ValueError(f"{name}: expected shape {tuple(shape)}{what}, got {array.shape}")
+
+
+def expect_dtype(array: Host, dtype: str, name: str, why: str = "") -> None:
+    if array.dtype != dtype:
+        raise TypeError(f"{name}: expected {dtype}{why}, got {array.dtype}")
+
+
+def as_f32(value: Any, name: str, bits: Optional[str]) -> Host:
+    """Numbers that f32 holds all of."""
+    array = host(value, name, bits)
+    if array.dtype == "bf16":
+        wide = array.data.astype(np.uint32) << 16
+        return Host(wide.view(np.float32), "f32")
+    if array.dtype not in ("f32", "f16"):
+        raise TypeError(f"{name}: expected f32 (or f16, bf16), got {array.dtype}")
+    return Host(array.data.astype(np.float32), "f32")
+
+
+def integers(value: Any, name: str, dtype: str) -> Host:
+    array = host(value, name)
+    if array.data.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, got {array.dtype}")
+    wanted = np.int32 if dtype == "i32" else np.int64
+    limits = np.iinfo(wanted)
+    if array.data.size and not (limits.min <= int(array.data.min()) and
+                                int(array.data.max()) <= limits.max):
+        raise ValueError(f"{name}: a number lies beyond {dtype}")
+    return Host(array.data.astype(wanted), dtype)
+
+
+def booleans(value: Any, name: str, hint: str = "") -> Host:
+    array = host(value, name)
+    if array.data.dtype != np.bool_:
+        raise TypeError(f"{name}: expected booleans{hint}, got {array.dtype}")
+    return Host(array.data.view(np.uint8), "u8")
+
+
+def aligned_right(array: Host, whole: Sequence[int], name: str) -> Host:
+    """With four axes, each of `whole` or of size 1, as NumPy broadcasts."""
+    if array.data.ndim > 4:
+        raise ValueError(f"{name}: expected at most 4 axes, got shape {array.shape}")
+    shape = (1,) * (4 - array.data.ndim) + array.shape
+    if any(size not in (1, most) for size, most in zip(shape, whole)):
+        raise ValueError(f"{name}: expected a shape that broadcasts to {tuple(whole)}, got "
+                         f"{array.shape}")
+    return array.reshaped(*shape)
+
+
+class Keeper:
+    """Makes native tensors, and keeps what they point to."""
+
+    def __init__(self) -> None:
+        self._kept: list[np.ndarray] = []
+
+    def tensor(self, array: Host) -> _library.Tensor:
+        """Of an array with four axes."""
+        data, size = array.data, array.data.itemsize
+        if any(stride < 0 or stride % size for stride in data.strides):
+            data = np.ascontiguousarray(data)
+        self._kept.append(data)
+        strides = [stride // size for stride in data.strides]
+        last = sum((n - 1) * stride for n, stride in zip(data.shape, strides))
+        bytes_ = size * (last + 1) if data.size else 0
+        return _library.tensor(data.ctypes.data, _CODES[array.dtype], data.shape, strides, bytes_)
+
+    def bits(self, kept: np.ndarray) -> _library.Tensor:
+        """Of booleans with four axes: one bit each, rows of whole bytes."""
+        packed = np.packbits(kept, axis=-1, bitorder="little")
+        self._kept.append(packed)
+        row = 8 * packed.shape[3]
+        heads, queries = packed.shape[1], packed.shape[2]
+        strides = (heads * queries * row, queries * row, row, 1)
+        return _library.tensor(packed.ctypes.data, _library.BITS, kept.shape, strides, packed.size)

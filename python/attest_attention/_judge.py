@@ -1,0 +1,89 @@
+"""The functions people came for."""
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any, Dict, Sequence, Union
+
+from attest_attention import _saved
+from attest_attention._options import complete
+from attest_attention._problem import Call
+from attest_attention._result import Result, result_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from attest_attention._options import Options
+
+
+def _judge(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any]) -> Result:
+    call = Call(arrays, arithmetic, complete(options))
+    return result_of(call.judge(), call.index_of)
+
+
+def _assert(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any],
+            save: _saved.Save) -> None:
+    result = _judge(arrays, arithmetic, options)
+    if result.passed:
+        return
+    path = _saved.save({"arrays": arrays, "arithmetic": arithmetic, "options": options}, save)
+    raise AssertionError(str(dataclasses.replace(result, saved=path or "")))
+
+
+def judge(o: Any, q: Any, k: Any, v: Any, *, arithmetic: Any, lse: Any = None,
+          **options: Unpack[Options]) -> Result:
+    """The verdict on `o`, and on `lse` [batch, query heads, queries] if it is given.
+
+    `arithmetic` is what the kernel computes in: one of ARITHMETICS, or a declaration. Raises
+    ValueError or TypeError, which names the argument, for what cannot be judged.
+    """
+    return _judge({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options))
+
+
+def _gradients(gradients: Sequence[Any], names: Dict[str, Any]) -> Dict[str, Any]:
+    if not isinstance(gradients, (tuple, list)) or len(gradients) != 3:
+        raise TypeError("gradients: expected (dq, dk, dv); None for what is not judged")
+    if names["d_o"] is None:
+        raise TypeError("d_o: the gradients need it")
+    return {**names, **dict(zip(("dq", "dk", "dv"), gradients))}
+
+
+def judge_gradients(gradients: Sequence[Any], q: Any, k: Any, v: Any, d_o: Any, *, arithmetic: Any,
+                    o: Any = None, lse: Any = None, d_lse: Any = None, dbias: Any = None,
+                    dsink: Any = None, **options: Unpack[Options]) -> Result:
+    """The verdict on (dq, dk, dv), and on `dbias` and `dsink` if they are given.
+
+    They are held to the gradients of the exact forward pass. `o` and `lse` of the kernel's own are
+    judged first, if given: where they are wrong, gradients say nothing. `d_lse` is the gradient with
+    respect to LSE.
+    """
+    arrays = _gradients(gradients, {"q": q, "k": k, "v": v, "d_o": d_o, "o": o, "lse": lse,
+                                    "d_lse": d_lse, "dbias": dbias, "dsink": dsink})
+    return _judge(arrays, arithmetic, dict(options))
+
+
+def assert_close(o: Any, q: Any, k: Any, v: Any, *, arithmetic: Any, lse: Any = None,
+                 save: _saved.Save = True, **options: Unpack[Options]) -> None:
+    """Raises AssertionError unless judge() passes.
+
+    What failed is saved for `python -m attest_attention judge FILE`: in a temporary file, unless it
+    is larger than 1 GiB; at the path `save`; or, with save=False, nowhere.
+    """
+    _assert({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options), save)
+
+
+def assert_gradients_close(gradients: Sequence[Any], q: Any, k: Any, v: Any, d_o: Any, *,
+                           arithmetic: Any, o: Any = None, lse: Any = None, d_lse: Any = None,
+                           dbias: Any = None, dsink: Any = None, save: _saved.Save = True,
+                           **options: Unpack[Options]) -> None:
+    """Raises AssertionError unless judge_gradients() passes; saves as assert_close() does."""
+    arrays = _gradients(gradients, {"q": q, "k": k, "v": v, "d_o": d_o, "o": o, "lse": lse,
+                                    "d_lse": d_lse, "dbias": dbias, "dsink": dsink})
+    _assert(arrays, arithmetic, dict(options), save)
+
+
+def judge_file(path: Union[str, "os.PathLike[str]"]) -> Result:
+    """The verdict on what assert_close() or assert_gradients_close() saved."""
+    call = _saved.load(path)
+    return dataclasses.replace(_judge(call["arrays"], call["arithmetic"], call["options"]),
+                               saved=os.fspath(path))

@@ -1,0 +1,177 @@
+#include "spec/named_arithmetic.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "spec/json_reader.h"
+#include "spec/json_text.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+constexpr NamedArithmetic kNamed[] = {
+    {.name = "exact-f32",
+     .what = "computed in f32 (f64 of f64), rounded to the nearest, nothing narrower on the way",
+     .f64 = R"({"products": {"default": {"truncates": false}}, "softmax": "f64",
+                "subnormal_inputs": "kept", "subnormal_outputs": "kept",
+                "output_rounding": "nearest"})",
+     .f32 = R"({"products": {"default": {"truncates": false}}, "softmax": "f32",
+                "subnormal_inputs": "kept", "subnormal_outputs": "kept",
+                "output_rounding": "nearest"})",
+     .f16 = R"({"products": {"default": {"truncates": false}}, "softmax": "f32",
+                "p": "f32", "ds": "f32", "subnormal_inputs": "kept",
+                "subnormal_outputs": "kept", "output_rounding": "nearest"})",
+     .bf16 = R"({"products": {"default": {"truncates": false}}, "softmax": "f32",
+                 "p": "f32", "ds": "f32", "subnormal_inputs": "kept",
+                 "subnormal_outputs": "kept", "output_rounding": "nearest"})",
+     .why = "IEEE 754, as processors and NumPy have it; exp is the default's, which is looser than "
+            "that of libraries"},
+    {.name = "gpu-16bit",
+     .what = "f16 and bf16 on tensor cores: f32 accumulators that truncate, P and dS in 16 bits",
+     .f64 = "",
+     .f32 = "",
+     .f16 = R"({"key_block": 16, "block_order": "any", "max_lag": 8,
+                "grouped_gradients": "rounded", "dbias_terms": "rounded"})",
+     .bf16 = R"({"key_block": 16, "block_order": "any", "max_lag": 8,
+                 "grouped_gradients": "rounded", "dbias_terms": "rounded"})",
+     .why = "the default column; FlashAttention-4's maximum that lags by 8, FlexAttention's order "
+            "of blocks, the gradients of flash-attention 2 and cuDNN, autograd's bias. Not the "
+            "polynomials for exp (736 units in FlashAttention-4): those are declared"},
+    {.name = "gpu-tf32",
+     .what = "f32 on tensor cores: operands cut to TF32, all else in f32",
+     .f64 = "",
+     .f32 = R"({"products": {"default": {"operands": "tf32_truncated"}}, "key_block": 16,
+                "block_order": "any", "grouped_gradients": "rounded"})",
+     .f16 = "",
+     .bf16 = "",
+     .why = "Triton's input_precision is tf32 unless told otherwise; FlexAttention takes partial "
+            "blocks first, of 16 keys or more"},
+    {.name = "npu-16bit",
+     .what = "matrix units that take 16 bits alone: exp by a polynomial, integer maxima, f32 cut "
+             "to bf16",
+     .f64 = "",
+     .f32 = R"({"products": {"default": {"operands": "bf16_truncated"}}, "key_block": 64,
+                "max_rounding": "integer", "grouped_gradients": "rounded"})",
+     .f16 = R"({"exp_ulp": 1024, "key_block": 64, "max_rounding": "integer",
+                "grouped_gradients": "rounded", "dbias_terms": "rounded"})",
+     .bf16 = R"({"exp_ulp": 1024, "key_block": 64, "max_rounding": "integer",
+                 "grouped_gradients": "rounded", "dbias_terms": "rounded"})",
+     .why = "XLA's default precision on a TPU is one pass in bf16; AMLA rescales by adding to "
+            "exponents; polynomials made for 16 bits; tiles of 64 keys or more"},
+    {.name = "anything",
+     .what = "whatever may be declared, up to the caps: what fails here is wrong on any hardware",
+     .f64 = R"({"key_block": 16, "exp_zero": "inexact", "max_lag": 8, "max_rounding": "integer",
+                "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
+                "dbias_terms": "rounded"})",
+     .f32 = R"({"products": {"default": {"operands": "bf16_truncated"}}, "key_block": 16,
+                "exp_zero": "inexact", "max_lag": 8, "max_rounding": "integer",
+                "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
+                "dbias_terms": "rounded"})",
+     .f16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "f16",
+                "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+                "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
+                "dbias_terms": "rounded"})",
+     .bf16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "bf16",
+                 "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
+                 "dbias_terms": "rounded"})",
+     .why = "the caps, but for a row sum over the rounded P, which excludes the other order; steps "
+            "of 16 keys or more"},
+};
+
+// The names that say something of that format.
+std::vector<std::string> names_for(DType dtype) {
+  std::vector<std::string> names;
+  for (const NamedArithmetic& each : kNamed) {
+    if (!each.of(dtype).empty()) names.emplace_back(each.name);
+  }
+  return names;
+}
+
+Description with_arithmetic(const json& declaration, DType dtype, const std::string& pointer) {
+  Description description = {.name = "outputs",
+                             .version = "",
+                             .vendor = "",
+                             .profiles = {},
+                             .dtypes = {dtype},
+                             .features = {"lse"},
+                             .arithmetic = {}};
+  description.arithmetic[dtype] = parse_arithmetic(declaration, dtype, pointer);
+  return description;
+}
+
+Description by_name(std::string_view name, DType dtype) {
+  for (const NamedArithmetic& each : kNamed) {
+    if (each.name != name) continue;
+    if (!each.of(dtype).empty()) return with_arithmetic(parse_json(each.of(dtype)), dtype, "");
+    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
+                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+  }
+  throw InputError(
+      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
+                      "a description has it",
+                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+}
+
+// The declaration for one of the formats, of an object with a key for each.
+Description by_format(const json& all, DType dtype) {
+  for (const auto& [key, value] : all.items()) {
+    if (!dtype_named(key)) throw InputError("/" + key, fmt::format("no format is called {}", key));
+  }
+  const auto own = all.find(std::string(name(dtype)));
+  if (own == all.end()) {
+    throw InputError("", fmt::format("it has no arithmetic for {}", name(dtype)));
+  }
+  return with_arithmetic(*own, dtype, "/" + std::string(name(dtype)));
+}
+
+}  // namespace
+
+std::string_view NamedArithmetic::of(DType dtype) const {
+  switch (dtype) {
+    case DType::f64:
+      return f64;
+    case DType::f32:
+      return f32;
+    case DType::f16:
+      return f16;
+    case DType::bf16:
+      break;
+  }
+  return bf16;
+}
+
+std::span<const NamedArithmetic> named_arithmetics() { return kNamed; }
+
+Description description_by(std::string_view text, DType dtype) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] != '{') return by_name(text, dtype);
+  if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
+  const json declared = parse_json_if_any(text);
+  if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");
+  if (declared.contains("dtypes")) {
+    Description whole = parse_description(declared);
+    const auto beyond = whole.beyond_caps.find(dtype);
+    if (beyond != whole.beyond_caps.end()) {
+      throw InputError("/beyond_caps", fmt::format("of {} it says that no bound holds: {}",
+                                                   name(dtype), beyond->second));
+    }
+    if (std::find(whole.dtypes.begin(), whole.dtypes.end(), dtype) == whole.dtypes.end()) {
+      throw InputError("/dtypes", fmt::format("it declares no {}", name(dtype)));
+    }
+    return whole;
+  }
+  const bool by_formats = std::any_of(kDTypes.begin(), kDTypes.end(), [&](DType each) {
+    return declared.contains(std::string(name(each)));
+  });
+  return by_formats ? by_format(declared, dtype) : with_arithmetic(declared, dtype, "");
+}
+
+}  // namespace attest
