@@ -170,17 +170,19 @@ double subnormal_value(Element& e) {
                                        : e.random.normal();
 }
 
-// exponents: row i sees half of its keys 2^(-e) times as much as the other half, e = i/8 modulo
-// 48/8; channel c of V is 1 for the former and -2^(-c/8) for the latter, so that it is nearly 0
-// where c and i meet: an error of exp that these exponents have in common shows there. All scores
-// are stirred by up to 1/16, so that P is rounded at random.
+// exponents: row i, of query, head and batch together, sees half of its keys 2^(-e) times as much
+// as the other half, e = i/8 modulo 48/8; channel c of V is 1 for the former and -2^(-c/8) for the
+// latter, so that it is nearly 0 where c and i meet: an error of exp that these exponents have in
+// common shows there. All scores are stirred by up to 1/16, so that P is rounded at random.
 constexpr Index kEighths = 48;
 bool is_faint(Element& e) {  // of a key
   const auto [b, h, s, d] = e.at;
   return e.source.random(kK, {b, h, s, 0}, 1).integer(0, 1) == 0;
 }
 double exponent_query(Element& e) {
-  const Index eighths = e.at[kPosition] % kEighths;
+  // Where there is but one query, its heads are tried instead.
+  const Index row = e.at[kPosition] + e.at[kHead] + e.at[kBatch] * e.problem.query_heads;
+  const Index eighths = row % kEighths;
   const double size = direction(e.problem) / reach(e.problem);
   return e.at[kChannel] == 0   ? -size * std::numbers::ln2 * static_cast<double>(eighths) / 8
          : e.at[kChannel] == 1 ? size

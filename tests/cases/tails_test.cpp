@@ -9,7 +9,9 @@
 //   one query, a tile of them, as many as keys
 //   the forward pass alone, and both
 //
-// Besides, each feature of scores and each mask at each tail of 64, in both passes in f32.
+// Square causal masks, all that some kernels have, at each tail of 64 with low and high scores, in
+// both passes and each format. Besides, each feature of scores and each mask at each tail of 64, in
+// both passes in f32.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -142,6 +144,30 @@ TEST(TailsTest, WhatATailMeetsIsTriedTogetherInEachFormat) {
   want({kScores, kRows, kPass});
   want({kMasks, kRows, kPass});
   fmt::print("tails: {} together, {} missing\n", wanted, missing);
+}
+
+// What kernels that are causal alone, and square, can be asked.
+TEST(TailsTest, SquareCausalMasksMeetEachTailWithScoresFarFrom0) {
+  constexpr Index kTile = 64;
+  using Meeting = std::tuple<std::string, Index, bool, DType>;  // data, k mod 64, backward
+  std::set<Meeting> tried;
+  for (const Case& c : load_cases(ATTEST_CASES_DIR)) {
+    const Problem& p = c.problem;
+    if (c.tier == Tier::full || p.query_len != p.key_len || levels_of(c).empty()) continue;
+    if (to_string(p.mask) != "causal bottom_right" && to_string(p.mask) != "causal") continue;
+    tried.emplace(c.data, p.key_len % kTile, p.backward, p.dtype);
+  }
+  for (const char* data : {"low", "high"}) {
+    for (const Index rest : {Index(0), Index(1), kTile / 2, kTile - 1}) {
+      for (const bool backward : {false, true}) {
+        for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+          EXPECT_TRUE(tried.contains({data, rest, backward, dtype}))
+              << fmt::format("no causal case of {} has {} scores, k mod {} = {}, {}", name(dtype),
+                             data, kTile, rest, backward ? "backward" : "forward");
+        }
+      }
+    }
+  }
 }
 
 // The same of what bends, adds to or drops scores, and of each mask, with more than a tile of both.
