@@ -22,12 +22,13 @@ namespace {
 constexpr double kMostProducts = 3e7;
 
 double products(const Problem& p) {
-  double product = p.backward ? 4 : 1;
-  for (const Index size :
-       {p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim}) {
-    product *= static_cast<double>(size);
+  double pairs = 0;
+  for (Index b = 0; b < p.batch; ++b) {
+    const Lengths lengths = p.lengths(b);
+    pairs += static_cast<double>(lengths.query) * static_cast<double>(lengths.key);
   }
-  return product;
+  return (p.backward ? 4 : 1) * pairs * static_cast<double>(p.query_heads) *
+         static_cast<double>(p.head_dim + p.value_dim);
 }
 
 // So many different failures are asked, at most.
@@ -70,6 +71,32 @@ bool tells(const Expected& a, const Expected& b, std::size_t at) {
   return std::abs(a.value[at] - b.value[at]) > a.bound[at] + b.bound[at];
 }
 
+// Of a problem what its forward pass is.
+Problem forward_of(Problem problem) {
+  problem.backward = problem.d_lse = false;
+  return problem;
+}
+
+// The groups that a row of a tensor lies in; nothing if it belongs to no query or key.
+std::optional<Excerpt> excerpt_around(const Problem& p, TensorName tensor, std::size_t row) {
+  if (tensor == TensorName::dbias || tensor == TensorName::dsink) return std::nullopt;
+  const bool of_key = tensor == TensorName::dk || tensor == TensorName::dv;
+  const Index heads = of_key ? p.key_heads : p.query_heads;
+  const SequenceLengths& lens = of_key ? p.key_lens : p.query_lens;
+  const Index rows = p.packed ? lens.sum() : of_key ? p.key_len : p.query_len;
+  auto [b, h, s, d] = coordinates({p.batch, heads, rows, 1}, static_cast<Index>(row));
+  if (p.packed) {
+    while (s >= lens.start(b + 1)) ++b;
+    s -= lens.start(b);
+  }
+  const Lengths lengths = p.lengths(b);
+  if (s >= (of_key ? lengths.key : lengths.query)) return std::nullopt;
+  Excerpt excerpt = excerpt_of_all(p, {}, {});
+  auto& groups = of_key ? excerpt.key_groups : excerpt.query_groups;
+  groups[static_cast<std::size_t>(b * heads + h)].push_back(s / 8);
+  return excerpt;
+}
+
 auto rank(const Likeness& each) {
   return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
 }
@@ -97,17 +124,30 @@ class Search {
   bool finds_nothing() const { return wrong_.empty(); }
 
   void consider(const Mistake& mistake) {
-    Setting setting = {prepared_.problem(), prepared_.inputs()};
+    const auto subject = std::find_if(wrong_.begin(), wrong_.end(), [&](const Wrong& wrong) {
+      return speaks_of(mistake, wrong.tensor->name);
+    });
+    if (subject == wrong_.end()) return;
+    const bool backward = is_gradient(wrong_[0].tensor->name);
+    Setting setting = {backward ? prepared_.problem() : forward_of(prepared_.problem()),
+                       prepared_.inputs()};
     if (mistake.alter && !mistake.alter(setting)) return;
     if (defect_of(setting.problem)) return;
-    const bool backward = is_gradient(wrong_[0].tensor->name);
-    PassesExpected whole = expect_altered(setting, arithmetic_);
-    compare(mistake, settled(mistake, std::move(whole)), backward);
+    const std::optional<Excerpt> probe = probe_of(*subject, setting);
+    const auto try_it = [&](const auto& expect) {
+      if (probe && refutes(mistake, settled(mistake, expect(&*probe)))) return;
+      compare(mistake, settled(mistake, expect(nullptr)), backward);
+    };
+    try_it([&](const Excerpt* excerpt) { return expect_altered(setting, arithmetic_, excerpt); });
     if (!backward || prepared_.problem().dtype == DType::f64) return;
+    Setting forward = setting;
+    forward.problem = forward_of(setting.problem);
+    const Left left = {.own = expect_altered(forward, arithmetic_).forward,
+                       .right = prepared_.forward(arithmetic_)};
     for (const bool takes_lse : {true, false}) {
-      PassesExpected half =
-          expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
-      compare(mistake, settled(mistake, std::move(half)), true);
+      try_it([&](const Excerpt* excerpt) {
+        return expect_altered_backward(setting, left, takes_lse, arithmetic_, excerpt);
+      });
     }
   }
 
@@ -129,6 +169,29 @@ class Search {
  private:
   Rounding rounding(const Wrong& wrong) const {
     return rounding_of(wrong.tensor->name, arithmetic_);
+  }
+
+  static bool speaks_of(const Mistake& mistake, TensorName tensor) {
+    return mistake.only.empty() || is_among(tensor, mistake.only);
+  }
+
+  // A part in which most mistakes are seen not to explain what is wrong, for little work.
+  std::optional<Excerpt> probe_of(const Wrong& wrong, const Setting& setting) const {
+    const Problem& before = prepared_.problem();
+    const bool moves = !setting.key_head.empty() || setting.problem.key_lens != before.key_lens ||
+                       setting.problem.query_lens != before.query_lens;
+    if (moves) return std::nullopt;
+    return excerpt_around(before, wrong.tensor->name, wrong.rows.front());
+  }
+
+  // Of an excerpt: what it leaves out is unspecified, and refutes nothing.
+  bool refutes(const Mistake& mistake, const PassesExpected& expected) const {
+    return std::any_of(wrong_.begin(), wrong_.end(), [&](const Wrong& wrong) {
+      const Expected& each = expected[wrong.tensor->name];
+      return speaks_of(mistake, wrong.tensor->name) &&
+             each.value.size() == wrong.tensor->bits.size() &&
+             !judge_row(*wrong.tensor, each, wrong.rows.front(), rounding(wrong)).passed;
+    });
   }
 
   void find_rows(Wrong& wrong) const {
@@ -157,7 +220,7 @@ class Search {
     bool whole = true;
     for (const Wrong& wrong : wrong_) {
       const TensorName name = wrong.tensor->name;
-      if (!mistake.only.empty() && !is_among(name, mistake.only)) continue;
+      if (!speaks_of(mistake, name)) continue;
       Expected& each = expected[name];
       if (each.value.size() != wrong.tensor->bits.size()) return;
       leave_out(each, wrong.unjudged);
