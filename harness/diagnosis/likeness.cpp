@@ -385,10 +385,6 @@ void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all
   }
 }
 
-bool Consensus::knows(const std::string& case_id) const {
-  return asked_.contains(without_format(case_id));
-}
-
 Index Consensus::telling(const Likeness& likeness) const {
   Index sum = 0;
   for (const auto& [problem, count] : telling_.at(likeness.name)) sum += count;

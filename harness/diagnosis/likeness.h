@@ -76,8 +76,6 @@ std::vector<Likeness> best(const std::vector<Likeness>& all);
 class Consensus {
  public:
   void add(const std::string& case_id, const std::vector<Likeness>& all);
-  // Whether it was asked already, in whatever format.
-  bool knows(const std::string& case_id) const;
   // Whether enough is known: so many cases explained, or nothing left that explains them.
   bool is_reached() const;
   std::vector<Likeness> meant() const;

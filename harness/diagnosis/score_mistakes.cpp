@@ -205,7 +205,9 @@ std::vector<Mistake> misread_biases() {
       bias_of("the bias of the first 64 heads again",
               [](const Problem&, Position& p) { p.head %= 64; }),
       bias_read("a bias of one row read along the queries", kPosition,
-                [](const Problem&, const Position& at) { return at.query - at.key; }),
+                [](const Problem& p, const Position& at) {
+                  return at.query - broadcast((*p.bias_shape)[kChannel], at.key);
+                }),
       bias_read("a bias of one column read along the keys", kChannel,
                 [](const Problem&, const Position& at) { return at.key; }),
       bias_read("a bias that batch elements share read as if each had its own", kBatch,

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -24,8 +23,8 @@ namespace {
 constexpr Index kMostFailed = 12;
 constexpr Index kMostTried = 300;
 
-// Of the cases those of a clause that the mutant violates, in a format that it concerns. Those that
-// tell most come first: in one format, of what is computed, of many such clauses.
+// Of the cases those of a clause that the mutant violates, each in one format that it concerns.
+// Those that tell most come first: of what is computed, of many such clauses.
 std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant& mutant,
                                    const Testee& testee) {
   const auto& dtypes = mutant.dtypes.empty() ? testee.description.dtypes : mutant.dtypes;
@@ -39,16 +38,15 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
         });
     if (common > 0) rounds[common].push_back(&each);
   }
-  std::array<std::vector<const Case*>, 4> ranks;
+  std::vector<const Case*> result;
   std::set<std::string> met;
   for (const auto& [common, round] : rounds) {
     for (const Case* each : round) {
-      const bool again = !met.insert(without_format(each->id)).second;
-      ranks[(again ? 2u : 0u) + (is_plain(*each) ? 0u : 1u)].push_back(each);
+      if (met.insert(without_format(each->id)).second) result.push_back(each);
     }
   }
-  std::vector<const Case*> result;
-  for (const auto& rank : ranks) result.insert(result.end(), rank.begin(), rank.end());
+  std::stable_partition(result.begin(), result.end(),
+                        [](const Case* each) { return is_plain(*each); });
   return result;
 }
 
@@ -60,7 +58,6 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
   Index tried = 0;  // since the last that failed
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
-    if (consensus.knows(each->id)) continue;
     if (naming.failed > 0 && tried++ == kMostTried) break;
     const auto all = alike(*each, testee, executor, threads, 1, interrupted);
     if (!all) continue;
