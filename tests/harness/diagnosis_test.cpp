@@ -49,24 +49,28 @@ const Mistake& named(const std::string& name) {
   throw std::out_of_range(name);
 }
 
-// What a kernel returns that computes the setting.
-Trial trial_of(const Setting& setting) {
+// What a kernel returns that computes `expected`, of all that a problem asks for.
+Trial trial_of(const Problem& p, const PassesExpected& expected) {
   Trial trial;
-  auto expected = expect_altered(setting, loosest(DType::f32));
-  const Problem& p = setting.problem;
   for (const auto& [tensor, shape] : {std::pair{TensorName::o, p.o_shape()},
                                       {TensorName::lse, p.lse_shape()},
                                       {TensorName::dq, p.q_shape()},
                                       {TensorName::dk, p.k_shape()},
                                       {TensorName::dv, p.v_shape()}}) {
     if (is_gradient(tensor) && !p.backward) continue;
-    Returned returned = {tensor, DType::f32, shape, {}, 0, {}};
+    const DType dtype = tensor == TensorName::lse ? p.lse_dtype() : p.dtype;
+    Returned returned = {tensor, dtype, shape, {}, 0, {}};
     for (const double value : expected[tensor].value) {
-      returned.bits.push_back(encode(DType::f32, value));
+      returned.bits.push_back(encode(dtype, value));
     }
     trial.returned.push_back(std::move(returned));
   }
   return trial;
+}
+
+// What a kernel returns that computes the setting.
+Trial trial_of(const Setting& setting) {
+  return trial_of(setting.problem, expect_altered(setting, loosest(DType::f32)));
 }
 
 std::vector<std::string> names_of(const Trial& trial) {
@@ -215,6 +219,39 @@ TEST(DiagnosisTest, BiasThatIsSharedIsReadAsFarAsThereIsOne) {
       EXPECT_NEAR(after.data[broadcast_element(after.shape, at)], before.data[wanted], 1e-12)
           << name;
     });
+  }
+}
+
+// A small case of each entry.
+std::vector<Case> small_cases() {
+  std::map<std::pair<std::string, int>, Case> smallest;
+  for (Case& each : load_cases(ATTEST_CASES_DIR, 1)) {
+    const Problem& p = each.problem;
+    const Index size = p.batch * p.query_heads * p.query_len * p.key_len * p.head_dim;
+    const bool drawn = p.dropout.mode == Dropout::Mode::generated;
+    if (size > 10000 || drawn || each.excerpt > 0) continue;
+    smallest.emplace(std::pair(each.file, each.line), std::move(each));
+  }
+  std::vector<Case> cases;
+  for (auto& [source, each] : smallest) cases.push_back(std::move(each));
+  return cases;
+}
+
+TEST(DiagnosisTest, EveryMistakeIsTriedOnEveryKindOfCase) {
+  for (const Case& each : small_cases()) {
+    PreparedCase prepared(each, 1);
+    const Arithmetic arithmetic = loosest(each.problem.dtype);
+    PassesExpected wrong = expect_altered({prepared.problem(), prepared.inputs()}, arithmetic);
+    // Of a problem with a backward pass the gradients, which are asked about if O and LSE are
+    // right.
+    for (const TensorName tensor : kReturnedTensors) {
+      if (is_gradient(tensor) != each.problem.backward) continue;
+      for (double& value : wrong[tensor].value) value = 3;
+    }
+    const Trial trial = trial_of(each.problem, wrong);
+    for (const Likeness& likeness : alike(prepared, {}, arithmetic, trial, kNever)) {
+      EXPECT_FALSE(likeness.is_sure()) << each.id << ": " << likeness.name;
+    }
   }
 }
 
