@@ -34,7 +34,8 @@ Mistake key_lengths(std::string name,
 // How many keys follow a batch element's first in memory: packed, those of the elements after it
 // too.
 Index keys_from(const Problem& p, Index b) {
-  return p.packed ? p.key_lens.sum() - p.key_lens.start(b) : p.stored_keys(b);
+  const bool packed = p.packed && p.paging.page_size == 0;
+  return packed ? p.key_lens.sum() - p.key_lens.start(b) : p.stored_keys(b);
 }
 
 // K and V, or V alone, of which each key is that of another place; `to` may leave the element.

@@ -194,6 +194,16 @@ TEST(DiagnosisTest, PackedKeysReadFromTheBeginningGoOnInMemory) {
   for (Index j = 0; j < 13; ++j) {
     EXPECT_EQ(setting.inputs.v.at(0, 1, 2 + j, 3), before.at(0, 1, j, 3)) << j;
   }
+  // In pages, none follow.
+  Setting paged = the_case({{"packed", true},
+                            {"batch", 3},
+                            {"query_lens", {1, 9, 1}},
+                            {"key_lens", {2, 13, 5}},
+                            {"paging", {{"page_size", 4}, {"order", "in_order"}}}});
+  const Values pages = paged.inputs.v;
+  ASSERT_TRUE(named("K and V of the first batch element").alter(paged));
+  EXPECT_EQ(paged.inputs.v.at(1, 1, 1, 3), pages.at(0, 1, 1, 3));
+  EXPECT_EQ(paged.inputs.v.at(1, 1, 2, 3), pages.at(1, 1, 2, 3));
 }
 
 TEST(DiagnosisTest, BiasThatIsSharedIsReadAsFarAsThereIsOne) {
@@ -246,7 +256,7 @@ TEST(DiagnosisTest, EveryMistakeIsTriedOnEveryKindOfCase) {
     // right.
     for (const TensorName tensor : kReturnedTensors) {
       if (is_gradient(tensor) != each.problem.backward) continue;
-      for (double& value : wrong[tensor].value) value = 3;
+      for (double& value : wrong[tensor].value) value = -777;
     }
     const Trial trial = trial_of(each.problem, wrong);
     for (const Likeness& likeness : alike(prepared, {}, arithmetic, trial, kNever)) {
