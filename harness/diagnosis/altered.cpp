@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "reference/exact.h"
+#include "harness/diagnosis/setting.h"
 #include "reference/working.h"
 
 namespace attest {
@@ -51,18 +51,28 @@ Expected gathered(const Expected& own, const Setting& setting, Shape shape) {
   return sum;
 }
 
-using Real = long double;
-
-// The gradients of the setting, given O and LSE.
-PerGradient<std::vector<Real>> gradients_of(const Problem& problem, const Inputs& inputs,
-                                            const ForwardExpected& given) {
-  exact::Outputs<Real> forward = {.o = exact::Tensor<Real>(problem.o_shape()),
-                                  .lse = exact::Tensor<Real>(problem.lse_shape())};
-  std::copy(given.o.value.begin(), given.o.value.end(), forward.o.data.begin());
-  std::copy(given.lse.value.begin(), given.lse.value.end(), forward.lse.data.begin());
-  auto gradients = exact::backward(problem, exact::inputs_as<Real>(inputs), forward);
-  return {std::move(gradients.dq.data), std::move(gradients.dk.data), std::move(gradients.dv.data),
-          std::move(gradients.dbias.data), std::move(gradients.dsink.data)};
+// The setting whose own backward pass gives the gradients that are wanted of it with O and LSE of
+// another forward pass. Weights made with another LSE are those with its own times exp(own LSE -
+// LSE): so are dS and dV, if dO and dLSE are. Another D is another dLSE.
+Setting with_given(const Setting& setting, const ForwardExpected& own,
+                   const ForwardExpected& given) {
+  Setting other = setting;
+  Problem& p = other.problem;
+  if (!p.d_lse) other.inputs.d_lse = zeros(p.lse_shape());
+  p.d_lse = true;
+  const auto channels = static_cast<std::size_t>(p.value_dim);
+  for (std::size_t row = 0; row < own.lse.value.size(); ++row) {
+    if (own.lse.value[row] == -kInfinite) continue;
+    const double factor = std::exp(own.lse.value[row] - given.lse.value[row]);
+    double& d_lse = other.inputs.d_lse.data[row];
+    for (std::size_t at = row * channels; at < (row + 1) * channels; ++at) {
+      double& d_o = other.inputs.d_o.data[at];
+      d_lse += d_o * (own.o.value[at] - given.o.value[at]);
+      d_o *= factor;
+    }
+    d_lse *= factor;
+  }
+  return other;
 }
 
 // What `expect` expects where each query head has its own key head, put together as the setting has
@@ -79,28 +89,32 @@ PassesExpected with_key_heads_of(const Setting& setting,
   return expected;
 }
 
-PassesExpected expect_both(const Setting& setting, const Arithmetic& arithmetic) {
-  if (setting.problem.backward) return expect_passes(setting.problem, setting.inputs, arithmetic);
-  return {.forward = expect_forward(setting.problem, setting.inputs, arithmetic), .backward = {}};
+PassesExpected expect_both(const Setting& setting, const Arithmetic& arithmetic,
+                           const Excerpt* excerpt) {
+  const Problem& problem = setting.problem;
+  if (problem.backward) return expect_passes(problem, setting.inputs, arithmetic, 1, excerpt);
+  return {.forward = expect_forward(problem, setting.inputs, arithmetic, 1, excerpt),
+          .backward = {}};
 }
 
-PassesExpected expect_given(const Setting& setting, const ForwardExpected& right, bool takes_lse,
-                            const Arithmetic& arithmetic) {
-  PassesExpected expected = expect_both(setting, arithmetic);
-  ForwardExpected given = right;
-  if (!takes_lse) given.lse = expected.forward.lse;
+PassesExpected expect_given(const Setting& setting, const Left& left, bool takes_lse,
+                            const Arithmetic& arithmetic, const Excerpt* excerpt) {
+  PassesExpected expected = expect_both(setting, arithmetic, excerpt);
+  ForwardExpected given = left.right;
+  if (!takes_lse) given.lse = left.own.lse;
   // Weights are as much larger as the LSE that they are made with is too small.
-  const auto& own_lse = expected.forward.lse.value;
+  const auto& own_lse = left.own.lse.value;
   double larger = 1;
   for (std::size_t row = 0; row < own_lse.size() && row < given.lse.value.size(); ++row) {
     const double rise = own_lse[row] - given.lse.value[row];
     if (std::isfinite(rise)) larger = std::max(larger, std::exp(rise));
   }
-  const auto gradients = gradients_of(setting.problem, setting.inputs, given);
+  const PassesExpected gradients =
+      expect_both(with_given(setting, left.own, given), arithmetic, excerpt);
   for (const TensorName tensor : kGradients) {
     Expected& each = expected[tensor];
     for (std::size_t at = 0; at < each.value.size(); ++at) {
-      if (!std::isnan(each.value[at])) each.value[at] = double(gradients[tensor][at]);
+      if (!std::isnan(each.value[at])) each.value[at] = gradients[tensor].value[at];
       each.bound[at] *= 2 * larger;
     }
     each.rest.clear();
@@ -110,15 +124,16 @@ PassesExpected expect_given(const Setting& setting, const ForwardExpected& right
 
 }  // namespace
 
-PassesExpected expect_altered(const Setting& setting, const Arithmetic& arithmetic) {
-  return with_key_heads_of(setting,
-                           [&](const Setting& used) { return expect_both(used, arithmetic); });
+PassesExpected expect_altered(const Setting& setting, const Arithmetic& arithmetic,
+                              const Excerpt* excerpt) {
+  return with_key_heads_of(
+      setting, [&](const Setting& used) { return expect_both(used, arithmetic, excerpt); });
 }
 
-PassesExpected expect_altered_backward(const Setting& setting, const ForwardExpected& right,
-                                       bool takes_lse, const Arithmetic& arithmetic) {
+PassesExpected expect_altered_backward(const Setting& setting, const Left& left, bool takes_lse,
+                                       const Arithmetic& arithmetic, const Excerpt* excerpt) {
   return with_key_heads_of(setting, [&](const Setting& used) {
-    return expect_given(used, right, takes_lse, arithmetic);
+    return expect_given(used, left, takes_lse, arithmetic, excerpt);
   });
 }
 

@@ -66,8 +66,10 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
                      {}},
                     {},
                     {}};
+    std::set<std::string> problems;
     for (const VerdictRecord* failure : like.failures) {
       if (each.cases.size() == kMostLookedAt) break;
+      if (!problems.insert(without_format(failure->case_id)).second) continue;
       auto test_case = case_of(*failure, cases, by_id);
       if (!test_case) continue;
       if (each.cases.empty()) each.simplest = failure->verdict;

@@ -31,6 +31,13 @@ Mistake key_lengths(std::string name,
           }};
 }
 
+// How many keys follow a batch element's first in memory: packed, those of the elements after it
+// too.
+Index keys_from(const Problem& p, Index b) {
+  const bool packed = p.packed && p.paging.page_size == 0;
+  return packed ? p.key_lens.sum() - p.key_lens.start(b) : p.stored_keys(b);
+}
+
 // K and V, or V alone, of which each key is that of another place; `to` may leave the element.
 Mistake keys(std::string name, std::string clause, bool values_alone,
              std::function<bool(const Problem&, Index&, Index&)> to) {
@@ -42,7 +49,7 @@ Mistake keys(std::string name, std::string clause, bool values_alone,
               for (Index b = 0; b < p.batch; ++b) {
                 for (Index j = 0; j < p.stored_keys(b); ++j) {
                   Index from_b = b, from_j = j;
-                  if (!to(p, from_b, from_j) || from_j < 0 || from_j >= p.stored_keys(from_b)) {
+                  if (!to(p, from_b, from_j) || from_j < 0 || from_j >= keys_from(p, from_b)) {
                     continue;
                   }
                   any |= from_b != b || from_j != j;

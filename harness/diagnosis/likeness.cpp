@@ -13,20 +13,22 @@
 #include "harness/diagnosis/mistake.h"
 #include "harness/judge/exemptions.h"
 #include "harness/judge/judge.h"
+#include "spec/contains.h"
 
 namespace attest {
 namespace {
 
 // Beyond that many products, for each mistake, all of them would take long.
-constexpr double kMostProducts = 3e7;
+constexpr double kMostProducts = 5e7;
 
 double products(const Problem& p) {
-  double product = p.backward ? 4 : 1;
-  for (const Index size :
-       {p.batch, p.query_heads, p.query_len, p.key_len, p.head_dim + p.value_dim}) {
-    product *= static_cast<double>(size);
+  double pairs = 0;
+  for (Index b = 0; b < p.batch; ++b) {
+    const Lengths lengths = p.lengths(b);
+    pairs += static_cast<double>(lengths.query) * static_cast<double>(lengths.key);
   }
-  return product;
+  return (p.backward ? 4 : 1) * pairs * static_cast<double>(p.query_heads) *
+         static_cast<double>(p.head_dim + p.value_dim);
 }
 
 // So many different failures are asked, at most.
@@ -69,6 +71,40 @@ bool tells(const Expected& a, const Expected& b, std::size_t at) {
   return std::abs(a.value[at] - b.value[at]) > a.bound[at] + b.bound[at];
 }
 
+// Of a problem what its forward pass is.
+Problem forward_of(Problem problem) {
+  problem.backward = problem.d_lse = false;
+  return problem;
+}
+
+// The groups that a row of a tensor lies in; nothing if it belongs to no query or key.
+std::optional<Excerpt> excerpt_around(const Problem& p, TensorName tensor, std::size_t row) {
+  if (tensor == TensorName::dbias || tensor == TensorName::dsink) return std::nullopt;
+  const bool of_key = tensor == TensorName::dk || tensor == TensorName::dv;
+  const Index heads = of_key ? p.key_heads : p.query_heads;
+  const SequenceLengths& lens = of_key ? p.key_lens : p.query_lens;
+  const Index rows = p.packed ? lens.sum() : of_key ? p.key_len : p.query_len;
+  auto [b, h, s, d] = coordinates({p.batch, heads, rows, 1}, static_cast<Index>(row));
+  if (p.packed) {
+    while (s >= lens.start(b + 1)) ++b;
+    s -= lens.start(b);
+  }
+  const Lengths lengths = p.lengths(b);
+  if (s >= (of_key ? lengths.key : lengths.query)) return std::nullopt;
+  Excerpt excerpt = excerpt_of_all(p, {}, {});
+  auto& groups = of_key ? excerpt.key_groups : excerpt.query_groups;
+  groups[static_cast<std::size_t>(b * heads + h)].push_back(s / 8);
+  return excerpt;
+}
+
+// Without a row's part in all gradients.
+void clear_row(Setting& setting, std::size_t row) {
+  const Index channels = setting.problem.value_dim;
+  const auto begin = setting.inputs.d_o.data.begin() + static_cast<std::ptrdiff_t>(row) * channels;
+  std::fill(begin, begin + channels, 0.0);
+  if (setting.problem.d_lse) setting.inputs.d_lse.data[row] = 0;
+}
+
 auto rank(const Likeness& each) {
   return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
 }
@@ -96,17 +132,32 @@ class Search {
   bool finds_nothing() const { return wrong_.empty(); }
 
   void consider(const Mistake& mistake) {
-    Setting setting = {prepared_.problem(), prepared_.inputs()};
+    const auto subject = std::find_if(wrong_.begin(), wrong_.end(), [&](const Wrong& wrong) {
+      return speaks_of(mistake, wrong.tensor->name);
+    });
+    if (subject == wrong_.end()) return;
+    Setting setting = {backward() ? prepared_.problem() : forward_of(prepared_.problem()),
+                       prepared_.inputs()};
     if (mistake.alter && !mistake.alter(setting)) return;
     if (defect_of(setting.problem)) return;
-    const bool backward = is_gradient(wrong_[0].tensor->name);
-    PassesExpected whole = expect_altered(setting, arithmetic_);
-    compare(mistake, settled(mistake, std::move(whole)), backward);
-    if (!backward || prepared_.problem().dtype == DType::f64) return;
+    const std::optional<Excerpt> probe = probe_of(*subject, setting);
+    const auto try_it = [&](const Expect& expect) {
+      if (probe && refutes(mistake, settled(mistake, expect(setting, &*probe)))) return;
+      if (compare(mistake, settled(mistake, expect(setting, nullptr)))) return;
+      if (errs_in_rows()) compare(mistake, in_rows(mistake, setting, expect), true);
+    };
+    try_it([&](const Setting& it, const Excerpt* excerpt) {
+      return expect_altered(it, arithmetic_, excerpt);
+    });
+    if (!backward() || prepared_.problem().dtype == DType::f64) return;
+    Setting forward = setting;
+    forward.problem = forward_of(setting.problem);
+    const Left left = {.own = expect_altered(forward, arithmetic_).forward,
+                       .right = prepared_.forward(arithmetic_)};
     for (const bool takes_lse : {true, false}) {
-      PassesExpected half =
-          expect_altered_backward(setting, prepared_.forward(arithmetic_), takes_lse, arithmetic_);
-      compare(mistake, settled(mistake, std::move(half)), true);
+      try_it([&](const Setting& it, const Excerpt* excerpt) {
+        return expect_altered_backward(it, left, takes_lse, arithmetic_, excerpt);
+      });
     }
   }
 
@@ -126,8 +177,64 @@ class Search {
   }
 
  private:
+  using Expect = std::function<PassesExpected(const Setting&, const Excerpt*)>;
+
   Rounding rounding(const Wrong& wrong) const {
     return rounding_of(wrong.tensor->name, arithmetic_);
+  }
+
+  bool backward() const { return is_gradient(wrong_[0].tensor->name); }
+
+  static bool speaks_of(const Mistake& mistake, TensorName tensor) {
+    return mistake.only.empty() || is_among(tensor, mistake.only);
+  }
+
+  // A part in which most mistakes are seen not to explain what is wrong, for little work.
+  std::optional<Excerpt> probe_of(const Wrong& wrong, const Setting& setting) const {
+    const Problem &before = prepared_.problem(), &after = setting.problem;
+    const bool moves = !setting.key_head.empty() || after.key_heads != before.key_heads ||
+                       after.key_lens != before.key_lens || after.query_lens != before.query_lens;
+    if (moves) return std::nullopt;
+    return excerpt_around(before, wrong.tensor->name, wrong.rows.front());
+  }
+
+  // Of an excerpt: what it leaves out is unspecified, and refutes nothing.
+  bool refutes(const Mistake& mistake, PassesExpected expected) const {
+    return std::any_of(wrong_.begin(), wrong_.end(), [&](const Wrong& wrong) {
+      Expected& each = expected[wrong.tensor->name];
+      if (!speaks_of(mistake, wrong.tensor->name)) return false;
+      if (each.value.size() != wrong.tensor->bits.size()) return false;
+      leave_out(each, wrong.unjudged);
+      return !judge_row(*wrong.tensor, each, wrong.rows.front(), rounding(wrong)).passed;
+    });
+  }
+
+  // Whether the rows of queries tell by themselves which of them the testee gets wrong: dQ of no
+  // other is.
+  bool errs_in_rows() const {
+    return wrong_[0].tensor->name == TensorName::dq && wrong_[0].rows.size() < wrong_[0].all_rows;
+  }
+
+  // Of a kernel that makes the mistake in those rows alone: all gradients are sums over rows.
+  PassesExpected in_rows(const Mistake& mistake, const Setting& setting,
+                         const Expect& expect) const {
+    Setting erring = setting, right = {prepared_.problem(), prepared_.inputs()};
+    std::vector<bool> errs(wrong_[0].all_rows);
+    for (const std::size_t row : wrong_[0].rows) errs[row] = true;
+    for (std::size_t row = 0; row < errs.size(); ++row) clear_row(errs[row] ? right : erring, row);
+    PassesExpected sum = settled(mistake, expect(erring, nullptr));
+    const PassesExpected rest = expect_altered(right, arithmetic_);
+    for (const TensorName tensor : kGradients) {
+      Expected& each = sum[tensor];
+      const Expected& other = rest[tensor];
+      if (each.value.size() != other.value.size()) continue;  // as where a bias has other axes
+      for (std::size_t at = 0; at < each.value.size(); ++at) {
+        each.value[at] += other.value[at];
+        each.bound[at] += other.bound[at];
+      }
+      each.rest.clear();
+    }
+    return sum;
   }
 
   void find_rows(Wrong& wrong) const {
@@ -150,31 +257,35 @@ class Search {
     return expected;
   }
 
-  void compare(const Mistake& mistake, PassesExpected expected, bool backward) {
+  // Whether the mistake explains all that is wrong of what it speaks of.
+  bool compare(const Mistake& mistake, PassesExpected expected, bool in_rows = false) {
     Likeness likeness = {.name = mistake.name, .clause = mistake.clause, .tensors = {}};
-    likeness.backward_alone = backward;
-    bool whole = true;
+    likeness.backward_alone = backward();
+    likeness.yields_to = mistake.yields_to;
+    bool whole = !in_rows;
     for (const Wrong& wrong : wrong_) {
       const TensorName name = wrong.tensor->name;
-      if (!mistake.only.empty() && !is_among(name, mistake.only)) continue;
+      if (!speaks_of(mistake, name)) continue;
       Expected& each = expected[name];
-      if (each.value.size() != wrong.tensor->bits.size()) return;
+      if (each.value.size() != wrong.tensor->bits.size()) return false;
       leave_out(each, wrong.unjudged);
       for (const std::size_t row : wrong.rows) {
         const TensorVerdict verdict = judge_row(*wrong.tensor, each, row, rounding(wrong));
-        if (!verdict.passed || !verdict.conclusive) return;
+        if (!verdict.passed || !verdict.conclusive) return false;
         likeness.telling += count_telling(wrong, each, row);
       }
       whole &=
           judge(wrong.tensor->bits, wrong.tensor->dtype, wrong.tensor->shape, each, rounding(wrong))
               .passed;
       likeness.tensors.push_back(name);
+      if (in_rows && name != TensorName::dq) continue;
       likeness.rows += static_cast<Index>(wrong.rows.size());
       likeness.of += static_cast<Index>(wrong.all_rows);
     }
-    if (likeness.tensors.empty() || likeness.telling == 0) return;
+    if (likeness.tensors.empty() || likeness.telling == 0) return false;
     if (whole) likeness.rows = likeness.of;
     found_.push_back(std::move(likeness));
+    return true;
   }
 
   static Index count_telling(const Wrong& wrong, const Expected& each, std::size_t row) {
@@ -193,6 +304,17 @@ class Search {
 };
 
 }  // namespace
+
+std::string without_format(const std::string& case_id) {
+  return case_id.substr(0, case_id.find("/dtype="));
+}
+
+bool is_plain(const Case& failing) {
+  return failing.hidden == Hidden::plain &&
+         std::all_of(kLaidOut.begin(), kLaidOut.end(), [&](TensorName tensor) {
+           return failing.problem.layouts[tensor] == Layout();
+         });
+}
 
 bool asks_for_names(const Verdict& verdict) {
   return verdict.outcome == Outcome::fail &&
@@ -223,10 +345,17 @@ std::vector<Likeness> best(const std::vector<Likeness>& all) {
     if (!result.empty() && rank(each) > rank(result[0])) result.clear();
     result.push_back(each);
   }
+  const std::vector<Likeness> equal = result;
+  std::erase_if(result, [&](const Likeness& each) {
+    return std::any_of(equal.begin(), equal.end(),
+                       [&](const Likeness& other) { return contains(each.yields_to, other.name); });
+  });
   return result;
 }
 
 void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all) {
+  const std::string problem = without_format(case_id);
+  asked_.insert(problem);
   if (all.empty()) return;
   if (cases_.empty()) shared_ = all;
   std::vector<Likeness> both;
@@ -236,7 +365,6 @@ void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all
     if (other != all.end()) both.push_back(each.whole() ? *other : each);
   }
   shared_ = std::move(both);
-  const std::string problem = case_id.substr(0, case_id.find("/dtype="));
   cases_.insert(problem);
   for (const Likeness& each : all) {
     Index& most = telling_[each.name][problem];
@@ -256,10 +384,11 @@ bool Consensus::is_reached() const {
 }
 
 std::vector<Likeness> Consensus::meant() const {
+  const bool takes_parts = cases_.size() > 1 && 2 * cases_.size() >= asked_.size();
   std::vector<Likeness> meant;
   for (Likeness each : shared_) {
     each.telling = telling(each);
-    if (each.is_sure() && (each.whole() || cases_.size() > 1)) meant.push_back(std::move(each));
+    if (each.is_sure() && (each.whole() || takes_parts)) meant.push_back(std::move(each));
   }
   return best(meant);
 }

@@ -28,15 +28,23 @@ inline constexpr Index kLeastTelling = 8;
 struct Likeness {
   std::string name;
   std::string clause;
-  std::vector<TensorName> tensors;  // that are wrong, and are what it gives
-  bool backward_alone = false;      // of the backward pass; the forward pass is right
-  Index rows = 0, of = 0;           // of these tensors: that it explains, and all
-  Index telling = 0;                // elements
+  std::vector<TensorName> tensors;          // that are wrong, and are what it gives
+  bool backward_alone = false;              // of the backward pass; the forward pass is right
+  Index rows = 0, of = 0;                   // of these tensors: that it explains, and all
+  Index telling = 0;                        // elements
+  std::vector<std::string> yields_to = {};  // if one of these explains as much
 
   bool whole() const { return rows == of; }
   // Whether that cannot have come about by chance, in this case alone.
   bool is_sure() const { return telling >= kLeastTelling; }
 };
+
+// What a case asks, in whatever format.
+std::string without_format(const std::string& case_id);
+
+// Whether a failure tells of what is computed, and not of NaN and huge numbers that lie hidden, or
+// of how tensors lie.
+bool is_plain(const Case& failing);
 
 // Whether it is numbers that are wrong: of nothing else can a mistake be told.
 bool asks_for_names(const Verdict& verdict);
@@ -54,7 +62,8 @@ std::vector<Likeness> best(const std::vector<Likeness>& all);
 // What several failures of one kind have in common: one case may be too small to tell mistakes
 // apart, so those are meant that explain each of which anything is known. A part of the rows of one
 // case may be what a mistake gives by another way, and a tensor of few elements may be so by
-// chance: that takes more cases. The same case in another format is none.
+// chance: that takes more cases, and for a part at least half of those that were asked. The same
+// case in another format is none.
 class Consensus {
  public:
   void add(const std::string& case_id, const std::vector<Likeness>& all);
@@ -67,7 +76,7 @@ class Consensus {
   Index telling(const Likeness& likeness) const;  // elements, in all cases
 
   std::map<std::string, std::map<std::string, Index>> telling_ = {};  // by mistake and case
-  std::set<std::string> cases_ = {};  // that are explained, without their format
+  std::set<std::string> asked_ = {}, cases_ = {};  // all, and those that are explained
 };
 
 // "O and LSE are exactly what the scale twice gives"; of several that cannot be told apart up to

@@ -123,13 +123,18 @@ std::vector<Mistake> dropped() {
   const auto without = [](Kind kind) {
     return [kind](Setting& s) { return drop_parts(s.problem.mask, kind); };
   };
-  const auto also_causal = [](Anchor anchor) {
-    return [anchor](Setting& s) {
-      Mask& mask = s.problem.mask;
-      if (change_bands(mask, [](Mask&) { return true; })) return false;
-      mask = Mask::all_of({mask, Mask::causal(anchor)});
-      return true;
-    };
+  // On a problem that is causal itself, that is a diagonal elsewhere.
+  const auto also_causal = [](std::string name, Anchor anchor, std::string diagonal) -> Mistake {
+    return {std::move(name),
+            "MASK-1",
+            [anchor](Setting& s) {
+              Mask& mask = s.problem.mask;
+              mask = Mask::all_of({mask, Mask::causal(anchor)});
+              return true;
+            },
+            {},
+            {},
+            {std::move(diagonal)}};
   };
   const auto part_alone = [](bool last) {
     return [last](Setting& s) {
@@ -166,9 +171,10 @@ std::vector<Mistake> dropped() {
          set_visible(s, [&](const Position& at) { return !visible(before, at); });
          return true;
        }},
-      {"causal top_left, though that is not asked for", "MASK-1", also_causal(Anchor::top_left)},
-      {"causal bottom_right, though that is not asked for", "MASK-1",
-       also_causal(Anchor::bottom_right)},
+      also_causal("causal top_left, though that is not asked for", Anchor::top_left,
+                  "a diagonal at the top left"),
+      also_causal("causal bottom_right, though that is not asked for", Anchor::bottom_right,
+                  "a diagonal at the bottom right"),
   };
 }
 

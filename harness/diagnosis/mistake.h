@@ -34,6 +34,8 @@ struct Mistake {
   // What no setting says: what becomes of a returned tensor.
   std::function<void(const Setting&, TensorName, Expected&)> settle = {};
   std::vector<TensorName> only = {};  // tensors that it speaks of; empty: all
+  // Mistakes that are meant rather than it where one of them gives the same.
+  std::vector<std::string> yields_to = {};
 };
 
 // The simplest first: of those that match, the first is named first.

@@ -126,21 +126,22 @@ Mistake bias_of(std::string name, std::function<void(const Problem&, Position&)>
                 });
 }
 
-// A bias of one row or column, read along it.
-Mistake bias_read(std::string name, Axis only, std::function<Index(const Position&)> place) {
-  return scored(
-      std::move(name), "SCORE-3", has_bias,
-      [only, place = std::move(place)](const Setting& s, const Position& at, const Score& score) {
-        const Shape& shape = *s.problem.bias_shape;
-        if (shape[only] != 1) return score.whole();
-        Index element =
-            dense_index(shape, broadcast(shape[0], at.batch), broadcast(shape[1], at.head), 0, 0);
-        element += place(at);
-        const auto& data = s.inputs.bias.data;
-        const double bias = data[static_cast<std::size_t>(
-            std::min<Index>(element, static_cast<Index>(data.size()) - 1))];
-        return score.capped + bias + score.alibi;
-      });
+// A bias that is the same along an axis, read as if it were not: so many elements further. Beyond
+// its end, the last.
+Mistake bias_read(std::string name, Axis only,
+                  std::function<Index(const Problem&, const Position&)> further) {
+  return scored(std::move(name), "SCORE-3", has_bias,
+                [only, further = std::move(further)](const Setting& s, const Position& at,
+                                                     const Score& score) {
+                  const Shape& shape = *s.problem.bias_shape;
+                  if (shape[only] != 1) return score.whole();
+                  const auto& data = s.inputs.bias.data;
+                  const Index element =
+                      static_cast<Index>(broadcast_element(shape, at)) + further(s.problem, at);
+                  const Index last = static_cast<Index>(data.size()) - 1;
+                  const double bias = data[static_cast<std::size_t>(std::min(element, last))];
+                  return score.capped + bias + score.alibi;
+                });
 }
 
 Mistake of_clause(std::string clause, Mistake mistake) {
@@ -204,30 +205,21 @@ std::vector<Mistake> misread_biases() {
       bias_of("the bias of the first 64 heads again",
               [](const Problem&, Position& p) { p.head %= 64; }),
       bias_read("a bias of one row read along the queries", kPosition,
-                [](const Position& at) { return at.query; }),
+                [](const Problem& p, const Position& at) {
+                  return at.query - broadcast((*p.bias_shape)[kChannel], at.key);
+                }),
       bias_read("a bias of one column read along the keys", kChannel,
-                [](const Position& at) { return at.key; }),
-      scored("a bias that batch elements share read as if each had its own", "SCORE-3", has_bias,
-             [](const Setting& s, const Position& at, const Score& score) {
-               const Shape& shape = *s.problem.bias_shape;
-               if (shape[kBatch] != 1) return score.whole();
-               const auto& data = s.inputs.bias.data;
-               const Index element = static_cast<Index>(broadcast_element(shape, at)) +
-                                     at.batch * element_count(shape);
-               return score.capped + data[static_cast<std::size_t>(element) % data.size()] +
-                      score.alibi;
-             }),
-      scored("a bias that heads share read as if each had its own", "SCORE-3", has_bias,
-             [](const Setting& s, const Position& at, const Score& score) {
-               Shape shape = *s.problem.bias_shape;
-               if (shape[kHead] != 1) return score.whole();
-               const Index plane = shape[2] * shape[3];
-               const auto& data = s.inputs.bias.data;
-               const Index element =
-                   static_cast<Index>(broadcast_element(shape, at)) + at.head * plane;
-               return score.capped + data[static_cast<std::size_t>(element) % data.size()] +
-                      score.alibi;
-             }),
+                [](const Problem&, const Position& at) { return at.key; }),
+      bias_read("a bias that batch elements share read as if each had its own", kBatch,
+                [](const Problem& p, const Position& at) {
+                  return at.batch * element_count(*p.bias_shape);
+                }),
+      bias_read("a bias that heads share read as if each had its own", kHead,
+                [](const Problem& p, const Position& at) {
+                  const Shape& shape = *p.bias_shape;
+                  const Index before = shape[kBatch] > 1 ? at.batch * (p.query_heads - 1) : 0;
+                  return (before + at.head) * shape[kPosition] * shape[kChannel];
+                }),
   };
 }
 

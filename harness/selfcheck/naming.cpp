@@ -20,12 +20,12 @@
 namespace attest {
 namespace {
 
-// Cases that a mutant is tried on, and failing ones that are looked at.
-constexpr std::size_t kMostTried = 1500;
+// Failing cases of a mutant that are looked at, and cases that are tried after each for another.
 constexpr Index kMostFailed = 12;
+constexpr Index kMostTried = 300;
 
-// Of the cases those of a clause that the mutant violates, in a format that it concerns; those of
-// more such clauses first.
+// Of the cases those of a clause that the mutant violates, each in one format that it concerns.
+// Those that tell most come first: of what is computed, of many such clauses.
 std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant& mutant,
                                    const Testee& testee) {
   const auto& dtypes = mutant.dtypes.empty() ? testee.description.dtypes : mutant.dtypes;
@@ -40,13 +40,14 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
     if (common > 0) rounds[common].push_back(&each);
   }
   std::vector<const Case*> result;
-  for (auto& [common, round] : rounds) {
-    // What NaN and huge numbers lie hidden in tells of them alone.
-    std::stable_partition(round.begin(), round.end(),
-                          [](const Case* each) { return each->hidden == Hidden::plain; });
-    result.insert(result.end(), round.begin(), round.end());
+  std::set<std::string> met;
+  for (const auto& [common, round] : rounds) {
+    for (const Case* each : round) {
+      if (met.insert(without_format(each->id)).second) result.push_back(each);
+    }
   }
-  result.resize(std::min(result.size(), kMostTried));
+  std::stable_partition(result.begin(), result.end(),
+                        [](const Case* each) { return is_plain(*each); });
   return result;
 }
 
@@ -55,10 +56,13 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   int threads, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
   Consensus consensus;
+  Index tried = 0;  // since the last that failed
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
+    if (naming.failed > 0 && tried++ == kMostTried) break;
     const auto all = alike(*each, testee, executor, threads, 1, interrupted);
     if (!all) continue;
+    tried = 0;
     ++naming.failed;
     naming.case_id = each->id;
     consensus.add(each->id, *all);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -12,7 +14,9 @@
 #include "harness/diagnosis/diagnose.h"
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/mistake.h"
+#include "harness/diagnosis/setting.h"
 #include "harness/diagnosis/smaller.h"
+#include "reference/exact.h"
 #include "spec/clause.h"
 #include "spec/diagnosis.h"
 #include "spec/feature.h"
@@ -23,17 +27,15 @@ namespace {
 
 const auto kNever = [] { return false; };
 
-Case a_case() {
+// A case with what else its problem has.
+Case a_case(nlohmann::json more = nlohmann::json::object()) {
+  nlohmann::json problem = {{"query_heads", 4}, {"key_heads", 2}, {"query_len", 9},
+                            {"key_len", 13},    {"head_dim", 8},  {"mask", "causal bottom_right"}};
+  problem.update(more);
   return read_entry({{"name", "a"},
                      {"clauses", {"SOFTMAX-1"}},
                      {"because", "A test."},
-                     {"problem",
-                      {{"query_heads", 4},
-                       {"key_heads", 2},
-                       {"query_len", 9},
-                       {"key_len", 13},
-                       {"head_dim", 8},
-                       {"mask", "causal bottom_right"}}},
+                     {"problem", problem},
                      {"data", {"normal"}},
                      {"dtypes", {"f32"}},
                      {"bits", "diagnosis"}},
@@ -47,19 +49,28 @@ const Mistake& named(const std::string& name) {
   throw std::out_of_range(name);
 }
 
-// What a kernel returns that computes the setting.
-Trial trial_of(const Setting& setting) {
+// What a kernel returns that computes `expected`, of all that a problem asks for.
+Trial trial_of(const Problem& p, const PassesExpected& expected) {
   Trial trial;
-  auto expected = expect_altered(setting, loosest(DType::f32));
-  for (const auto& [tensor, shape] : {std::pair{TensorName::o, setting.problem.o_shape()},
-                                      {TensorName::lse, setting.problem.lse_shape()}}) {
-    Returned returned = {tensor, DType::f32, shape, {}, 0, {}};
+  for (const auto& [tensor, shape] : {std::pair{TensorName::o, p.o_shape()},
+                                      {TensorName::lse, p.lse_shape()},
+                                      {TensorName::dq, p.q_shape()},
+                                      {TensorName::dk, p.k_shape()},
+                                      {TensorName::dv, p.v_shape()}}) {
+    if (is_gradient(tensor) && !p.backward) continue;
+    const DType dtype = tensor == TensorName::lse ? p.lse_dtype() : p.dtype;
+    Returned returned = {tensor, dtype, shape, {}, 0, {}};
     for (const double value : expected[tensor].value) {
-      returned.bits.push_back(encode(DType::f32, value));
+      returned.bits.push_back(encode(dtype, value));
     }
     trial.returned.push_back(std::move(returned));
   }
   return trial;
+}
+
+// What a kernel returns that computes the setting.
+Trial trial_of(const Setting& setting) {
+  return trial_of(setting.problem, expect_altered(setting, loosest(DType::f32)));
 }
 
 std::vector<std::string> names_of(const Trial& trial) {
@@ -71,14 +82,15 @@ std::vector<std::string> names_of(const Trial& trial) {
   return names;
 }
 
-Setting the_case() {
-  const PreparedCase prepared(a_case(), 1);
+Setting the_case(nlohmann::json more = nlohmann::json::object()) {
+  const PreparedCase prepared(a_case(std::move(more)), 1);
   return {prepared.problem(), prepared.inputs()};
 }
 
 TEST(DiagnosisTest, NamesWhatAMistakeGives) {
   for (const char* name : {"no scale", "a diagonal at the top left", "the diagonal one further",
-                           "no mask", "V of the next key", "key head h mod Hkv for query head h"}) {
+                           "no mask", "V of the next key", "key head h mod Hkv for query head h",
+                           "the weights of the query head before"}) {
     Setting setting = the_case();
     ASSERT_TRUE(named(name).alter(setting)) << name;
     EXPECT_THAT(names_of(trial_of(setting)), testing::Contains(name)) << name;
@@ -112,6 +124,145 @@ TEST(DiagnosisTest, TellsOfRowsWhereSomeAreRight) {
   EXPECT_FALSE(all[0].whole());
   EXPECT_THAT(headline(all), testing::AllOf(testing::StartsWith("O is exactly what no scale"),
                                             testing::HasSubstr("of 36 rows")));
+}
+
+const nlohmann::json kBackward = {{"backward", true}, {"d_lse", true}};
+
+TEST(DiagnosisTest, TellsOfRowsThatErrThoughGradientsSumOverAll) {
+  Setting setting = the_case(kBackward);
+  Values& d_lse = setting.inputs.d_lse;
+  for (Index h = 1; h < setting.problem.query_heads; ++h) {
+    for (Index i = 5; i < setting.problem.query_len; ++i)
+      d_lse.at(0, h, i, 0) = d_lse.at(0, 0, i, 0);
+  }
+  PreparedCase prepared(a_case(kBackward), 1);
+  const auto all = best(alike(prepared, {}, loosest(DType::f32), trial_of(setting), kNever));
+  ASSERT_THAT(all, testing::SizeIs(1));
+  EXPECT_EQ(all[0].name, "dLSE of the first head");
+  EXPECT_THAT(all[0].tensors, testing::ElementsAre(TensorName::dq, TensorName::dk));
+  EXPECT_EQ(all[0].rows, 12);
+  EXPECT_EQ(all[0].of, 36);
+}
+
+TEST(DiagnosisTest, BackwardPassOfAMistakeTakesWhatTheForwardPassLeft) {
+  PreparedCase prepared(a_case(kBackward), 1);
+  const Arithmetic arithmetic = loosest(DType::f32);
+  Setting setting = {prepared.problem(), prepared.inputs()};
+  ASSERT_TRUE(named("no scale").alter(setting));
+  const ForwardExpected own = expect_forward(setting.problem, setting.inputs, arithmetic);
+  const ForwardExpected& right = prepared.forward(arithmetic);
+  for (const bool takes_lse : {true, false}) {
+    const PassesExpected expected =
+        expect_altered_backward(setting, {.own = own, .right = right}, takes_lse, arithmetic);
+    exact::Outputs<double> given = {.o = exact::Tensor<double>(setting.problem.o_shape()),
+                                    .lse = exact::Tensor<double>(setting.problem.lse_shape())};
+    given.o.data = right.o.value;
+    given.lse.data = takes_lse ? right.lse.value : own.lse.value;
+    const auto gradients =
+        exact::backward(setting.problem, exact::inputs_as<double>(setting.inputs), given);
+    for (const auto& [tensor, exactly] : {std::pair{TensorName::dq, &gradients.dq.data},
+                                          {TensorName::dk, &gradients.dk.data},
+                                          {TensorName::dv, &gradients.dv.data}}) {
+      const Expected& each = expected[tensor];
+      for (std::size_t at = 0; at < exactly->size(); ++at) {
+        ASSERT_NEAR(each.value[at], (*exactly)[at], each.bound[at] * 0x1p-10) << name(tensor);
+      }
+    }
+  }
+}
+
+TEST(DiagnosisTest, OfMistakesThatGiveTheSameTheMeantOneIsNamed) {
+  const Likeness diagonal = {.name = "diagonal", .clause = "MASK-3", .tensors = {}, .telling = 9};
+  Likeness causal = {.name = "causal", .clause = "MASK-1", .tensors = {}, .telling = 9};
+  causal.yields_to = {"diagonal"};
+  ASSERT_THAT(best({causal}), testing::SizeIs(1));
+  ASSERT_THAT(best({causal, diagonal}), testing::SizeIs(1));
+  EXPECT_EQ(best({causal, diagonal})[0].name, "diagonal");
+  // Where another case knows of no such diagonal, it was not that.
+  Consensus consensus;
+  consensus.add("a/dtype=f32", {causal, diagonal});
+  consensus.add("b/dtype=f32", {causal});
+  ASSERT_THAT(consensus.meant(), testing::SizeIs(1));
+  EXPECT_EQ(consensus.meant()[0].name, "causal");
+}
+
+TEST(DiagnosisTest, PackedKeysReadFromTheBeginningGoOnInMemory) {
+  Setting setting =
+      the_case({{"packed", true}, {"batch", 2}, {"query_lens", {1, 9}}, {"key_lens", {2, 13}}});
+  const Values before = setting.inputs.v;
+  ASSERT_TRUE(named("K and V of the first batch element").alter(setting));
+  for (Index j = 0; j < 13; ++j) {
+    EXPECT_EQ(setting.inputs.v.at(0, 1, 2 + j, 3), before.at(0, 1, j, 3)) << j;
+  }
+  // In pages, none follow.
+  Setting paged = the_case({{"packed", true},
+                            {"batch", 3},
+                            {"query_lens", {1, 9, 1}},
+                            {"key_lens", {2, 13, 5}},
+                            {"paging", {{"page_size", 4}, {"order", "in_order"}}}});
+  const Values pages = paged.inputs.v;
+  ASSERT_TRUE(named("K and V of the first batch element").alter(paged));
+  EXPECT_EQ(paged.inputs.v.at(1, 1, 1, 3), pages.at(0, 1, 1, 3));
+  EXPECT_EQ(paged.inputs.v.at(1, 1, 2, 3), pages.at(1, 1, 2, 3));
+}
+
+TEST(DiagnosisTest, BiasThatIsSharedIsReadAsFarAsThereIsOne) {
+  struct Read {
+    std::string name, axes;
+    std::function<Index(const Position&)> element;
+  };
+  const std::vector<Read> all = {
+      {"a bias of one column read along the keys", "hq",
+       [](const Position& at) { return at.head * 9 + at.query + at.key; }},
+      {"a bias of one row read along the queries", "hk",
+       [](const Position& at) { return at.head * 13 + at.query; }},
+      {"a bias of one row read along the queries", "h",
+       [](const Position& at) { return at.head + at.query; }},
+      {"a bias that heads share read as if each had its own", "qk",
+       [](const Position& at) { return (at.head * 9 + at.query) * 13 + at.key; }}};
+  for (const auto& [name, axes, element] : all) {
+    Setting setting = the_case({{"mask", "full"}, {"bias", {{"axes", axes}}}});
+    const Values before = setting.inputs.bias, &after = setting.inputs.bias;
+    ASSERT_TRUE(named(name).alter(setting));
+    for_each_pair(setting.problem, [&](const Position& at) {
+      const auto wanted = std::min(static_cast<std::size_t>(element(at)), before.data.size() - 1);
+      EXPECT_NEAR(after.data[broadcast_element(after.shape, at)], before.data[wanted], 1e-12)
+          << name;
+    });
+  }
+}
+
+// A small case of each entry.
+std::vector<Case> small_cases() {
+  std::map<std::pair<std::string, int>, Case> smallest;
+  for (Case& each : load_cases(ATTEST_CASES_DIR, 1)) {
+    const Problem& p = each.problem;
+    const Index size = p.batch * p.query_heads * p.query_len * p.key_len * p.head_dim;
+    const bool drawn = p.dropout.mode == Dropout::Mode::generated;
+    if (size > 10000 || drawn || each.excerpt > 0) continue;
+    smallest.emplace(std::pair(each.file, each.line), std::move(each));
+  }
+  std::vector<Case> cases;
+  for (auto& [source, each] : smallest) cases.push_back(std::move(each));
+  return cases;
+}
+
+TEST(DiagnosisTest, EveryMistakeIsTriedOnEveryKindOfCase) {
+  for (const Case& each : small_cases()) {
+    PreparedCase prepared(each, 1);
+    const Arithmetic arithmetic = loosest(each.problem.dtype);
+    PassesExpected wrong = expect_altered({prepared.problem(), prepared.inputs()}, arithmetic);
+    // Of a problem with a backward pass the gradients, which are asked about if O and LSE are
+    // right.
+    for (const TensorName tensor : kReturnedTensors) {
+      if (is_gradient(tensor) != each.problem.backward) continue;
+      for (double& value : wrong[tensor].value) value = -777;
+    }
+    const Trial trial = trial_of(each.problem, wrong);
+    for (const Likeness& likeness : alike(prepared, {}, arithmetic, trial, kNever)) {
+      EXPECT_FALSE(likeness.is_sure()) << each.id << ": " << likeness.name;
+    }
+  }
 }
 
 std::set<std::string> features_in(const Problem& problem) {
@@ -190,6 +341,18 @@ TEST(DiagnosisTest, PartsAndFewElementsTakeTwoCases) {
     EXPECT_THAT(consensus.meant(), testing::IsEmpty()) << each.name;
     EXPECT_TRUE(consensus.is_reached());
   }
+}
+
+TEST(DiagnosisTest, PartsAreNamedOfWhatExplainsHalfOfTheFailures) {
+  const Likeness part = {
+      .name = "part", .clause = "MASK-3", .tensors = {}, .rows = 2, .of = 4, .telling = 9};
+  Consensus consensus;
+  for (const char* explained : {"a", "b"}) consensus.add(explained, {part});
+  for (const char* not_explained : {"c", "d"}) consensus.add(not_explained, {});
+  EXPECT_THAT(consensus.meant(), testing::SizeIs(1));
+  consensus.add("e", {});
+  EXPECT_THAT(consensus.meant(), testing::IsEmpty());
+  EXPECT_FALSE(consensus.is_reached());
 }
 
 TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {

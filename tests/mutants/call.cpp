@@ -776,7 +776,8 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
   const bool in_window = band() && band()->left != ATTEST_UNBOUNDED;
   const bool no_cap_in_window =
       has("decode_softcap_ignored_in_window") && p_.query_len == 1 && in_window;
-  if (cap > 0 && !no_cap && !no_cap_in_window) {
+  const bool cap_last = has("softcap_after_bias") && p_.has_bias;
+  if (cap > 0 && !cap_last && !no_cap && !no_cap_in_window) {
     float tanh = std::tanh(s / cap);
     if (has("tanh_16_bits")) tanh = in_16_bits(tanh);
     if (has("softcap_clips")) tanh = std::clamp(s / cap, -1.0f, 1.0f);
@@ -796,7 +797,7 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
     if (added == -kInfinity) result.seen = false;
     s += added;
     if (has("score_16_bits_after_bias")) s = in_16_bits(s);
-    if (has("softcap_after_bias") && cap > 0 && result.seen) s = cap * std::tanh(s / cap);
+    if (cap_last && cap > 0 && result.seen) s = cap * std::tanh(s / cap);
     if (has("cap_slope_of_biased_score") && cap > 0) {
       result.cap_slope = 1 - (s / cap) * (s / cap);
     }
@@ -843,7 +844,8 @@ float Call::bias(Index b, Index h, Index i, Index j) const {
   if (part) j %= 128;
   float bias;
   if (has("bias_one_key_read_on") && shape[3] == 1) {
-    bias = flat(t, (i * t.stride[2] + j));
+    bias = flat(t, (shape[0] > 1 ? b * t.stride[0] : 0) + (shape[1] > 1 ? h * t.stride[1] : 0) +
+                       i * t.stride[2] + j);
   } else if (has("bias_head_stride_for_one_head") && shape[1] == 1) {
     bias = flat(t, (b * p_.query_heads + h) * shape[2] * shape[3] +
                        (shape[2] > 1 ? i * shape[3] : 0) + (shape[3] > 1 ? j : 0));
