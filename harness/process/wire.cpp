@@ -120,7 +120,7 @@ std::optional<std::string> read_frame(int fd) {
 
 // Named one by one: a list of lists is copied several times over, and this is done for each call.
 json problem_to_json(const Problem& p, const WindowEnds& windows) {
-  int tables = 0;
+  std::size_t tables = 0;
   json j, dropout;
   dropout["mode"] = mode_name(p.dropout.mode);
   dropout["probability"] = p.dropout.probability;
