@@ -27,9 +27,14 @@ bool tables_differ_along(const Call& call, int axis) {
       case ATTEST_MASK_PREFIX:
       case ATTEST_MASK_BLOCK_SPARSE:
         return node.table.shape[axis] > 1;
-      default:
-        return false;
+      case ATTEST_MASK_FULL:
+      case ATTEST_MASK_BAND:
+      case ATTEST_MASK_DILATED:
+      case ATTEST_MASK_ALL_OF:
+      case ATTEST_MASK_ANY_OF:
+        return false;  // no table, or those of its parts, which are nodes too
     }
+    return false;
   });
 }
 

@@ -94,15 +94,19 @@ void Model<Real>::set_narrowing(const Problem& problem) {
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
   p = narrow<Real>(declared.p, flushes);
   ds = narrow<Real>(declared.ds, flushes);
-  // Rounding to f16 overflows where f32, in which dS was computed, does not. P never exceeds 1.
-  const Real f16_overflow = 0x1.ffep15;
-  if (ds.roundoff > 0 && problem.dtype == DType::f16) ds.overflow = f16_overflow;
+  // Rounding to a format of a narrower range, as f16, overflows where that in which dS was computed
+  // does not. P never exceeds 1.
+  const Format narrow_format = format_of(problem.dtype),
+               wide_format = format_of(problem.lse_dtype());
+  const Real narrow_overflow = Real(rounding_cell(problem.dtype, kInfinity).low);
+  if (ds.roundoff > 0 && narrow_format.max_exponent < wide_format.max_exponent)
+    ds.overflow = narrow_overflow;
   // What is kept `scale` times as large when it is rounded loses 1 / scale times as much.
   if (declared.ds_scaled == Choice::first) {
     ds = ds.times(1 / tau);
   } else if (declared.ds_scaled == Choice::either) {
     ds = ds.times(1 / std::min(Real(1), tau));
-    if (std::isfinite(ds.overflow)) ds.overflow = f16_overflow / std::max(Real(1), tau);
+    if (std::isfinite(ds.overflow)) ds.overflow = narrow_overflow / std::max(Real(1), tau);
   }
 }
 

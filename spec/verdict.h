@@ -2,6 +2,7 @@
 // "Verdicts").
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,11 +26,17 @@ enum class Outcome {
   not_run,
 };
 
-// Why a testee failed: bound, statistical, nonfinite, unwritten, guard, input_mutated,
-// nondeterministic, wrong_refusal, schedule, memory, threads, beyond_caps, or property:NAME. Beside
-// these, of what does not pass though nothing is wrong: undeclared, limits, alike (CALL-1), dialect
-// (EMPTY-5), beyond_caps again, and not_judgeable (NUM-2).
+// Why a verdict is what it is: one of kReasons, or property:NAME.
 using Reason = std::string;
+
+inline constexpr std::array<std::string_view, 21> kReasons = {
+    // A testee failed.
+    "bound", "statistical", "nonfinite", "unwritten", "guard", "input_mutated", "nondeterministic",
+    "wrong_refusal", "schedule", "memory", "threads", "beyond_caps",
+    // It does not pass though nothing is wrong (CALL-1, EMPTY-5, NUM-2); beyond_caps again.
+    "undeclared", "limits", "alike", "dialect", "not_judgeable",
+    // It was not tried.
+    "gave_up", "fail_fast", "max_time", "no_memory"};
 
 // What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.
 struct NoiseEvidence {

@@ -50,7 +50,8 @@ std::optional<Finding> check_keep(const Problem& problem, const Inputs& inputs, 
 // That another seed or offset draws another keep-mask (DROP-3).
 std::optional<Finding> check_draws(Subject& subject, const Keep& keep);
 
-// Right for any number of threads (CALL-2), and the same bits if that is declared (DET-3).
+// Right for any number of threads (CALL-2), and the same bits if that is declared (DET-3). Numbers
+// that miss their bounds come without a clause, as from check_bounds.
 std::optional<Finding> check_threads(Subject& subject, const Trial& first);
 
 // Each batch element by itself has the bits that it has in its batch (DET-2).

@@ -1,11 +1,9 @@
 // One case on one testee, while it is judged: what every check needs, and what is found so far.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "harness/judge/exemptions.h"
-#include "harness/judge/finding.h"
 #include "harness/judge/prepared.h"
 #include "harness/judge/trial.h"
 #include "spec/arithmetic.h"
@@ -39,8 +37,6 @@ struct Subject {
   Exemptions exemptions;
   Arithmetic arithmetic;  // as declared, else the loosest
   Verdict verdict = {};
-  // What becomes of a number that misses its bound, in a case about a recommended clause.
-  std::function<Finding(Finding)> lenient;
 };
 
 }  // namespace attest

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -162,6 +163,56 @@ TEST(ClauseTest, SpecCitesNoClauseThatDoesNotExist) {
   }
 }
 
+// What `code` the expression finds in a text.
+std::set<std::string> found_in(const std::string& text, const std::regex& expression) {
+  std::set<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), expression), end; at != end; ++at) {
+    found.insert((*at)[1]);
+  }
+  return found;
+}
+
+std::set<std::string> reasons_of_spec() {
+  // The rows of the table; beside it, what follows the word, and of NOT_RUN all that its row lists.
+  std::set<std::string> reasons = {"not_judgeable"};
+  std::istringstream lines(spec_text());
+  bool in_table = false;
+  for (std::string line; std::getline(lines, line);) {
+    in_table = line.starts_with("| reason of FAIL or WARN") || (in_table && line.starts_with("|"));
+    if (in_table) reasons.merge(found_in(line, std::regex(R"(^\| `([a-z_]+)` )")));
+    if (line.starts_with("| `UNSUPPORTED`")) {
+      reasons.merge(found_in(line, std::regex("reason `([a-z_]+)`")));
+    }
+    if (line.starts_with("| `NOT_RUN`")) {
+      reasons.merge(found_in(line, std::regex("`([a-z_]+)`")));
+    }
+  }
+  return reasons;
+}
+
+TEST(ClauseTest, SpecAndSchemaAndCodeKnowTheSameReasons) {
+  const std::set<std::string> known(kReasons.begin(), kReasons.end());
+  EXPECT_EQ(reasons_of_spec(), known);
+
+  std::ifstream file(ATTEST_SOURCE_DIR "/spec/record.schema.json");
+  const std::string pattern =
+      nlohmann::json::parse(file)["$defs"]["reason"]["pattern"].get<std::string>();
+  EXPECT_EQ(found_in(pattern, std::regex(R"(\|([a-z_]+))")), known);
+  const std::regex schema(pattern);
+  for (const std::string& reason : known) EXPECT_TRUE(std::regex_search(reason, schema)) << reason;
+
+  std::set<std::string> written;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(ATTEST_SOURCE_DIR "/harness")) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::ifstream source(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(source), {}};
+    written.merge(found_in(text, std::regex(R"re((?:reason = |failure\()"([a-z_]+)")re")));
+  }
+  EXPECT_GT(written.size(), 10u);
+  for (const std::string& reason : written) EXPECT_TRUE(known.contains(reason)) << reason;
+}
+
 // What is spelled by others: every name stands in SPEC.md, in `code`.
 TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   std::vector<std::string> names = known_features();
@@ -169,11 +220,8 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   for (const DType dtype : kDTypes) names.emplace_back(name(dtype));
   for (int i = 0; i <= static_cast<int>(Outcome::not_run); ++i)
     names.emplace_back(name(Outcome(i)));
-  for (const char* reason : {"bound", "statistical", "nonfinite", "unwritten", "guard",
-                             "input_mutated", "nondeterministic", "wrong_refusal", "schedule",
-                             "memory", "threads", "beyond_caps", "property:NAME"}) {
-    names.emplace_back(reason);
-  }
+  names.insert(names.end(), kReasons.begin(), kReasons.end());
+  names.emplace_back("property:NAME");
   const auto keys_of = [&](const nlohmann::json& object) {
     for (const auto& [key, value] : object.items()) names.push_back(key);
   };
