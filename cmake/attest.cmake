@@ -179,7 +179,7 @@ function(attest_unit_tests target others optimised)
     attest_options rapidcheck rapidcheck_gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   attest_compile_test(${target} "${optimised}")
-  attest_unity(${target} 8)  # all 33 of harness/ would take twice as long, and again after each edit
+  attest_unity(${target} 8)  # all of harness/ would take twice as long, and again after each edit
   add_dependencies(unit_tests ${target})
   add_test(NAME ${others}
     COMMAND ${target} --gtest_filter=-$<JOIN:$<TARGET_PROPERTY:${target},ATTEST_FILTERS>,:>)

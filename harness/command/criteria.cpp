@@ -124,7 +124,8 @@ int side_by_side(Options options) {
 Command add_criteria(CLI::App& app, Options& options) {
   CLI::App& command = *app.add_subcommand(
       "criteria", "Put the rules of other projects beside Attest's, on the same results");
-  add_testee_options(command, options);
+  add_testee_options(command, options,
+                     "all bundled kernels, and those that are wrong or right on purpose");
   add_selection(command, options);
   add_recording(command, options);
   command.add_option("--inputs", options.inputs, "theirs, ours or both")

@@ -117,7 +117,8 @@ Command add_fuzz(CLI::App& app, Options& options) {
                   "Time for each testee. Default: 60, without --count")
       ->check(takes_seconds("--seconds"));
   command.add_option("--seed", options.seed, "Of the random problems")
-      ->check(takes_count("--seed", 0, kMostOfASeed));
+      ->check(takes_count("--seed", 0, kMostOfASeed))
+      ->capture_default_str();
   command.add_option("--dtype", options.dtypes, "Only this format; may be given again")
       ->check(takes_dtype());
   return {.parser = &command, .carry_out = search};

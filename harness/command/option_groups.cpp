@@ -67,24 +67,28 @@ CLI::Validator takes_seconds(const std::string& option) {
                });
 }
 
-void add_testee_options(CLI::App& command, Options& options) {
+void add_testee_options(CLI::App& command, Options& options, const std::string& testees) {
   command.add_option("--testee", options.testees,
-                     "A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, exec:COMMAND, or "
-                     "mutant:NAME; may be given again. Default: all bundled kernels (criteria: "
-                     "besides, those that are wrong or right on purpose)");
+                     fmt::format("A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, "
+                                 "exec:COMMAND, or mutant:NAME; may be given again. Default: {}",
+                                 testees));
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
-      ->check(takes_count("--threads", 1, 4096));
+      ->check(takes_count("--threads", 1, 4096))
+      ->capture_default_str();
   command
       .add_option("--start-limit", options.limits.start_seconds,
                   "Seconds to load and describe a testee")
-      ->check(takes_seconds("--start-limit"));
+      ->check(takes_seconds("--start-limit"))
+      ->capture_default_str();
   command
       .add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
-      ->check(takes_seconds("--call-limit"));
+      ->check(takes_seconds("--call-limit"))
+      ->capture_default_str();
   command
       .add_option("--memory-limit", options.memory_mib,
                   "MiB of memory for a testee, beside the tensors")
-      ->check(takes_count("--memory-limit", 1, 1 << 30));
+      ->check(takes_count("--memory-limit", 1, 1 << 30))
+      ->capture_default_str();
   command
       .add_option("--env", options.environment,
                   fmt::format("A variable that testees get besides {}; a * may end the name. May "
@@ -121,7 +125,8 @@ void add_selection(CLI::App& command, Options& options) {
       ->type_name("TIER")
       ->option_text("TIER [standard]");
   command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
-      ->check(takes_count("--seed", 0, kMostOfASeed));
+      ->check(takes_count("--seed", 0, kMostOfASeed))
+      ->capture_default_str();
   command.add_option("--from", options.from, "Another file or folder of cases");
 }
 
@@ -135,9 +140,11 @@ CLI::Option* add_shapes(CLI::App& command, Options& options) {
 }
 
 void add_recording(CLI::App& command, Options& options) {
-  command.add_option("--jobs", options.jobs, "Cases examined at a time")
+  command
+      .add_option("--jobs", options.jobs, "Cases examined at a time. Default: the hardware threads")
       ->check(takes_count("--jobs", 1, 1024));
-  command.add_option("--out", options.out, "The folder of the record and its reports");
+  command.add_option("--out", options.out, "The folder of the record and its reports")
+      ->capture_default_str();
 }
 
 }  // namespace attest

@@ -26,7 +26,9 @@ CLI::Validator takes_dtype();
 
 CLI::Validator takes_seconds(const std::string& option);
 
-void add_testee_options(CLI::App& command, Options& options);
+// --testee, and what it runs in; `testees` says which there are where none is named.
+void add_testee_options(CLI::App& command, Options& options,
+                        const std::string& testees = "all bundled kernels");
 void add_selection(CLI::App& command, Options& options);
 // --shapes, which goes with no --from.
 CLI::Option* add_shapes(CLI::App& command, Options& options);

@@ -200,7 +200,10 @@ Command add_verify(CLI::App& app, Options& options) {
   command.add_option("folder", options.record_folder, "The folder of the record")->required();
   command.add_option("--rerun", options.rerun, "Verdicts to repeat, drawn by the record's digest")
       ->check(takes_count("--rerun", 0, 1'000'000'000));
-  add_testee_options(command, options);
+  add_testee_options(command, options, "those of the record");
+  for (const char* name : {"--threads", "--start-limit", "--call-limit", "--memory-limit"}) {
+    command.get_option(name)->default_str("the run's");
+  }
   return {.parser = &command, .carry_out = verify};
 }
 

@@ -2,13 +2,14 @@
 
     readme.py ATTEST [--write]
 
-Exits with 1 if a part is not what the command prints today, numbers compared to three digits, or if
-the commands for impl/skeleton.c do not work.
+Exits with 1 if a part is not what the command prints today, numbers compared to three digits, if
+the commands for impl/skeleton.c do not work, or if the synopsis has other options than --help.
 """
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 README = HERE.parent.parent / "README.md"
 CASE = "mask/causal/bottom_right_more_keys/dtype=f32/data=normal/s=1"
+
+
+FILES, JOBS = 256, 64  # that may be open; that are asked for
 
 
 def attest(*arguments):
@@ -26,11 +30,15 @@ def attest(*arguments):
     return done.stdout
 
 
+def indented(lines):
+    return "".join(f"    {line}\n" for line in lines)
+
+
 def failure():
     """A failure as it is told: all but the worst element of each tensor."""
     told = attest("repro", CASE, "--testee", "mutant:top_left").splitlines()
     kept = [line for line in told if re.match(r"FAIL|  (problem|because|clauses|blamed|message|did you mean) ", line)]
-    return "".join(f"    {line}\n" for line in [f"$ attest repro {CASE} --testee mutant:top_left", *kept])
+    return indented([f"$ attest repro {CASE} --testee mutant:top_left", *kept])
 
 
 def diagnosis():
@@ -38,8 +46,31 @@ def diagnosis():
     entry = "/".join(CASE.split("/")[:3])
     with tempfile.TemporaryDirectory() as folder:
         told = attest("run", "--testee", "mutant:top_left", "--cases", entry, "--out", folder)
-    lines = told[told.index("Did you mean\n"):].splitlines()
-    return "".join(f"    {line}\n" for line in lines)
+    return indented(told[told.index("Did you mean\n"):].splitlines())
+
+
+def find():
+    """What a search ends with, but for what a failure of `failure` shows already."""
+    command = ["fuzz", "--testee", "mutant:window_exclusive", "--seed", "1", "--count", "5000"]
+    with tempfile.TemporaryDirectory() as folder:
+        told = attest(*command, "--jobs", "1", "--out", folder)
+        told = told.replace(f"{folder}/", "reports/out/")
+    told = re.sub(r"--testee \S*(?=mutants.so)", "--testee .../", told)
+    kept = re.findall(r"^(?:FAIL|    attest repro ).*$", told, re.M)
+    return indented([f"$ attest {' '.join(command)}", *kept])
+
+
+def jobs():
+    """What is said where few files may be open."""
+    def few_files():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+
+    command = ["run", "--testee", "fa2", "--jobs", str(JOBS)]
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.argv[1], *command, "--cases", CASE, "--out", folder],
+                              capture_output=True, text=True, preexec_fn=few_files)
+    kept = [line for line in done.stderr.splitlines() if " jobs " in line]
+    return indented([f"$ ulimit -n {FILES}; attest {' '.join(command)}", *kept])
 
 
 def blind():
@@ -107,6 +138,40 @@ def compile_the_skeleton(text):
             raise SystemExit(told)
 
 
+def options_in(text):
+    return set(re.findall(r"--[a-z][a-z-]*", text))
+
+
+def compare_the_synopsis(text):
+    """Each command there is, with the options that its --help lists; "..." are those of its line."""
+    chapter = text[text.index("\n## The command\n"):]
+    block = re.search(r"\n\n((?:    .*\n)+)", chapter)[1]
+    entries = {}
+    for line in block.splitlines():
+        name = re.match("    (?:attest ([a-z]+)|([.]{3})) ", line)
+        if name:
+            entry = name[1] or name[2]
+            entries[entry] = ""
+            line = line[name.end():]
+        entries[entry] += line + "\n"
+    rest = options_in(entries.pop("...", ""))
+    there = set(re.findall("^  ([a-z]+) ", attest("--help").split("Subcommands:")[1], re.M))
+    wrong = [f"README.md has the commands {sorted(entries)}, there are {sorted(there)}"]
+    if set(entries) == there:
+        wrong.pop()
+    for command in there & set(entries):
+        said = options_in(entries[command])
+        if entries[command].endswith(" ...\n"):
+            said |= rest
+        takes = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", attest(command, "--help"), re.M))
+        takes.remove("--help")
+        if said != takes:
+            wrong.append(f"README.md, attest {command}: lacks {sorted(takes - said)}, has "
+                         f"{sorted(said - takes)}, which it doesn't take")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
 def rounded(text):
     return re.sub(r"-?\d+\.\d+(e[+-]?\d+)?", lambda number: f"{float(number[0]):.3g}", text)
 
@@ -114,12 +179,13 @@ def rounded(text):
 def main():
     text, stale = README.read_text(), []
     compile_the_skeleton(text)
-    makers = {"failure": failure, "one_line": one_line, "diagnosis": diagnosis, "blind": blind}
-    for name, make in makers.items():
+    compare_the_synopsis(text)
+    for part_of in (failure, one_line, diagnosis, blind, find, jobs):
+        name = part_of.__name__
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:
             raise SystemExit(f"README.md has no part {name}")
-        part = make()
+        part = part_of()
         if part is not None and rounded(found[1]) != rounded(part):
             stale.append(f"README.md, {name}, is:\n{found[1]}and should be:\n{part}")
             text = text[:found.start(1)] + part + text[found.end(1):]

@@ -466,6 +466,7 @@ TEST_F(CommandTest, InstalledProgramHasItsOwnCasesAndKernels) {
 TEST_F(CommandTest, HelpAndVersionExitWithZero) {
   EXPECT_EQ(attest_command("--version").exit_code, 0);
   EXPECT_THAT(attest_command("run --help").text, AllOf(HasSubstr("--testee"), HasSubstr("--tier")));
+  EXPECT_THAT(attest_command("verify --help").text, HasSubstr("Default: those of the record"));
 }
 
 TEST_F(CommandTest, CriteriaPutTheRulesOfOthersBesideAttestOnTheSameResults) {
