@@ -24,10 +24,6 @@ Index shift_of(const Mask& band, const Lengths& lengths) {
   return band.offset + (band.anchor == Anchor::bottom_right ? lengths.key - lengths.query : 0);
 }
 
-Index prefix_of(const Mask& mask, Index b) {
-  return mask.prefix_lens[mask.prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(b)];
-}
-
 void cut(Reach& reach, Index begin, Index end) {
   reach.begin = std::max(reach.begin, begin);
   reach.end = std::max(reach.begin, std::min(reach.end, end));
@@ -39,7 +35,7 @@ void cut_keys(const Mask& mask, const Lengths& lengths, Index b, Index i, Reach&
     if (mask.left != kUnbounded) cut(keys, diagonal - mask.left, keys.end);
     if (mask.right != kUnbounded) cut(keys, keys.begin, diagonal + mask.right + 1);
   } else if (mask.kind == Mask::Kind::prefix) {
-    cut(keys, 0, prefix_of(mask, b));
+    cut(keys, 0, mask.prefix_of(b));
   }
   for (const Mask& part : mask.parts) cut_keys(part, lengths, b, i, keys);
 }
@@ -49,7 +45,7 @@ void cut_queries(const Mask& mask, const Lengths& lengths, Index b, Index j, Rea
     const Index diagonal = j - shift_of(mask, lengths);
     if (mask.right != kUnbounded) cut(queries, diagonal - mask.right, queries.end);
     if (mask.left != kUnbounded) cut(queries, queries.begin, diagonal + mask.left + 1);
-  } else if (mask.kind == Mask::Kind::prefix && j >= prefix_of(mask, b)) {
+  } else if (mask.kind == Mask::Kind::prefix && j >= mask.prefix_of(b)) {
     cut(queries, 0, 0);
   }
   for (const Mask& part : mask.parts) cut_queries(part, lengths, b, j, queries);

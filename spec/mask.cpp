@@ -25,7 +25,38 @@ std::string band_to_string(const Mask& mask) {
   return text + anchor_to_string(mask);
 }
 
+void add_tables(const Mask& mask, std::vector<MaskTable>& tables) {
+  switch (mask.kind) {
+    case Mask::Kind::dense:
+    case Mask::Kind::block_sparse:
+      tables.push_back({mask.table->shape, &mask.table->allowed});
+      break;
+    case Mask::Kind::prefix:
+      tables.push_back({{static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1}, &mask.prefix_lens});
+      break;
+    case Mask::Kind::segments:
+      for (const SegmentNumbers* side : {&mask.segments->query, &mask.segments->key}) {
+        tables.push_back({{side->batches, 1, side->length, 1}, &side->number});
+      }
+      break;
+    case Mask::Kind::full:
+    case Mask::Kind::band:
+    case Mask::Kind::dilated:
+      break;
+    case Mask::Kind::all_of:
+    case Mask::Kind::any_of:
+      for (const Mask& part : mask.parts) add_tables(part, tables);
+      break;
+  }
+}
+
 }  // namespace
+
+std::vector<MaskTable> tables_of(const Mask& mask) {
+  std::vector<MaskTable> tables;
+  add_tables(mask, tables);
+  return tables;
+}
 
 std::string to_string(const Mask& mask) {
   switch (mask.kind) {

@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "spec/index.h"
@@ -138,8 +139,7 @@ struct Mask {
       case Kind::dense:
         return table->at(position);
       case Kind::prefix:
-        return position.key <
-               prefix_lens[prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(position.batch)];
+        return position.key < prefix_of(position.batch);
       case Kind::segments: {
         const std::int32_t query = segments->query.at(position.batch, position.query);
         return query >= 0 && query == segments->key.at(position.batch, position.key);
@@ -165,6 +165,11 @@ struct Mask {
     return false;
   }
 
+  // prefix: how many keys that batch element has of it.
+  Index prefix_of(Index batch) const {
+    return prefix_lens[prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(batch)];
+  }
+
  private:
   // The key on the diagonal of a band or a dilation.
   Index diagonal(const Position& position, const Lengths& lengths) const {
@@ -172,6 +177,16 @@ struct Mask {
     return position.query + offset + corner;
   }
 };
+
+// A table of a mask or of one of its parts, which it points into.
+struct MaskTable {
+  Shape shape;
+  std::variant<const std::vector<std::uint8_t>*, const std::vector<std::int32_t>*,
+               const std::vector<Index>*>
+      elements;  // in dense order
+};
+// All of them, in the order of the tree; of segments, those of queries first.
+std::vector<MaskTable> tables_of(const Mask& mask);
 
 // One line: "causal bottom_right", "window -16..0 top_left offset=3", "dense [1,2,8,8]",
 // "prefix [3,5]", "segments", "block_sparse 16x32 [1,1,4,2]", "dilated 3 top_left".

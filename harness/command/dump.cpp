@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <variant>
 
 #include "cases/entry.h"
 #include "harness/command/npy.h"
@@ -16,21 +17,21 @@ namespace attest {
 namespace {
 
 // As they are named in problem.json.
-void dump_tables(const std::filesystem::path& folder, const Mask& mask, int& tables) {
-  const auto next_file = [&] { return folder / fmt::format("mask{}.npy", tables++); };
-  if (mask.table) write_npy(next_file(), mask.table->shape, mask.table->allowed);
-  if (mask.kind == Mask::Kind::prefix) {
-    write_npy(next_file(), {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1},
-              mask.prefix_lens);
+void dump_tables(const std::filesystem::path& folder, const Mask& mask) {
+  std::size_t n = 0;
+  for (const MaskTable& table : tables_of(mask)) {
+    const std::filesystem::path file = folder / (mask_table_name(n++) + ".npy");
+    std::visit(
+        [&](const auto* elements) {
+          if constexpr (sizeof(elements->front()) == 1) {
+            write_npy(file, table.shape, *elements);
+          } else {
+            write_npy(file, table.shape,
+                      std::vector<std::int64_t>(elements->begin(), elements->end()));
+          }
+        },
+        table.elements);
   }
-  if (mask.segments) {
-    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
-      const auto& number = numbers->number;
-      write_npy(next_file(), {numbers->batches, 1, numbers->length, 1},
-                std::vector<std::int64_t>(number.begin(), number.end()));
-    }
-  }
-  for (const Mask& part : mask.parts) dump_tables(folder, part, tables);
 }
 
 }  // namespace
@@ -75,8 +76,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   if (test_case.problem.dropout.mode != Dropout::Mode::none) {
     write_npy(folder / (wire_name(TensorName::keep) + ".npy"), in.keep.shape, in.keep.kept);
   }
-  int tables = 0;
-  dump_tables(folder, test_case.problem.mask, tables);
+  dump_tables(folder, test_case.problem.mask);
 
   const auto dump_returned = [&](const Returned& tensor, std::string_view file) {
     std::vector<double> values(tensor.bits.size());

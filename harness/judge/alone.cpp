@@ -69,11 +69,9 @@ class Knife {
                                           blocks(key_len(), mask.block_key)}});
         break;
       }
-      case Mask::Kind::prefix: {
-        const auto at = mask.prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(b_);
-        mask.prefix_lens = {std::min(mask.prefix_lens[at], key_len())};
+      case Mask::Kind::prefix:
+        mask.prefix_lens = {std::min(mask.prefix_of(b_), key_len())};
         break;
-      }
       case Mask::Kind::segments:
         mask.segments = std::make_shared<const Segments>(
             Segments{.query = numbers(mask.segments->query, query_len()),

@@ -270,8 +270,13 @@ void Exchange::add_input_bits(const std::string& name, DType dtype, const Shape&
 }
 
 void Exchange::add_input(const std::string& name, const std::vector<Index>& list) {
-  copy_in(name, kI64, {static_cast<Index>(list.size()), 1, 1, 1}, {},
-          [&](std::size_t n) { return static_cast<std::uint64_t>(list[n]); });
+  add_input(name, {static_cast<Index>(list.size()), 1, 1, 1}, list);
+}
+
+void Exchange::add_input(const std::string& name, const Shape& shape,
+                         const std::vector<Index>& numbers) {
+  copy_in(name, kI64, shape, {},
+          [&](std::size_t n) { return static_cast<std::uint64_t>(numbers[n]); });
 }
 
 void Exchange::add_input(const std::string& name, const Shape& shape,

@@ -93,6 +93,7 @@ class Exchange {
   void add_input_bits(const std::string& name, DType dtype, const Shape& shape,
                       const std::vector<std::uint64_t>& bits, const std::optional<Layout>& layout);
   void add_input(const std::string& name, const std::vector<Index>& list);  // i64 [n,1,1,1]
+  void add_input(const std::string& name, const Shape& shape, const std::vector<Index>& numbers);
   void add_input(const std::string& name, const Shape& shape,
                  const std::vector<std::int32_t>& numbers);
   void add_input(const std::string& name, const Shape& shape,

@@ -1,5 +1,10 @@
 #include "harness/process/tensors.h"
 
+#include <string>
+#include <variant>
+
+#include "harness/process/wire.h"
+
 namespace attest {
 namespace {
 
@@ -7,24 +12,6 @@ std::vector<Index> running_sums(const std::vector<Index>& lens) {
   std::vector<Index> sums = {0};
   for (const Index len : lens) sums.push_back(sums.back() + len);
   return sums;
-}
-
-void add_segments(Exchange& exchange, const std::string& name, const SegmentNumbers& segments) {
-  exchange.add_input(name, {segments.batches, 1, segments.length, 1}, segments.number);
-}
-
-// In the order in which problem_to_json names them.
-void add_tables(Exchange& exchange, const Mask& mask, int& tables) {
-  const auto next_name = [&tables] { return "mask" + std::to_string(tables++); };
-  if (mask.kind == Mask::Kind::dense || mask.kind == Mask::Kind::block_sparse) {
-    exchange.add_input(next_name(), mask.table->shape, mask.table->allowed);
-  } else if (mask.kind == Mask::Kind::prefix) {
-    exchange.add_input(next_name(), mask.prefix_lens);
-  } else if (mask.kind == Mask::Kind::segments) {
-    add_segments(exchange, next_name(), mask.segments->query);
-    add_segments(exchange, next_name(), mask.segments->key);
-  }
-  for (const Mask& part : mask.parts) add_tables(exchange, part, tables);
 }
 
 void add_page_table(Exchange& exchange, const Problem& p) {
@@ -37,21 +24,23 @@ void add_page_table(Exchange& exchange, const Problem& p) {
   exchange.add_input("page_table", {p.batch, entries, 1, 1}, table);
 }
 
-// Bytes of the tables of a mask, and how many tables there are.
-void count_tables(const Mask& mask, std::size_t& bytes, std::size_t& tables) {
-  const auto add = [&](std::size_t element, const Shape& shape) {
-    bytes += element * static_cast<std::size_t>(Exchange::roomy_span(shape));
-    ++tables;
-  };
-  if (mask.table) add(1, mask.table->shape);
-  if (!mask.prefix_lens.empty()) add(8, {static_cast<Index>(mask.prefix_lens.size()), 1, 1, 1});
-  if (mask.segments) {
-    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
-      add(4, {numbers->batches, 1, numbers->length, 1});
-    }
+void add_tables(Exchange& exchange, const Mask& mask) {
+  std::size_t n = 0;
+  for (const MaskTable& table : tables_of(mask)) {
+    const std::string name = mask_table_name(n++);
+    std::visit([&](const auto* elements) { exchange.add_input(name, table.shape, *elements); },
+               table.elements);
   }
-  for (const Mask& part : mask.parts) count_tables(part, bytes, tables);
 }
+
+// What tensors take, counted.
+struct Room {
+  std::size_t bytes = 0, tensors = 0;
+  void add(Index elements, std::size_t element_bytes) {
+    bytes += element_bytes * static_cast<std::size_t>(elements);
+    ++tensors;
+  }
+};
 
 }  // namespace
 
@@ -65,8 +54,7 @@ void add_problem(Exchange& exchange, const Problem& p) {
   }
   if (!p.key_lens.empty() && (paged || !p.packed)) exchange.add_input("key_lens", p.key_lens);
   if (paged) add_page_table(exchange, p);
-  int tables = 0;
-  add_tables(exchange, p.mask, tables);
+  add_tables(exchange, p.mask);
 }
 
 std::vector<Crossing> inputs_of(const Problem& p, bool backward) {
@@ -111,22 +99,30 @@ void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool bac
 }
 
 std::size_t arena_bytes(const Problem& p) {
-  // Lengths; then what the passes read and return, O and LSE as both, or two tensors in its place.
-  Index elements = 4 * Exchange::roomy_span({p.batch + 1, 1, 1, 1});
+  constexpr std::size_t kWidest = 8;  // bytes of an element, at most
+  Room room;
+  const Index lengths = Exchange::roomy_span({p.batch + 1, 1, 1, 1});
+  room.add(lengths, kWidest);  // of queries
+  room.add(lengths, kWidest);  // of keys
+  room.add(Exchange::roomy_span({p.batch, p.paging.entries(), 1, 1}), 4);
+  for (const MaskTable& table : tables_of(p.mask)) {
+    std::visit(
+        [&](const auto* elements) {
+          room.add(Exchange::roomy_span(table.shape), sizeof(elements->front()));
+        },
+        table.elements);
+  }
+  if (p.dropout.mode != Dropout::Mode::none) {
+    room.add(Exchange::roomy_keep_bytes(p.keep_shape()), 1);
+  }
+  // What the passes read and return, O and LSE as both, or two tensors in its place.
   const auto returned = outputs_of(p, false, {TensorName::maximum, TensorName::sum});
   for (const auto& tensors : {inputs_of(p, true), returned, returned, outputs_of(p, true, {})}) {
     for (const Crossing& t : tensors) {
-      elements += t.layout ? t.layout->span(t.shape) : Exchange::roomy_span(t.shape);
+      room.add(t.layout ? t.layout->span(t.shape) : Exchange::roomy_span(t.shape), kWidest);
     }
   }
-  std::size_t bytes = 8 * static_cast<std::size_t>(elements);  // of an element, at most
-  if (p.dropout.mode != Dropout::Mode::none) {
-    bytes += static_cast<std::size_t>(Exchange::roomy_keep_bytes(p.keep_shape()));
-  }
-  bytes += 4 * static_cast<std::size_t>(Exchange::roomy_span({p.batch, p.paging.entries(), 1, 1}));
-  std::size_t tensors = 26;
-  count_tables(p.mask, bytes, tensors);
-  return Exchange::bytes_needed(bytes, tensors);
+  return Exchange::bytes_needed(room.bytes, room.tensors);
 }
 
 }  // namespace attest

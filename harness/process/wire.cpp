@@ -15,8 +15,8 @@ using nlohmann::json;
 
 json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : json(bound); }
 
-json mask_to_json(const Mask& mask, const WindowEnds& windows, int& tables) {
-  const auto next_table = [&tables] { return "mask" + std::to_string(tables++); };
+json mask_to_json(const Mask& mask, const WindowEnds& windows, std::size_t& tables) {
+  const auto next_table = [&tables] { return mask_table_name(tables++); };
   const char* anchor = mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left";
   switch (mask.kind) {
     case Mask::Kind::full:
@@ -84,6 +84,8 @@ std::size_t read_fully(int fd, char* out, std::size_t size) {
 
 }  // namespace
 
+std::string mask_table_name(std::size_t n) { return "mask" + std::to_string(n); }
+
 std::string frame(const std::string& text) {
   const auto size = static_cast<std::uint32_t>(text.size());
   std::string bytes;
@@ -118,7 +120,7 @@ std::optional<std::string> read_frame(int fd) {
 
 // Named one by one: a list of lists is copied several times over, and this is done for each call.
 json problem_to_json(const Problem& p, const WindowEnds& windows) {
-  int tables = 0;
+  std::size_t tables = 0;
   json j, dropout;
   dropout["mode"] = mode_name(p.dropout.mode);
   dropout["probability"] = p.dropout.probability;

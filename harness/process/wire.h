@@ -51,8 +51,11 @@ bool write_frame(int fd, const std::string& text);
 // for a frame that is too long or cut off.
 std::optional<std::string> read_frame(int fd);
 
-// A problem as it crosses: its numbers by name; "mask" as a tree whose tables are named tensors
-// "mask0", "mask1", ... in the order of the tree (tensors.h adds them). Its windows are in the
+// What the n-th of tables_of(mask) is called: "mask0", "mask1", ...
+std::string mask_table_name(std::size_t n);
+
+// A problem as it crosses: its numbers by name; "mask" as a tree whose tables are named tensors, in
+// the order of the tree (tensors.h adds them). Its windows are in the
 // testee's own dialect, which must be able to say them (unsayable, in spec/dialect.h).
 nlohmann::json problem_to_json(const Problem& problem, const WindowEnds& windows = {});
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "cases/entry.h"
 #include "cases/fit.h"
@@ -27,16 +28,17 @@ Verdict unsupported(const Case& test_case, std::string reason, std::string why) 
           .clauses = is_long ? std::vector<std::string>() : test_case.clauses};
 }
 
-// All by which cases differ, but their clauses and their random numbers.
 void add_tables(const Mask& mask, std::string& text) {
-  if (mask.table) text.append(mask.table->allowed.begin(), mask.table->allowed.end());
-  if (mask.segments) {
-    for (const SegmentNumbers* numbers : {&mask.segments->query, &mask.segments->key}) {
-      for (const std::int32_t number : numbers->number) text += fmt::format("{},", number);
-    }
+  for (const MaskTable& table : tables_of(mask)) {
+    std::visit(
+        [&](const auto* elements) {
+          text += fmt::format(" [{}] {}", fmt::join(table.shape, ","), fmt::join(*elements, ","));
+        },
+        table.elements);
   }
-  for (const Mask& part : mask.parts) add_tables(part, text);
 }
+
+// All by which cases differ, but their clauses and their random numbers.
 std::string likeness(const Case& c) {
   std::string text = fmt::format("{} {} {} {} {} {} {}", json_text(problem_to_json(c.problem)),
                                  c.data, static_cast<int>(c.hidden), static_cast<int>(c.check),

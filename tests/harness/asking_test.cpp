@@ -31,6 +31,10 @@ class AskingTest : public testing::Test {
          "problem": {"query_len": 19, "key_len": 16, "head_dim": 16}},
         {"name": "another_class", "clauses": ["MASK-1"], "because": "Likewise.",
          "data": ["std10"], "problem": {"query_len": 18, "key_len": 16, "head_dim": 16}},
+        {"name": "prefix_of_7", "clauses": ["MASK-10"], "because": "A table of numbers.",
+         "problem": {"query_len": 17, "key_len": 16, "head_dim": 16, "mask": "prefix 7"}},
+        {"name": "prefix_of_9", "clauses": ["MASK-10"], "because": "Another one.",
+         "problem": {"query_len": 18, "key_len": 16, "head_dim": 16, "mask": "prefix 9"}},
         {"name": "windowed", "clauses": ["MASK-4"], "because": "It needs more.",
          "problem": {"query_heads": 4, "key_heads": 2, "mask": "window -3..0"}},
         {"name": "long", "clauses": ["MASK-1"], "because": "It is long.",
@@ -42,6 +46,7 @@ class AskingTest : public testing::Test {
          "dtypes": ["f32"]}]})");
     testee_.name = "narrow";
     testee_.description.dtypes = {DType::f16};
+    testee_.description.features = {"prefix"};
     testee_.description.limits.always.emplace_back().sizes.emplace(Size::query_len,
                                                                    SizeSet::listed({16, 32}));
   }
@@ -74,6 +79,11 @@ TEST_F(AskingTest, WhatHasBecomeAlikeRunsOnceUnlessItCitesMore) {
   EXPECT_EQ(verdict("alike").message, instead("wider")->fitted->id);
   EXPECT_TRUE(instead("more_is_cited")->fitted);
   EXPECT_TRUE(instead("another_class")->fitted);
+}
+
+TEST_F(AskingTest, CasesWhoseMasksDifferInTheirTablesAloneAreNotAlike) {
+  EXPECT_TRUE(instead("prefix_of_7")->fitted);
+  EXPECT_TRUE(instead("prefix_of_9")->fitted);
 }
 
 TEST_F(AskingTest, WhatIsMissingAndCannotBeLeftOutIsNamed) {

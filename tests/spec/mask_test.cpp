@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <variant>
 #include <vector>
 
 #include "spec/problem.h"
@@ -263,6 +264,20 @@ TEST(MaskTest, LengthsHideWhatLiesBeyondThemAndMoveTheBottomRightCorner) {
   EXPECT_EQ(draw_visible(problem, 1), "....\nx...\nxx..\n") << "qlen is Sq unless given";
   problem.mask = Mask::full();
   EXPECT_EQ(draw_visible(problem, 1), "xx..\nxx..\nxx..\n");
+}
+
+TEST(MaskTest, TablesStandInTheOrderOfTheTree) {
+  const Mask blocks = Mask::block_sparse(2, 2, {.shape = {1, 1, 1, 2}, .allowed = {1, 0}});
+  const Mask documents = Mask::documents({.query = {.batches = 1, .length = 2, .number = {0, 1}},
+                                          .key = {.batches = 1, .length = 3, .number = {0, 1, 1}}});
+  const Mask mask = Mask::all_of({Mask::causal(kTopLeft), Mask::any_of({documents, blocks}),
+                                  Mask::prefix({3, 5}), Mask::dilated(3, kTopLeft)});
+  std::vector<Shape> shapes;
+  for (const MaskTable& table : tables_of(mask)) shapes.push_back(table.shape);
+  EXPECT_EQ(shapes, (std::vector<Shape>{{1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 1, 2}, {2, 1, 1, 1}}));
+  const auto* prefixes = std::get<const std::vector<Index>*>(tables_of(mask).back().elements);
+  EXPECT_EQ(*prefixes, (std::vector<Index>{3, 5}));
+  EXPECT_TRUE(tables_of(Mask::full()).empty());
 }
 
 TEST(MaskTest, IsNamedInOneLine) {
