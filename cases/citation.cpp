@@ -34,7 +34,7 @@ std::vector<std::string> read_clauses(const nlohmann::json& list, const std::str
           fmt::format("{} is planned: no case can cite what is not judged yet", clause.id));
     }
   }
-  return read_names(list, pointer, "clause", clause_names());
+  return read_distinct_names(list, pointer, "clause", clause_names());
 }
 
 std::vector<std::string> implied_clauses(const Case& test_case) {

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "cases/carrier.h"
+#include "spec/assert.h"
 #include "spec/contains.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -31,6 +33,27 @@ constexpr std::array<std::pair<Size, std::string_view>, 8> kShort = {{
     {Size::value_dim, "dv"},
     {Size::page_size, "page"},
 }};
+
+// The features that a case can be asked without, in the order in which an id has them, and the
+// fields of an entry that say they are there. What a problem is without them spec/feature.cpp
+// knows.
+struct LeftOut {
+  std::string_view feature;
+  std::vector<const char*> fields;
+};
+const std::vector<LeftOut>& all_left_out() {
+  static const std::vector<LeftOut> all = {
+      {"packed", {"packed"}},
+      {"paged", {"paging"}},
+      {"lengths", {"query_lens", "key_lens"}},
+      {"softcap", {"softcap"}},
+      {"sink", {"sink"}},
+      {"dropout", {"dropout"}},
+      {"dropout-generated", {"dropout"}},
+      {"dlse", {"d_lse"}},
+  };
+  return all;
+}
 
 // ---- What an entry becomes ----------------------------------------------------------------------
 
@@ -118,22 +141,13 @@ void adapt_lengths(json& fields, const Problem& base, const Fit& fit) {
 // Fields of an entry that say the feature is there.
 void leave_out(json& fields, const Problem& base, const std::vector<std::string>& without) {
   const auto goes = [&](const char* feature) { return contains(without, feature); };
-  for (const auto& [feature, field] : {std::pair{"softcap", "softcap"},
-                                       {"sink", "sink"},
-                                       {"dropout", "dropout"},
-                                       {"dropout-generated", "dropout"},
-                                       {"dlse", "d_lse"},
-                                       {"packed", "packed"},
-                                       {"paged", "paging"}}) {
-    if (goes(feature)) fields.erase(field);
+  for (const LeftOut& each : all_left_out()) {
+    if (!contains(without, each.feature)) continue;
+    for (const char* field : each.fields) fields.erase(field);
   }
   // What was packed, or lay in pages, has whole sequences then, or is padded.
   if (goes("packed")) fields["query_len"] = base.query_len;
   if (goes("packed") || goes("paged")) fields["key_len"] = base.key_len;
-  if (goes("lengths")) {
-    fields.erase("query_lens");
-    fields.erase("key_lens");
-  }
 }
 
 json adapted(json entry, const Problem& whole, const Fit& fit) {
@@ -254,21 +268,21 @@ Fit Fit::parse(std::string_view text) {
   return fit;
 }
 
-std::span<const std::string_view> features_to_leave_out() {
-  static constexpr std::string_view kFeatures[] = {
-      "packed", "paged", "lengths", "softcap", "sink", "dropout", "dropout-generated", "dlse"};
-  return kFeatures;
+const std::vector<std::string_view>& features_to_leave_out() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const LeftOut& each : all_left_out()) all.push_back(each.feature);
+    return all;
+  }();
+  return names;
 }
 
 Problem without(Problem p, std::span<const std::string> features) {
-  const auto goes = [&](std::string_view feature) { return contains(features, feature); };
-  if (goes("softcap")) p.softcap = 0;
-  if (goes("sink")) p.sink = false;
-  if (goes("dropout") || goes("dropout-generated")) p.dropout = {};
-  if (goes("dlse")) p.d_lse = false;
-  if (goes("packed")) p.packed = false;
-  if (goes("paged")) p.paging = {};
-  if (goes("lengths")) p.query_lens = p.key_lens = {};
+  for (const std::string& each : features) {
+    const Feature* feature = find_feature(each);
+    ATTEST_ASSERT(feature && feature->take_out);
+    feature->take_out(p);
+  }
   return p;
 }
 

@@ -62,7 +62,7 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& features);
 
 // Those features that a case can be asked without, in the order in which an id has them.
-std::span<const std::string_view> features_to_leave_out();
+const std::vector<std::string_view>& features_to_leave_out();
 
 // The problem without them.
 Problem without(Problem problem, std::span<const std::string> features);

@@ -9,15 +9,6 @@
 namespace attest {
 namespace {
 
-double bias_at(const Values& bias, const Position& at) {
-  return bias.data[broadcast_element(bias.shape, at)];
-}
-
-// Whether a row sees the key: `visible`, and no bias of -inf (MASK-14).
-bool sees(const Problem& p, const Inputs& inputs, const Position& at) {
-  return visible(p, at) && (!p.bias_shape || std::isfinite(bias_at(inputs.bias, at)));
-}
-
 // For each key head and stored key, whether anybody's key lies there (within the lengths), and
 // whether any row sees it.
 struct KeyUse {

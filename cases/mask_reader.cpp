@@ -48,7 +48,7 @@ struct Spot {
 
   // Tile number of this key, and the number of tiles; each further plane starts one tile later, so
   // that batch elements and heads differ.
-  Index tiles() const { return (key_len + tile - 1) / tile; }
+  Index tiles() const { return ceil_div(key_len, tile); }
   bool in_tile(Index number) const { return at.key / tile == (number + plane) % tiles(); }
 };
 
@@ -182,9 +182,8 @@ Mask read_block_sparse(const nlohmann::json& value, const std::string& pointer,
     throw InputError(reader.pointer("block"),
                      "\"block\" takes two sizes of at least 1 and at most 2^32");
   }
-  const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
-  const Shape whole = {sizes.batch, sizes.query_heads, blocks(sizes.query_len, block[0]),
-                       blocks(sizes.key_len, block[1])};
+  const Shape whole = {sizes.batch, sizes.query_heads, ceil_div(sizes.query_len, block[0]),
+                       ceil_div(sizes.key_len, block[1])};
   DenseMask table;
   if (const nlohmann::json* rows = reader.find("rows")) {
     table = read_rows(*rows, reader.pointer("rows"));

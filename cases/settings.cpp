@@ -83,36 +83,26 @@ void read_excerpt(const nlohmann::json& value, const std::string& pointer, Setti
 
 }  // namespace
 
-std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
-                                    std::string_view what, const std::vector<std::string>& known) {
-  if (!list.is_array() || list.empty()) {
-    throw InputError(
-        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
-  }
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = fmt::format("{}/{}", pointer, i);
-    if (!list[i].is_string())
-      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
-    const auto name = list[i].get<std::string>();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw InputError(place, fmt::format("unknown {} \"{}\"; similar: {}", what, name,
-                                          fmt::join(nearest_names(name, known), ", ")));
+std::vector<std::string> read_distinct_names(const nlohmann::json& list, const std::string& pointer,
+                                             std::string_view what,
+                                             const std::vector<std::string>& known) {
+  std::vector<std::string> names = read_names(list, pointer, what, known);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw InputError(fmt::format("{}/{}", pointer, i),
+                       fmt::format("{} \"{}\" stands twice", what, names[i]));
     }
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      throw InputError(place, fmt::format("{} \"{}\" stands twice", what, name));
-    }
-    names.push_back(name);
   }
   return names;
 }
 
 void Settings::read(ObjectReader& reader) {
   if (const auto* value = reader.find("dtypes")) {
-    dtypes = read_names(*value, reader.pointer("dtypes"), "dtype", dtype_names());
+    dtypes = read_distinct_names(*value, reader.pointer("dtypes"), "dtype", dtype_names());
   }
   if (const auto* value = reader.find("data")) {
-    data = read_names(*value, reader.pointer("data"), "data class", data_names());
+    data = read_distinct_names(*value, reader.pointer("data"), "data class", data_names());
   }
   if (const auto* value = reader.find("hidden")) {
     hidden = static_cast<Hidden>(index_of(
@@ -127,10 +117,10 @@ void Settings::read(ObjectReader& reader) {
   }
   if (reader.find("statistical")) statistical = reader.get<bool>("statistical");
   if (const auto* value = reader.find("laws")) {
-    laws = read_names(*value, reader.pointer("laws"), "law", known_laws());
+    laws = read_distinct_names(*value, reader.pointer("laws"), "law", known_laws());
   }
   if (const auto* value = reader.find("pin")) {
-    pin = read_names(*value, reader.pointer("pin"), "size", known_sizes());
+    pin = read_distinct_names(*value, reader.pointer("pin"), "size", known_sizes());
   }
   if (const auto* value = reader.find("tier")) {
     tier = static_cast<Tier>(

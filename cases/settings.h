@@ -13,9 +13,10 @@
 
 namespace attest {
 
-// The texts of a list of names, checked: not empty, none twice, each one of `known`.
-std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
-                                    std::string_view what, const std::vector<std::string>& known);
+// read_names, of which none may stand twice.
+std::vector<std::string> read_distinct_names(const nlohmann::json& list, const std::string& pointer,
+                                             std::string_view what,
+                                             const std::vector<std::string>& known);
 
 struct Settings {
   std::vector<std::string> dtypes = {"f32", "f16", "bf16"};

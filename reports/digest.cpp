@@ -12,16 +12,12 @@
 #include "reports/standing.h"
 #include "reports/text.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/known_failure.h"
 #include "spec/tensor_name.h"
 
 namespace attest {
 namespace {
-
-template <class Container, class T>
-bool contains(const Container& items, const T& item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
 
 void add_once(std::vector<std::string>& items, const std::string& item) {
   if (!contains(items, item)) items.push_back(item);

@@ -127,6 +127,11 @@ std::string element_text(std::string_view tensor, const TensorEvidence& evidence
   return fmt::format("{}[{}]", tensor, fmt::join(evidence.worst, ","));
 }
 
+std::string outcome_text(const Verdict& verdict) {
+  return verdict.reason.empty() ? std::string(name(verdict.outcome))
+                                : fmt::format("{}({})", name(verdict.outcome), verdict.reason);
+}
+
 std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence) {
   if (evidence.compared == 0 && evidence.max_ratio == 0)
     return fmt::format("{}: nothing compared", tensor);

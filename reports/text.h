@@ -32,6 +32,8 @@ std::string duration_text(double seconds);  // "1.25 s", "3 min 5 s"
 std::string count_text(Index count, std::string_view noun);  // "1 case", "2 cases"
 std::string list_text(const std::vector<std::string>& items, std::string_view if_empty);
 
+std::string outcome_text(const Verdict& verdict);  // "FAIL(bound)", "PASS"
+
 // "O[0,1,5,3] = 0.959, exact -0.158, bound 1e-05, ratio 1.12e+05"
 std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence);
 std::string element_text(std::string_view tensor, const TensorEvidence& evidence);  // "O[0,1,5,3]"

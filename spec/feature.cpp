@@ -91,6 +91,15 @@ constexpr Feature of_testee(std::string_view name, std::string_view what, Demand
   return {.name = name, .needed_when = what, .demanded = demanded};
 }
 
+constexpr Feature taken_out_by(void (*take_out)(Problem&), Feature feature) {
+  feature.take_out = take_out;
+  return feature;
+}
+constexpr Feature of_sizes(Feature feature) {
+  feature.of_sizes = true;
+  return feature;
+}
+
 using Kind = Mask::Kind;
 using Drop = Dropout::Mode;
 
@@ -112,12 +121,18 @@ constexpr Feature kFeatures[] = {
             {{{"MASK-8", "masks"}}}),
     of_mask("mask-or", "the mask is or holds a union", is<Kind::any_of>,
             {{{"MASK-9", "sparse-masks"}}}),
-    of_problem("packed", "batch elements are packed", is_packed, {{{"LAYOUT-5", "packed"}}}),
-    of_problem("paged", "K and V lie in pages", is_paged,
-               {{{"PAGE-1", "paged"}, {"PAGE-2", "paged", by_its_numbers}}}),
-    of_problem(
-        "lengths", "key or query lengths are given, other than those of packing and of pages",
-        has_lengths, {{{"MASK-5", "varlen", has_key_lens}, {"MASK-6", "varlen", has_query_lens}}}),
+    taken_out_by(
+        [](Problem& p) { p.packed = false; },
+        of_problem("packed", "batch elements are packed", is_packed, {{{"LAYOUT-5", "packed"}}})),
+    taken_out_by([](Problem& p) { p.paging = {}; },
+                 of_problem("paged", "K and V lie in pages", is_paged,
+                            {{{"PAGE-1", "paged"}, {"PAGE-2", "paged", by_its_numbers}}})),
+    taken_out_by(
+        [](Problem& p) { p.query_lens = p.key_lens = {}; },
+        of_problem("lengths",
+                   "key or query lengths are given, other than those of packing and of pages",
+                   has_lengths,
+                   {{{"MASK-5", "varlen", has_key_lens}, {"MASK-6", "varlen", has_query_lens}}})),
     of_problem(
         "backward", "dQ, dK, dV are wanted", is_backward,
         {{{"GRAD-1", "training-core"}, {"GRAD-2", "training-core"}, {"GRAD-3", "training-core"}}}),
@@ -126,28 +141,34 @@ constexpr Feature kFeatures[] = {
     of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
     of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
     of_problem("any-scale", "the scale is 0 or negative", has_any_scale, {{{"SCORE-5", "scores"}}}),
-    of_problem("softcap", "there is a softcap", has_softcap,
-               {{{"SCORE-2", "scores"}, {"GRAD-6", "training-full", is_backward}}}),
+    taken_out_by([](Problem& p) { p.softcap = 0; },
+                 of_problem("softcap", "there is a softcap", has_softcap,
+                            {{{"SCORE-2", "scores"}, {"GRAD-6", "training-full", is_backward}}})),
     of_problem("bias", "there is a bias", has_bias,
                {{{"SCORE-3", "scores"}, {"MASK-14", "scores", by_its_numbers}}}),
     of_problem("dbias", "the gradient of a bias is wanted: bias and `backward`", has_dbias,
                {{{"GRAD-4", "training-full"}}}),
     of_problem("alibi", "there are slopes", has_alibi, {{{"SCORE-4", "scores"}}}),
-    of_problem("sink", "there are sinks", has_sink,
-               {{{"SINK-1", "scores"}, {"SINK-2", "training-full", is_backward}}}),
-    of_problem("dlse", "a gradient with respect to LSE is given", has_dlse,
-               {{{"GRAD-5", "training-full"}}}),
-    of_problem("dropout", "a keep-mask is given", drops<Drop::given>,
-               {{{"DROP-1", "dropout"}, {"DROP-2", "training-full", is_backward}}}),
-    of_problem("dropout-generated", "the testee is to draw a keep-mask", drops<Drop::generated>,
-               {{{"DROP-3", "dropout-generated"}}}),
-    of_problem("gqa", "Hkv ≠ Hq", has_groups, {{{"HEAD-1", kForwardCore}}}),
-    of_problem("value-dim", "Dv ≠ D", has_value_dim, {{{"SHAPE-1", kForwardCore}}}),
+    taken_out_by([](Problem& p) { p.sink = false; },
+                 of_problem("sink", "there are sinks", has_sink,
+                            {{{"SINK-1", "scores"}, {"SINK-2", "training-full", is_backward}}})),
+    taken_out_by([](Problem& p) { p.d_lse = false; },
+                 of_problem("dlse", "a gradient with respect to LSE is given", has_dlse,
+                            {{{"GRAD-5", "training-full"}}})),
+    taken_out_by([](Problem& p) { p.dropout = {}; },
+                 of_problem("dropout", "a keep-mask is given", drops<Drop::given>,
+                            {{{"DROP-1", "dropout"}, {"DROP-2", "training-full", is_backward}}})),
+    taken_out_by([](Problem& p) { p.dropout = {}; },
+                 of_problem("dropout-generated", "the testee is to draw a keep-mask",
+                            drops<Drop::generated>, {{{"DROP-3", "dropout-generated"}}})),
+    of_sizes(of_problem("gqa", "Hkv ≠ Hq", has_groups, {{{"HEAD-1", kForwardCore}}})),
+    of_sizes(of_problem("value-dim", "Dv ≠ D", has_value_dim, {{{"SHAPE-1", kForwardCore}}})),
     of_problem("long",
                "Sq or Sk is more than 16384: a kernel that keeps all scores of a head may leave it "
                "undeclared",
                is_long, {}),
-    of_problem("zero-sizes", "any size is 0", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}}),
+    of_sizes(
+        of_problem("zero-sizes", "any size is 0", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}})),
     of_layouts("strides", "any tensor is not dense BHSD", is_not_dense,
                {{{"LAYOUT-1", kForwardCore},
                  {"LAYOUT-4", "layouts", some<is_sbhd>},
@@ -193,10 +214,7 @@ const Feature* find_feature(std::string_view name) {
   return found == std::end(kFeatures) ? nullptr : found;
 }
 
-bool is_limit_if_absent(const Feature& feature) {
-  return feature.in_layout || feature.name == "gqa" || feature.name == "value-dim" ||
-         feature.name == "zero-sizes";
-}
+bool is_limit_if_absent(const Feature& feature) { return feature.in_layout || feature.of_sizes; }
 
 std::vector<const Feature*> features_with(std::string_view clause) {
   std::vector<const Feature*> found;

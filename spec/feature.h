@@ -41,6 +41,11 @@ struct Feature {
   bool (*in_mask)(const Mask&) = nullptr;
   bool (*in_layout)(const Layout&) = nullptr;
   std::array<Demand, 3> demanded = {};
+  // What it takes to fit a case to a testee without it (cases/fit.h): it is taken out of the
+  // problem, or the problem has other sizes. Else such a testee is not asked, or, of layouts, asked
+  // in another order.
+  void (*take_out)(Problem&) = nullptr;
+  bool of_sizes = false;
 
   std::span<const Demand> demands() const;
 };

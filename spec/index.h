@@ -8,4 +8,7 @@ namespace attest {
 
 using Index = std::int64_t;
 
+// a / b, rounded up; of a that is not negative.
+constexpr Index ceil_div(Index a, Index b) { return a / b + (a % b != 0); }
+
 }  // namespace attest

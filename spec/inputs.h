@@ -4,11 +4,13 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "spec/assert.h"
 #include "spec/mask.h"
+#include "spec/problem.h"
 #include "spec/tensor.h"
 #include "spec/tensor_name.h"
 
@@ -60,5 +62,12 @@ struct Inputs {
 inline constexpr std::array kInputValues = {TensorName::q,    TensorName::k,      TensorName::v,
                                             TensorName::bias, TensorName::slopes, TensorName::sink,
                                             TensorName::d_o,  TensorName::d_lse};
+
+// Whether the query sees the key, a bias of -inf hiding it too (MASK-14).
+inline bool sees(const Problem& problem, const Inputs& inputs, const Position& at) {
+  if (!visible(problem, at)) return false;
+  return !problem.bias_shape ||
+         !std::isinf(inputs.bias.data[broadcast_element(*problem.bias_shape, at)]);
+}
 
 }  // namespace attest

@@ -1,11 +1,13 @@
 #include "spec/json_reader.h"
-#include "spec/json_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "spec/contains.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -40,6 +42,31 @@ std::vector<std::string> nearest_names(std::string_view wanted,
     nearest.push_back(name);
   }
   return nearest;
+}
+
+void check_name(const std::string& given, const std::vector<std::string>& known,
+                std::string_view what, const std::string& pointer) {
+  if (contains(known, given)) return;
+  throw InputError(pointer, fmt::format("there is no {} \"{}\"; similar: {}", what, given,
+                                        fmt::join(nearest_names(given, known), ", ")));
+}
+
+std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
+                                    std::string_view what, const std::vector<std::string>& known) {
+  if (!list.is_array() || list.empty()) {
+    throw InputError(
+        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string place = fmt::format("{}/{}", pointer, i);
+    if (!list[i].is_string()) {
+      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
+    }
+    names.push_back(list[i].get<std::string>());
+    check_name(names.back(), known, what, place);
+  }
+  return names;
 }
 
 ObjectReader::ObjectReader(const nlohmann::json& value, std::string pointer)

@@ -36,6 +36,14 @@ class InputError : public std::runtime_error {
 std::vector<std::string> nearest_names(std::string_view wanted,
                                        const std::vector<std::string>& names, std::size_t most = 3);
 
+// Throws InputError, with the nearest, unless the name is one of `known`; `what` it is a name of.
+void check_name(const std::string& given, const std::vector<std::string>& known,
+                std::string_view what, const std::string& pointer);
+
+// The texts of a list of names, checked: not empty, each one of `known`.
+std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
+                                    std::string_view what, const std::vector<std::string>& known);
+
 class ObjectReader {
  public:
   // Throws InputError if `value` is no object. `value` must outlive the reader.

@@ -26,32 +26,6 @@ struct Declared {
   bool has(std::string_view feature) const { return contains(features, feature); }
 };
 
-// A name of `known`, else an error with the nearest.
-void check_name(const std::string& given, const std::vector<std::string>& known,
-                std::string_view what, const std::string& pointer) {
-  if (contains(known, given)) return;
-  throw InputError(pointer, fmt::format("there is no {} \"{}\"; similar: {}", what, given,
-                                        fmt::join(nearest_names(given, known), ", ")));
-}
-
-std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
-                                    std::string_view what, const std::vector<std::string>& known) {
-  if (!list.is_array() || list.empty()) {
-    throw InputError(
-        pointer, fmt::format("a list of at least one {} is needed, not {}", what, json_text(list)));
-  }
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string place = fmt::format("{}/{}", pointer, i);
-    if (!list[i].is_string()) {
-      throw InputError(place, fmt::format("{} is no {}", json_text(list[i]), what));
-    }
-    names.push_back(list[i].get<std::string>());
-    check_name(names.back(), known, what, place);
-  }
-  return names;
-}
-
 Index read_size(const nlohmann::json& value, const std::string& pointer, bool may_be_negative) {
   if (!value.is_number_integer() || value > kLargest || value < (may_be_negative ? -kLargest : 0)) {
     throw InputError(pointer, fmt::format("{} is no size: a whole number from {} to 2^40",

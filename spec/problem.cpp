@@ -53,8 +53,6 @@ bool is_too_large(const Shape& shape) {
   return elements > static_cast<double>(kMost);
 }
 
-Index ceil_div(Index a, Index b) { return a / b + (a % b != 0); }
-
 // The table of a dense or block-sparse mask, whose first `axes` axes broadcast.
 std::optional<Defect> defect_of(const DenseMask* table, const Shape& whole, std::size_t axes,
                                 const char* clause) {

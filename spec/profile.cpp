@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "spec/assert.h"
+#include "spec/contains.h"
 #include "spec/feature.h"
 
 namespace attest {
 namespace {
-
-bool lists(std::span<const std::string_view> list, std::string_view id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
-}
 
 // What a profile demands beside the clauses of features, which spec/feature.cpp gives to it.
 std::vector<Profile> own_clauses() {
@@ -49,7 +46,7 @@ std::vector<Profile> with_features(std::vector<Profile> profiles) {
         return each.name == demand.profile;
       });
       ATTEST_ASSERT(profile != profiles.end());
-      if (!lists(profile->clauses, demand.clause)) profile->clauses.push_back(demand.clause);
+      if (!contains(profile->clauses, demand.clause)) profile->clauses.push_back(demand.clause);
     }
   }
   return profiles;
@@ -90,10 +87,10 @@ bool demands(const Profile& profile, std::span<const std::string> declared,
   const auto claimed = [&](const std::string& id) {
     return std::any_of(declared.begin(), declared.end(), [&](const std::string& name) {
       const Profile* other = find_profile(name);
-      return other && lists(other->clauses, id);
+      return other && contains(other->clauses, id);
     });
   };
-  const auto ours = [&](const std::string& id) { return lists(profile.clauses, id); };
+  const auto ours = [&](const std::string& id) { return contains(profile.clauses, id); };
   return std::any_of(cited.begin(), cited.end(), ours) &&
          std::all_of(cited.begin(), cited.end(), claimed);
 }

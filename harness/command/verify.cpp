@@ -110,10 +110,6 @@ std::map<std::string, Testee> testees_of(const Record& record, const std::set<st
   return testees;
 }
 
-std::string outcome_text(const Verdict& v) {
-  return fmt::format("{}{}", name(v.outcome), v.reason.empty() ? "" : " (" + v.reason + ")");
-}
-
 // Verdicts of the record that are repeated: so many, drawn by its digest.
 std::vector<const VerdictRecord*> drawn_from(const Record& record, std::size_t count) {
   std::vector<const VerdictRecord*> left;

@@ -19,6 +19,7 @@
 #include "harness/judge/judge.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
+#include "spec/contains.h"
 #include "spec/description.h"
 
 namespace attest::criteria {
@@ -30,10 +31,6 @@ using Flags = std::vector<bool>;
 std::size_t bounds_judge() { return rules().size(); }
 std::size_t attest_judge() { return rules().size() + 1; }
 
-bool is_among(DType dtype, const std::vector<DType>& dtypes) {
-  return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
-}
-
 // Whether the rule compares that tensor at all.
 bool compares(const Rule& rule, TensorName tensor, DType dtype) {
   const std::vector<double> none;
@@ -43,9 +40,8 @@ bool compares(const Rule& rule, TensorName tensor, DType dtype) {
 }
 
 bool share_any(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const std::string& item) {
-    return std::find(b.begin(), b.end(), item) != b.end();
-  });
+  return std::any_of(a.begin(), a.end(),
+                     [&](const std::string& item) { return contains(b, item); });
 }
 
 // The judges that look at a case.
@@ -55,7 +51,7 @@ Flags lookers(const CaseSet& set, const Case& test_case) {
   for (const Judge& judge : judges()) {
     const bool own =
         (judge.data.empty() || judge.data == test_case.data) && !share_any(features, judge.lacks);
-    flags.push_back((own || !set.own_inputs) && is_among(test_case.problem.dtype, judge.dtypes));
+    flags.push_back((own || !set.own_inputs) && contains(judge.dtypes, test_case.problem.dtype));
   }
   return flags;
 }
@@ -285,7 +281,7 @@ Score score_of(const std::vector<Subject>& subjects, DType dtype, const Predicat
   Score score;
   for (std::size_t s = 0; s < subjects.size(); ++s) {
     const Subject& subject = subjects[s];
-    if (!is_among(dtype, subject.dtypes)) continue;
+    if (!contains(subject.dtypes, dtype)) continue;
     auto& names = subject.wrong ? noticed(s) ? score.caught : score.missed
                   : noticed(s)  ? score.failed
                                 : score.passed;
@@ -400,7 +396,7 @@ Side compare(const CaseSet& set, const std::vector<Subject>& subjects, const Run
     const Flags looking = lookers(set, c);
     for (std::size_t s = 0; s < subjects.size() && !interrupted(); ++s) {
       const Subject& subject = subjects[s];
-      if (!is_among(c.problem.dtype, subject.dtypes)) continue;
+      if (!contains(subject.dtypes, c.problem.dtype)) continue;
       if (subject.wrong && !share_any(c.clauses, subject.clauses)) continue;
       const Flags asked = notices.open(s, c.problem.dtype, looking);
       if (!any(asked)) continue;

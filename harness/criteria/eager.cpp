@@ -116,7 +116,7 @@ class Eager {
     float top = sink;
     for (Index j = 0; j < lengths.key; ++j) {
       const Position at = {.batch = b, .head = h, .query = i, .key = j};
-      if (!visible(p_, at) || bias_hides(p_, in_, at)) continue;
+      if (!sees(p_, in_, at)) continue;
       Seen key = {.key = j};
       score(at, key);
       key.kept = drops && !in_.keep.at(at) ? 0.0F : 1.0F;

@@ -12,6 +12,7 @@
 
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/shrink.h"
+#include "harness/run/clock.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
 #include "reports/text.h"
@@ -20,12 +21,7 @@
 namespace attest {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nlohmann::json;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What a search is for: failures of the testee, and our own.
 bool is_find(Outcome outcome) { return is_fault(outcome) || outcome == Outcome::harness_error; }

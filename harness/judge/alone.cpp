@@ -62,11 +62,10 @@ class Knife {
         mask.table = table(*mask.table, scores(mask.table->shape));
         break;
       case Mask::Kind::block_sparse: {
-        const auto blocks = [](Index length, Index size) { return (length + size - 1) / size; };
         const Shape& shape = mask.table->shape;
         mask.table = table(*mask.table, {{batch_of(shape), 0, 0, 0},
-                                         {1, shape[1], blocks(query_len(), mask.block_query),
-                                          blocks(key_len(), mask.block_key)}});
+                                         {1, shape[1], ceil_div(query_len(), mask.block_query),
+                                          ceil_div(key_len(), mask.block_key)}});
         break;
       }
       case Mask::Kind::prefix:

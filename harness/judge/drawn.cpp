@@ -14,7 +14,7 @@ std::vector<bool> elements_that_count(const Problem& p, const Inputs& in) {
     for (at.head = 0; at.head < p.query_heads; ++at.head) {
       for (at.query = 0; at.query < p.query_len; ++at.query) {
         for (at.key = 0; at.key < p.key_len; ++at.key) {
-          counts.push_back(visible(p, at) && !bias_hides(p, in, at));
+          counts.push_back(sees(p, in, at));
         }
       }
     }

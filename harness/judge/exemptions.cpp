@@ -8,7 +8,7 @@ namespace {
 bool sees_a_key(const Problem& p, const Inputs& in, Position position) {
   const Index keys = p.lengths(position.batch).key;
   for (position.key = 0; position.key < keys; ++position.key) {
-    if (visible(p, position) && !bias_hides(p, in, position)) return true;
+    if (sees(p, in, position)) return true;
   }
   return false;
 }

@@ -19,13 +19,6 @@ constexpr double kSlight = 1.0 / 64;
 // The sum of a row that sees keys; what stands for -inf lies far below.
 constexpr double kModerate = 1000;
 
-// Whether a key is visible, a bias of -inf hiding it too.
-bool sees(const Problem& problem, const Inputs& inputs, const Position& at) {
-  if (!visible(problem, at)) return false;
-  return !problem.bias_shape ||
-         std::isfinite(inputs.bias.data[broadcast_element(*problem.bias_shape, at)]);
-}
-
 std::vector<Index> visible_keys(const Problem& problem, const Inputs& inputs, Position row) {
   std::vector<Index> keys;
   for (row.key = 0; row.key < problem.lengths(row.batch).key; ++row.key) {

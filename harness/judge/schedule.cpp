@@ -98,7 +98,7 @@ class Plane {
         count += counts.at(i, j);
         if (count == 1) continue;
         const Position position = {.batch = batch_, .head = head_, .query = i, .key = j};
-        if (!visible(problem_, position) || bias_hides(problem_, inputs_, position)) continue;
+        if (!sees(problem_, inputs_, position)) continue;
         const std::string pair = fmt::format(
             "the visible pair of query {} and key {}, batch {}, "
             "head {}",
@@ -265,11 +265,6 @@ ScheduleEvidence schedule_evidence(const std::vector<Block>& blocks, bool backwa
                     computes_so(untraced_seconds, evidence.imbalance, threads);
   evidence.seen = threads == 1 || both;  // one has nobody to share with
   return evidence;
-}
-
-bool bias_hides(const Problem& p, const Inputs& in, const Position& position) {
-  if (!p.bias_shape) return false;
-  return std::isinf(in.bias.data[broadcast_element(*p.bias_shape, position)]);
 }
 
 }  // namespace attest

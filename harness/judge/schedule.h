@@ -58,7 +58,4 @@ ScheduleEvidence schedule_evidence(const std::vector<Block>& blocks, bool backwa
                                    const std::vector<double>& traced_seconds,
                                    const std::vector<double>& untraced_seconds);
 
-// Whether a bias of -inf hides the key (MASK-14).
-bool bias_hides(const Problem& problem, const Inputs& inputs, const Position& position);
-
 }  // namespace attest

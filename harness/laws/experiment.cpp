@@ -126,9 +126,7 @@ Known Sample::sum_over_keys(TensorName tensor, Index b, Index h, Index c) const 
   return bound < HUGE_VAL ? widened(sum, bound) : nothing_known();
 }
 
-bool Sample::sees(const Position& at) const {
-  return visible(problem_, at) && !bias_hides(problem_, inputs_, at);
-}
+bool Sample::sees(const Position& at) const { return attest::sees(problem_, inputs_, at); }
 
 bool Sample::sees_any(Position row) const {
   if (has_reaches(problem_)) return keys_seen(problem_, row.batch, row.query).size() > 0;

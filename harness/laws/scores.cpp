@@ -124,9 +124,8 @@ void sink_as_key(Experiment& experiment) {
       tabulated(*with_key.problem.bias_shape, [&](Index b, Index h, Index i, Index j) {
         if (j == keys) return with_sink.inputs.sink.at(0, h, 0, 0);
         if (!p.bias_shape) return 0.0;
-        const Shape& s = *p.bias_shape;
-        return first.inputs().bias.at(s[0] == 1 ? 0 : b, s[1] == 1 ? 0 : h, s[2] == 1 ? 0 : i,
-                                      s[3] == 1 ? 0 : j);
+        const Position at = {.batch = b, .head = h, .query = i, .key = j};
+        return first.inputs().bias.data[broadcast_element(*p.bias_shape, at)];
       });
   const Sample* sink = experiment.attempt(std::move(with_sink));
   const Sample* key = sink ? experiment.attempt(std::move(with_key)) : nullptr;

@@ -64,10 +64,10 @@ Variant selected(const Problem& whole, const Inputs& in, const Selection& select
   };
   // An axis of size 1 holds for all positions, and does so still.
   const auto query_at = [&](Index size, Index b, Index i) {
-    return size == 1 ? 0 : selection.query(b, i);
+    return broadcast(size, selection.query(b, i));
   };
   const auto key_at = [&](Index size, Index b, Index j) {
-    return size == 1 ? 0 : selection.key(b, j);
+    return broadcast(size, selection.key(b, j));
   };
   Inputs& own = variant.inputs;
   own.q = of_query(in.q, p.q_shape());

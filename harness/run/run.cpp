@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "harness/run/audit.h"
+#include "harness/run/clock.h"
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
@@ -20,12 +21,6 @@
 
 namespace attest {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Quoted for a shell.
 std::string quoted(const std::string& text) {

@@ -12,6 +12,7 @@
 
 #include "harness/run/jobs.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -19,18 +20,14 @@ namespace {
 
 constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
-bool lists(const std::vector<std::string>& list, const std::string& item) {
-  return std::find(list.begin(), list.end(), item) != list.end();
-}
-
 std::size_t common(const std::vector<std::string>& list, const std::vector<std::string>& items) {
   return static_cast<std::size_t>(std::count_if(
-      items.begin(), items.end(), [&](const auto& item) { return lists(list, item); }));
+      items.begin(), items.end(), [&](const auto& item) { return contains(list, item); }));
 }
 
 bool lists_any(const std::vector<std::string>& list, const std::vector<std::string>& items) {
   return std::any_of(items.begin(), items.end(),
-                     [&](const auto& item) { return lists(list, item); });
+                     [&](const auto& item) { return contains(list, item); });
 }
 
 const Testee& testee_of(const std::vector<Testee>& testees, const std::string& kernel) {
@@ -55,7 +52,7 @@ double ratio_of(const Verdict& verdict) {
 // Any failure, and a warning about a clause that the mutant violates.
 bool shows_in(const Verdict& verdict, const Mutant& mutant) {
   return verdict.outcome == Outcome::fail ||
-         (verdict.outcome == Outcome::warn && lists(mutant.clauses, verdict.clauses.front()));
+         (verdict.outcome == Outcome::warn && contains(mutant.clauses, verdict.clauses.front()));
 }
 
 // A mutant in a dtype, while it is hunted.
@@ -265,11 +262,11 @@ bool convicts(const Verdict& verdict, const Mutant& mutant) {
     return false;
   }
   // On a busy machine anything may take long.
-  if (verdict.outcome == Outcome::timeout) return lists(mutant.clauses, "SAFE-4");
+  if (verdict.outcome == Outcome::timeout) return contains(mutant.clauses, "SAFE-4");
   // What computes wrongly and crashes besides is no mutant of its clauses.
   if (verdict.outcome == Outcome::crash) return lists_any(mutant.clauses, {"SAFE-1", "SAFE-4"});
   const bool of_a_promise = verdict.reason == "schedule" || verdict.reason == "memory";
-  return warned || of_a_promise ? lists(mutant.clauses, verdict.clauses.front())
+  return warned || of_a_promise ? contains(mutant.clauses, verdict.clauses.front())
                                 : lists_any(verdict.clauses, mutant.clauses);
 }
 

@@ -15,12 +15,6 @@
 namespace attest {
 namespace {
 
-// "FAIL(bound)".
-std::string outcome_text(const Verdict& v) {
-  return v.reason.empty() ? std::string(name(v.outcome))
-                          : fmt::format("{}({})", name(v.outcome), v.reason);
-}
-
 // The clause by which a verdict convicts a mutant: the one it blames, or the first that the mutant
 // violates.
 std::string clause_text(const Verdict& v, const Mutant& mutant) {

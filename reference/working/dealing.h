@@ -11,8 +11,6 @@
 
 namespace attest::bound::working {
 
-constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
-
 // run(task, worker) for every task, each by one of `threads` workers.
 void for_each_task(Index tasks, int threads, const std::function<void(Index, int)>& run);
 

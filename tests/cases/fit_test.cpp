@@ -14,6 +14,7 @@
 #include "cases/generate.h"
 #include "spec/contains.h"
 #include "spec/description.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -119,6 +120,15 @@ TEST(FitTest, FeaturesThatAreAbsentAreFittedToOrLeftOut) {
   EXPECT_FALSE(fit.asked);
   EXPECT_EQ(fit.why, "needs window");
   EXPECT_THAT(fit.missing, ElementsAre("window"));
+}
+
+TEST(FitTest, WhatCanBeTakenOutOfAProblemCanBeLeftOut) {
+  std::set<std::string_view> taken_out;
+  for (const Feature& feature : features()) {
+    if (feature.take_out) taken_out.insert(feature.name);
+  }
+  EXPECT_EQ(taken_out, std::set<std::string_view>(features_to_leave_out().begin(),
+                                                  features_to_leave_out().end()));
 }
 
 TEST(FitTest, FeaturesThatAFormatLacksAreAbsentInIt) {

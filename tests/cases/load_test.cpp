@@ -378,9 +378,10 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"mask": {"prefix": [1], "all_of": ["full"]}})",
        "a.json:4: ", "an object with one of"},
       {R"("problem": {"mask": {}})", "a.json:4: ", "an object with one of"},
-      {R"("check": "thread")", "a.json:4: ", "unknown check \"thread\""},
-      {R"("laws": ["one"])", "a.json:4: ", "unknown law \"one\"; similar: ones"},
-      {R"("pin": ["key_length"])", "a.json:4: ", "unknown size \"key_length\"; similar: key_len"},
+      {R"("check": "thread")", "a.json:4: ", "there is no check \"thread\""},
+      {R"("laws": ["one"])", "a.json:4: ", "there is no law \"one\"; similar: ones"},
+      {R"("pin": ["key_length"])",
+       "a.json:4: ", "there is no size \"key_length\"; similar: key_len"},
       {R"("pin": ["batch", "batch"])", "a.json:4: ", "stands twice"},
       {R"("excerpt": 2, "laws": ["permuted_keys"])", "a.json:4: ", "too long for either"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
@@ -462,16 +463,16 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"layouts": "bhsd gap=9223372036854775807"})", "a.json:4: ", "gap takes"},
       {R"("problem": {"alibi": {"slopes": [1e39]}})", "a.json:4: ", "1e+39 is beyond f32"},
       {R"("problem": {"scale": 1e999})", "a.json:4: ", "1e999"},
-      {R"("dtypes": ["f31"])", "a.json:4: ", "unknown dtype \"f31\"; similar: f32"},
+      {R"("dtypes": ["f31"])", "a.json:4: ", "there is no dtype \"f31\"; similar: f32"},
       {R"("dtypes": [])", "a.json:4: ", "at least one dtype"},
       {R"("dtypes": ["f32", "f32"])", "a.json:4: ", "stands twice"},
-      {R"("data": ["norml"])", "a.json:4: ", "unknown data class \"norml\"; similar: normal"},
+      {R"("data": ["norml"])", "a.json:4: ", "there is no data class \"norml\"; similar: normal"},
       {R"("data": "normal")", "a.json:4: ", "at least one data class"},
-      {R"("hidden": "inf")", "a.json:4: ", "unknown way to hide \"inf\""},
+      {R"("hidden": "inf")", "a.json:4: ", "there is no way to hide \"inf\""},
       {R"("hidden": "nan")", "a.json:4: ", "key_lens"},
       {R"("hidden": "huge", "problem": {"layouts": {"k": "bhsd expand=b"}})",
        "a.json:4: ", "expanded"},
-      {R"("tier": "quick")", "a.json:4: ", "unknown tier \"quick\""},
+      {R"("tier": "quick")", "a.json:4: ", "there is no tier \"quick\""},
       {R"("tier": "smoke",
           "tier": "full")",
        "a.json:5: ", "\"tier\" stands twice"},
@@ -561,7 +562,7 @@ TEST(LoadTest, NamesMistakesInTheWordsOfAnEntry) {
   };
   EXPECT_THAT(
       with(R"({"name": "it", "clauses": ["MASK-99"], "because": "x"})"),
-      AllOf(StartsWith("a.json:3: "), HasSubstr("unknown clause \"MASK-99\"; similar: MASK-")));
+      AllOf(StartsWith("a.json:3: "), HasSubstr("there is no clause \"MASK-99\"; similar: MASK-")));
   EXPECT_THAT(with(R"({"name": "it", "clauses": ["FORMAT-5"], "because": "x"})"),
               AllOf(StartsWith("a.json:3: "), HasSubstr("FORMAT-5 is planned")));
   EXPECT_THAT(with(R"({"name": "it", "clauses": [], "because": "x"})"),

@@ -255,7 +255,7 @@ TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
   const std::string verify = "verify " + (folder_ / "out").string();
   const Result all = attest_command(verify + " --rerun 1000");
   EXPECT_EQ(all.exit_code, 0) << all.text;
-  EXPECT_THAT(all.text, AllOf(HasSubstr("agrees   FAIL (bound)  mutant/top_left"),
+  EXPECT_THAT(all.text, AllOf(HasSubstr("agrees   FAIL(bound)  mutant/top_left"),
                               HasSubstr("agrees   PASS  naive"), Not(HasSubstr("differs"))));
   const Result few = attest_command(verify + " --rerun 20");
   EXPECT_THAT(few.text, AllOf(HasSubstr("20 of 20 verdicts repeated agree"), HasSubstr("naive"),
@@ -317,7 +317,7 @@ TEST_F(RecordCommandTest, VerifySaysWhatDoesNotAgreeAnyMore) {
   const std::string verify = "verify " + (folder_ / "out").string() + " --rerun 1000";
   const Result forged = attest_command(verify);
   EXPECT_EQ(forged.exit_code, 1) << forged.text;
-  EXPECT_THAT(forged.text, HasSubstr("differs  PASS in the record, FAIL (bound) now  "
+  EXPECT_THAT(forged.text, HasSubstr("differs  PASS in the record, FAIL(bound) now  "
                                      "mutant/top_left mask/"));
   // Its file is gone; then it is named elsewhere; then it is another.
   fs::rename(mine, folder_ / "moved.so");

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/limits.h"
 
 namespace attest {
@@ -128,6 +129,25 @@ TEST(FeatureTest, TheSchemaOfDescriptionsKnowsAll) {
     EXPECT_TRUE(schema["$defs"]["terms"]["properties"].contains(std::string(name(size))))
         << name(size);
   }
+}
+
+TEST(FeatureTest, WhatIsTakenOutIsNeededNoLonger) {
+  Problem problem = {.query_len = 4,
+                     .key_len = 4,
+                     .softcap = 2,
+                     .key_lens = std::vector<Index>{3},
+                     .sink = true,
+                     .dropout = {.mode = Dropout::Mode::given, .probability = 0.5},
+                     .backward = true,
+                     .d_lse = true};
+  int taken = 0;
+  for (const Feature& feature : features()) {
+    if (!feature.take_out || !contains(features_of(problem), feature.name)) continue;
+    feature.take_out(problem);
+    ++taken;
+    EXPECT_FALSE(contains(features_of(problem), feature.name)) << feature.name;
+  }
+  EXPECT_EQ(taken, 5) << "lengths, softcap, sink, dlse, dropout";
 }
 
 }  // namespace
