@@ -6,6 +6,7 @@
 
 #include "spec/attest_plugin.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter"      /* the contract says what they are given */
 static const char* describe(const attest_kernel* self) { /* SPEC.md, chapter Description */
   return "{\"name\": \"plain\", \"version\": \"1\", \"vendor\": \"mine\", \"dtypes\": [\"f32\"],"
          " \"profiles\": [\"forward-core\"], \"features\": [\"lse\", \"causal\", \"gqa\","
@@ -27,34 +28,33 @@ static float* at(const attest_tensor* t, int64_t b, int64_t h, int64_t s, int64_
   const int64_t* by = t->stride;
   return (float*)t->data + b * by[0] + h * by[1] + s * by[2] + c * by[3]; /* LAYOUT-1 */
 }
-static attest_status forward(const attest_kernel* self, const attest_problem* p,
-                             const attest_inputs* in, const attest_outputs* out,
-                             const attest_context* context) {
-  const attest_mask* band = p->mask_count && p->mask->kind == ATTEST_MASK_BAND ? p->mask : NULL;
-  float* s = context->workspace;
+static attest_status run(const attest_kernel* k, const attest_problem* p, const attest_inputs* in,
+                         const attest_outputs* out, const attest_context* context) {
+  const attest_mask* m = p->mask_count > 0 ? &p->mask[p->mask_count - 1] : NULL; /* the root */
   for (int64_t row = 0; row < p->batch * p->query_heads * p->query_len; ++row) {
     const int64_t i = row % p->query_len, h = row / p->query_len % p->query_heads; /* HEAD-1 */
     const int64_t b = row / p->query_len / p->query_heads, g = h * p->key_heads / p->query_heads;
-    int64_t keys = p->key_len; /* j in 0..keys are visible: MASK-1 to MASK-3 */
-    if (band) keys = i + 1 + band->offset + (band->anchored_bottom_right ? keys - p->query_len : 0);
-    if (keys > p->key_len) keys = p->key_len;
-    float top = -INFINITY, sum = 0, o;
-    for (int64_t j = 0; j < keys; ++j) {
+    int64_t end = p->key_len; /* j in 0..end are visible: MASK-1 to MASK-3 */
+    if (m && m->kind) end = i + 1 + m->offset + (m->anchored_bottom_right ? end - p->query_len : 0);
+    if (end > p->key_len) end = p->key_len;
+    float top = -INFINITY, sum = 0, o, *s = context->workspace;
+    for (int64_t j = 0; j < end; ++j) {
       s[j] = 0; /* SCORE-1 */
       for (int c = 0; c < p->head_dim; ++c)
         s[j] += *at(&in->q, b, h, i, c) * *at(&in->k, b, g, j, c);
       top = fmaxf(top, s[j] *= (float)p->scale);
     }
-    for (int64_t j = 0; j < keys; ++j) sum += s[j] = expf(s[j] - top);   /* SOFTMAX-2 */
-    *at(&out->lse, b, h, i, 0) = keys > 0 ? top + logf(sum) : -INFINITY; /* LSE-1, EMPTY-2 */
+    for (int64_t j = 0; j < end; ++j) sum += s[j] = expf(s[j] - top);   /* SOFTMAX-2 */
+    *at(&out->lse, b, h, i, 0) = end > 0 ? top + logf(sum) : -INFINITY; /* LSE-1, EMPTY-2 */
     for (int64_t c = 0, j; c < p->value_dim; ++c) {
-      for (o = 0, j = 0; j < keys; ++j) o += s[j] * *at(&in->v, b, g, j, c); /* SOFTMAX-1 */
-      *at(&out->o, b, h, i, c) = keys > 0 ? o / sum : 0;                     /* EMPTY-1 */
+      for (o = 0, j = 0; j < end; ++j) o += s[j] * *at(&in->v, b, g, j, c); /* SOFTMAX-1 */
+      *at(&out->o, b, h, i, c) = end > 0 ? o / sum : 0;                     /* EMPTY-1 */
     }
   }
   return ATTEST_OK;
 }
-static const attest_kernel me = {sizeof me, "plain", 0, describe, supports, workspace, forward, 0};
-static const attest_kernel* const all[] = {&me};
+/* clang-format off */
+static const attest_kernel me = {.struct_size = sizeof me, .name = "plain", .describe = describe,
+    .supports = supports, .workspace = workspace, .forward = run}, *const all[] = {&me};
 static const attest_plugin plugin = {sizeof plugin, ATTEST_ABI_VERSION, 1, all, NULL, 0, 0};
 ATTEST_EXPORT const attest_plugin* attest_plugin_get(void) { return &plugin; }

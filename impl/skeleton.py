@@ -3,8 +3,8 @@
 import itertools, json, math, mmap, operator
 requests, replies = open(3, "rb"), open(4, "wb", buffering=0)
 memory = {"input": mmap.mmap(5, 0, prot=mmap.PROT_READ), "output": mmap.mmap(6, 0)}
-description = {"name": "plain", "version": "1", "vendor": "mine", "profiles": [],
-               "dtypes": ["f32"], "features": ["lse", "gqa", "value-dim", "zero-sizes", "strides", "any-scale"]}
+description = {"name": "plain", "version": "1", "vendor": "mine", "profiles": [], "dtypes": ["f32"],
+               "features": ["lse", "gqa", "value-dim", "zero-sizes", "strides", "any-scale"]}
 
 def supports(p, t):  # whatever is declared, and nothing else: CALL-1
     more = "backward softcap packed page_size bias alibi sink".split()

@@ -141,7 +141,7 @@ class KeyHead {
   void add_to_dv(const Gradient& of_row, Index t, KeySum& dv) const {
     const Row& row = of_row.row;
     const Real p = row.p[at(t)], zeta = row.zeta[at(t)];
-    const Real error = p * of_row.r[at(t)] + of_row.e_bar[at(t)] + sy_.z;
+    const Real error = p * of_row.r[at(t)] + of_row.psi[at(t)] + sy_.z;
     for (Index c = 0; c < sy_.p.value_dim; ++c) {
       const Real d_o = row.view.d_o(c), small = std::abs(d_o) < sy_.small ? p + error : 0;
       dv.add(row.key[at(t)] * sy_.p.value_dim + c, zeta * p * d_o,

@@ -212,7 +212,7 @@ BackwardSpread spread_backward(const Problem& problem, const Inputs& inputs,
           .dsink = {std::move(drift.dsink.bound), sums.dsink()}};
 }
 
-double lambda_of(double elements, double chance) {
+double deviations_of(double elements, double chance) {
   return std::sqrt(2 * std::log(2 * std::max(elements, 1.0) / chance));
 }
 

@@ -1,8 +1,8 @@
-// The statistical bound P (NUMERICS.md, section 12): drift + lambda * deviation. Roundings to the
+// The statistical bound (NUMERICS.md, section 12): drift + Lambda * deviation. Roundings to the
 // nearest are taken for independent random numbers of mean 0 there, so that their errors add up as
 // roots of sums of squares; what is systematic keeps its place in the sums of B.
 //
-// It holds with the probability that lambda is made for, and only if the roundings are as good as
+// It holds with the probability that Lambda is made for, and only if the roundings are as good as
 // independent: on generic random inputs. Never judge a single testee by it on anything else.
 #pragma once
 
@@ -30,9 +30,9 @@ ForwardSpread spread_forward(const Problem& problem, const Inputs& inputs,
 BackwardSpread spread_backward(const Problem& problem, const Inputs& inputs,
                                const Arithmetic& arithmetic, int threads = 1);
 
-// Such that none of `elements` exceeds it but with a probability of `chance`: each is sub-Gaussian,
-// and exceeds lambda deviations at most 2 exp(-lambda^2 / 2) of the time.
-double lambda_of(double elements, double chance);
+// Lambda: none of `elements` exceeds so many deviations but with a probability of `chance`, as each
+// is sub-Gaussian, and exceeds x deviations at most 2 exp(-x^2 / 2) of the time.
+double deviations_of(double elements, double chance);
 
 // How large the mean of (error / predicted)^2 over elements in `groups` independent groups may be,
 // but with a probability of `chance`: the mean of `groups` squares of sub-Gaussian numbers with

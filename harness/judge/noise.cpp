@@ -20,7 +20,7 @@ bool small_enough_for_noise(const Expected& lse) {
 NoiseEvidence noise_of(const std::vector<double>& returned, DType dtype, const Expected& expected,
                        const Spread& spread, Rounding rounding, double groups) {
   NoiseEvidence noise;
-  const double lambda = lambda_of(double(returned.size()), kNoiseChance);
+  const double deviations = deviations_of(double(returned.size()), kNoiseChance);
   double squares = 0, sum = 0, outward = 0, drifts = 0;
   for (std::size_t e = 0; e < returned.size(); ++e) {
     const long double exact =
@@ -34,7 +34,7 @@ NoiseEvidence noise_of(const std::vector<double>& returned, DType dtype, const E
     const bool nearest = rounding == Rounding::nearest;
     const double drift = spread.drift[e] + (nearest ? 0 : spacing);
     const double predicted = drift + std::hypot(spread.deviation[e], nearest ? spacing / 2 : 0);
-    const double allowed = (spread.drift[e] + lambda * spread.deviation[e]) * kSecondOrder;
+    const double allowed = (spread.drift[e] + deviations * spread.deviation[e]) * kSecondOrder;
     if (allowed == 0) continue;
     ++noise.compared;
     const auto error = static_cast<double>(returned[e] - exact);

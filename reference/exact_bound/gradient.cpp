@@ -15,7 +15,7 @@ Real relative_error_of_p(const Symbols& sy, const Row& row, Real s, Real eps) {
   return growth(kappa * kSlack + row.b_l_read);
 }
 
-// xi_j, r_j and e_bar_j.
+// xi_j, r_j and psi_j.
 void bound_p_and_dp(const Symbols& sy, Gradient& out) {
   const Row& row = out.row;
   const View& view = row.view;
@@ -33,9 +33,9 @@ void bound_p_and_dp(const Symbols& sy, Gradient& out) {
     });
     out.xi.push_back(zeta * (error + sy.z * Real(d_v)) + sy.u_zeta * std::abs(out.dp.back()));
     const Real r = relative_error_of_p(sy, row, row.s[at(t)], row.eps[at(t)]);
-    const Real e = sy.rho(sy.a.p, 1, p * std::max(Real(0), 1 - r), p * (1 + r));
+    const Real psi = sy.rho(sy.a.p, 1, p * std::max(Real(0), 1 - r), p * (1 + r));
     out.r.push_back(r);
-    out.e_bar.push_back(near_1 ? std::min(e, p * r) : e);
+    out.psi.push_back(near_1 ? std::min(psi, p * r) : psi);
   }
 }
 
@@ -63,8 +63,8 @@ Real error_of_d_by_key(const Symbols& sy, const Gradient& out) {
   const Real g = gamma_of(steps(sy.a.dp, row.n(), row.span()) + 8, sy.widest(sy.a.dp));
   return sum(row.n(), [&](Index t) {
     const Real p = row.p[at(t)], dp = std::abs(out.dp[at(t)]), xi = out.xi[at(t)];
-    const Real e = takes_rounded_p(sy) ? out.e_bar[at(t)] : 0;
-    return (1 + g) * ((p * out.r[at(t)] + e + sy.z) * (dp + xi) + p * xi + sy.z) + g * p * dp;
+    const Real psi = takes_rounded_p(sy) ? out.psi[at(t)] : 0;
+    return (1 + g) * ((p * out.r[at(t)] + psi + sy.z) * (dp + xi) + p * xi + sy.z) + g * p * dp;
   });
 }
 
@@ -83,7 +83,7 @@ Real eta_factor(const Symbols& sy) {
                                                         : 1 / std::min(Real(1), sy.tau));
 }
 
-// x_j, e and f without g, sigma_j, e_j, f_j and t_j.
+// xi'_j, e and f without g, sigma_j, e_j, f_j and t_j.
 void bound_ds(const Symbols& sy, Gradient& out) {
   const Row& row = out.row;
   const Real lambda = row.view.lambda(), E_D = out.E_D;
@@ -92,8 +92,8 @@ void bound_ds(const Symbols& sy, Gradient& out) {
     const Real p = row.p[at(t)], r = out.r[at(t)], g = row.g[at(t)], eps_g = row.eps_g[at(t)];
     const Real dp = out.dp[at(t)], X = dp - out.D + lambda, size = std::abs(X);
     const Real x = out.xi[at(t)] + x_share * (std::abs(dp) + std::abs(out.D) + std::abs(lambda));
-    const Real e_bar = takes_rounded_p(sy) ? out.e_bar[at(t)] : 0;
-    const Real e_raw = p * ((1 + r) * x + r * size) + (sy.z + e_bar) * (size + x + E_D) + 2 * sy.z;
+    const Real psi = takes_rounded_p(sy) ? out.psi[at(t)] : 0;
+    const Real e_raw = p * ((1 + r) * x + r * size) + (sy.z + psi) * (size + x + E_D) + 2 * sy.z;
     const Real sigma = p * (r * g + (1 + r) * eps_g);
     const Real e = e_raw * (g + eps_g) + p * size * eps_g;
     const Real f = e + (p * g + sigma) * E_D, whole = p * size * g;
@@ -131,7 +131,7 @@ Term dbias_term(const Symbols& sy, const Gradient& of_row, Index t) {
   return {ds, f + std::max((u_ds + sy.u_out * (1 + u_ds)) * high, std::min(absolute, high))};
 }
 
-// "dSink": r_z, x_z and the term in brackets.
+// "dSink": r_z, xi'_z and the term in brackets.
 Term dsink_term(const Symbols& sy, const Row& row, Real D, Real E_D) {
   const Real lambda = row.view.lambda(), size = std::abs(lambda - D);
   const Real r = relative_error_of_p(sy, row, row.view.s_z(), sy.z);

@@ -15,7 +15,7 @@ struct Gradient {
 
   // Of each key that is seen.
   std::vector<Real> dp = {}, xi = {};    // dP and its error
-  std::vector<Real> r = {}, e_bar = {};  // errors of P: relative, and of its rounding
+  std::vector<Real> r = {}, psi = {};    // errors of P: relative, and of its rounding
   std::vector<Real> X = {}, f_raw = {};  // dS is p X; f_raw: f without g
   std::vector<Real> ds = {};             // dS g
   std::vector<Real> e = {}, f = {}, sigma = {}, t = {};

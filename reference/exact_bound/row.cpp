@@ -205,10 +205,10 @@ Real kappa_of(const Symbols& sy, const Row& row, Real s, Real eps) {
 // "The sink."
 Real kappa_of_sink(const Symbols& sy, const Row& row) {
   const Real s_z = row.view.s_z();
-  const Real M = std::max(std::abs(s_z), std::abs(row.m)) + row.chi + sy.m_lambda;
+  const Real size = std::max(std::abs(s_z), std::abs(row.m)) + row.chi + sy.m_lambda;
   const Real below = std::max(row.m - s_z, row.chi) + 2 * sy.m_lambda;
   const Real entropy = std::log(Real(row.terms() + 1)) + sy.m_lambda;
-  return (sy.u_s * (14 * M + 8 * below) + row.G_sum + 6 * sy.u_s * entropy + 4 * sy.u_s +
+  return (sy.u_s * (14 * size + 8 * below) + row.G_sum + 6 * sy.u_s * entropy + 4 * sy.u_s +
           2 * sy.e_x + sy.e_x * (1 + row.R) + sy.z) *
          kSlack;
 }
@@ -220,7 +220,7 @@ Real y_of(const Row& row, Real s, Real p, Real kappa) {
   return kappa < 0.5L ? p * growth(kappa) : std::exp(s - row.L + kappa);
 }
 
-// kappa_j, y_j and e_j ("The rounding of P", "A row sum over the rounded P").
+// kappa_j, y_j and pi_j ("The rounding of P", "A row sum over the rounded P").
 void bound_weights(const Symbols& sy, Row& row) {
   const Index n = row.n();
   for (Index t = 0; t < n; ++t) {
@@ -248,13 +248,13 @@ void bound_weights(const Symbols& sy, Row& row) {
     const Real p = row.p[at(t)], y = row.y[at(t)], E = growth(row.kappa[at(t)]);
     const Real low =
         sy.a.sums_rounded_p ? 0 : p * std::max(Real(0), 1 - E) / (1 + row.den) / kSlack;
-    const Real e = row.exact ? 0 : sy.rho(sy.a.p, eta, low, p + y);
-    row.e.push_back(near_1 ? std::min(e, y) : e);
+    const Real pi = row.exact ? 0 : sy.rho(sy.a.p, eta, low, p + y);
+    row.pi.push_back(near_1 ? std::min(pi, y) : pi);
   }
   if (!sy.a.sums_rounded_p) return;
-  for (Index t = 0; t < n; ++t) {  // e is common to both sums; dropout is between them
-    row.y[at(t)] += row.e[at(t)];
-    row.e[at(t)] *= sy.u_zeta > 0 ? 2 : 0;
+  for (Index t = 0; t < n; ++t) {  // pi is common to both sums; dropout is between them
+    row.y[at(t)] += row.pi[at(t)];
+    row.pi[at(t)] *= sy.u_zeta > 0 ? 2 : 0;
   }
   set_den();
 }
@@ -290,15 +290,15 @@ Real bound_of_o(const Symbols& sy, const Row& row, Index c) {
   const Real o = row.o[at(c)], size = std::abs(o);
   const Real underflow = row.U * Real(2 * n + 8) * sy.kept();
   const auto v = [&](Index t) { return std::abs(row.v(t, c)); };
-  const auto w = [&](Index t) { return row.p[at(t)] + row.y[at(t)]; };
+  const auto largest = [&](Index t) { return row.p[at(t)] + row.y[at(t)]; };
   const Real flushed = sum(n, [&](Index t) {
     const Real value = std::abs(row.view.v(row.key[at(t)], c));
-    return value > 0 && value < sy.small ? w(t) * v(t) : 0;
+    return value > 0 && value < sy.small ? largest(t) * v(t) : 0;
   });
   const Real S = sum(n,
                      [&](Index t) {
                        return row.y[at(t)] * std::abs(row.v(t, c) - o) +
-                              (w(t) * row.G + row.e[at(t)] * (1 + row.G) + row.U) * v(t);
+                              (largest(t) * row.G + row.pi[at(t)] * (1 + row.G) + row.U) * v(t);
                      }) +
                  flushed + (row.y_z + row.G * (1 + row.Y)) * size + underflow;
   Real bound = row.den < 1 ? S / (1 - row.den) : kInfinity;

@@ -14,7 +14,7 @@ struct Row {
   // Of each key that is seen, by t from 0 to n - 1.
   std::vector<Index> key = {};  // j
   std::vector<Real> s = {}, eps = {}, g = {}, eps_g = {}, zeta = {}, p = {};
-  std::vector<Real> kappa = {}, y = {}, e = {};
+  std::vector<Real> kappa = {}, y = {}, pi = {};  // pi: of rounding P
   bool exact = false;  // every weight is exactly 1, and every sum is exact
   bool guess = false;  // the reference's own scores may be off by 2^-6
   Real p_z = 0, y_z = 0, kappa_z = 0, chi = 0;

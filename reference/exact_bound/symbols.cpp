@@ -16,8 +16,8 @@ Real steps(const Product& product, Index k, Index span) {
 }
 
 Real share(const Product& product, Real k, Real u) {
-  const Real w = (1 + Real(product.operand_roundoff)) * (1 + Real(product.operand_roundoff)) - 1;
-  return (1 + gamma_of(k, u)) * (1 + w) - 1;
+  const Real u_op = (1 + Real(product.operand_roundoff)) * (1 + Real(product.operand_roundoff)) - 1;
+  return (1 + gamma_of(k, u)) * (1 + u_op) - 1;
 }
 
 Symbols::Symbols(const Problem& problem, const Arithmetic& arithmetic)

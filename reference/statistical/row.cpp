@@ -58,7 +58,7 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
                .s = p_.scale * dot,
                .g = 1,
                .g_prime = 0,
-               .nu = std::abs(p_.scale) * std::sqrt(variance)};
+               .sigma_s = std::abs(p_.scale) * std::sqrt(variance)};
     if (p_.softcap > 0) cap(key, size);
     key.s += bias;
     if (p_.slopes_shape) {
@@ -100,7 +100,7 @@ void Noise::set_sigma_l(Forward& row) const {
                                                a_.softmax_roundoff));
   double variance = row.of_row_sum;
   for (const Key& key : row.keys) {
-    variance += square(key.p * key.g * key.nu);
+    variance += square(key.p * key.g * key.sigma_s);
     if (a_.sums_rounded_p) variance += square(row.row.p.rho(key.p, key.p));
   }
   row.sigma_l = std::sqrt(variance);
@@ -122,12 +122,12 @@ void Noise::set_o(Forward& row) const {
   const bool shared = sums_rounded && p_.dropout.mode == Dropout::Mode::none;
   for (std::size_t t = 0; t < row.keys.size(); ++t) {
     const Key& key = row.keys[t];
-    const double e = row.row.p.rho(key.p, key.p);
+    const double pi = row.row.p.rho(key.p, key.p);
     for (std::size_t c = 0; c < channels; ++c) {
       const double v = key.zeta * row.v[t][c];
-      variance[c] += square(key.p * (v - row.o[c]) * key.g * key.nu) +
-                     square(e * (shared ? v - row.o[c] : v)) +
-                     (sums_rounded && !shared ? square(e * (v - row.o[c])) : 0);
+      variance[c] += square(key.p * (v - row.o[c]) * key.g * key.sigma_s) +
+                     square(pi * (shared ? v - row.o[c] : v)) +
+                     (sums_rounded && !shared ? square(pi * (v - row.o[c])) : 0);
     }
   }
   for (std::size_t c = 0; c < channels; ++c) {
@@ -182,9 +182,9 @@ double Noise::sigma_d(const Forward& row, const Channels& d_o, double d) const {
   const double u = std::max(a_.dp.truncates ? 0 : a_.dp.accumulator_roundoff, a_.softmax_roundoff);
   by_channel += row.of_row_sum * square(d) + double(p_.value_dim) * square(u * d_size);
   for (const Key& key : row.keys) {
-    const double e = row.row.p.rho(key.p, key.p), e_bar = model_.p.rho(key.p, key.p);
-    by_channel += square(key.p * (key.dp - d) * key.g * key.nu) + square(e * key.dp);
-    by_key += square(key.dp) * (square(key.p * key.g * key.nu) + square(e_bar)) +
+    const double pi = row.row.p.rho(key.p, key.p), psi = model_.p.rho(key.p, key.p);
+    by_channel += square(key.p * (key.dp - d) * key.g * key.sigma_s) + square(pi * key.dp);
+    by_key += square(key.dp) * (square(key.p * key.g * key.sigma_s) + square(psi)) +
               square(key.p * key.sigma_dp);
     by_key_size += key.p * std::abs(key.dp);
   }
@@ -194,18 +194,18 @@ double Noise::sigma_d(const Forward& row, const Channels& d_o, double d) const {
 
 // dS and sigma_j of a key.
 void Noise::add_ds(const Key& key, double d, double lambda, Backward& to) const {
-  const double x = key.dp - d + lambda, e_bar = model_.p.rho(key.p, key.p);
-  const double rounded_p = a_.ds_from_p == Choice::first ? 0 : e_bar;
+  const double x = key.dp - d + lambda, psi = model_.p.rho(key.p, key.p);
+  const double rounded_p = a_.ds_from_p == Choice::first ? 0 : psi;
   const double ds = key.p * x, size = std::abs(ds);
   to.ds.push_back(ds);
   to.ds_g.push_back(ds * key.g);
   const double others = square(key.p * key.sigma_dp) + square(rounded_p * x);
   to.sigma.push_back(
-      std::sqrt(square(ds * key.g * key.nu) + others + square(model_.dbias.rho(size, size))));
-  to.sigma_g.push_back(std::sqrt(square(ds * (square(key.g) + key.g_prime) * key.nu) +
+      std::sqrt(square(ds * key.g * key.sigma_s) + others + square(model_.dbias.rho(size, size))));
+  to.sigma_g.push_back(std::sqrt(square(ds * (square(key.g) + key.g_prime) * key.sigma_s) +
                                  others * square(key.g) +
                                  square(model_.ds.rho(size * key.g, size * key.g))));
-  to.sigma_p.push_back(std::sqrt(square(key.p * (key.g * key.nu + to.sigma_l)) + square(e_bar)));
+  to.sigma_p.push_back(std::sqrt(square(key.p * (key.g * key.sigma_s + to.sigma_l)) + square(psi)));
 }
 
 Backward Noise::backward(Forward& row, Index b, Index h, Index i) const {

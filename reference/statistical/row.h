@@ -26,7 +26,7 @@ struct Key {
   Index j;
   Place place;
   double s, g, g_prime;  // the score; of its softcap, g_j with its error, and g'_j
-  double nu;             // noise of the score before its softcap
+  double sigma_s;        // noise of the score before its softcap
   double p = 0, zeta = 1;
   double dp = 0, sigma_dp = 0;
 };

@@ -20,15 +20,15 @@ Real lambda_of(const Context<Real>& context, Index b, Index h, Index i) {
   return Real(context.inputs.d_lse.at(place.batch, h, place.position, 0));
 }
 
-// dP and xi, p r and e_bar of the keys that row r sees.
+// dP and xi, p r and psi of the keys that row r sees.
 template <class Real>
 void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
   const Model<Real>& model = context.model;
   const RowState<Real>& row = block.rows[at(r)];
   const Seen<Real>& seen = row.seen;
   const std::size_t n = seen.key.size();
-  auto& [dp, xi, p_r, e_bar] = block.backward;
-  for (auto* each : {&dp, &xi, &p_r, &e_bar}) each->resize(n);
+  auto& [dp, xi, p_r, psi] = block.backward;
+  for (auto* each : {&dp, &xi, &p_r, &psi}) each->resize(n);
   for (std::size_t t = 0; t < n; ++t) {
     const Index j = seen.key[t];
     dp[t] = block.dp.row(r)[j];
@@ -36,11 +36,11 @@ void bound_p_and_dp(const Context<Real>& context, Block<Real>& block, Index r) {
     const Real exponent = kappa_prime(model, row.L, seen.s[t], seen.eps[t]) + row.lse_error;
     const Real p = seen.p[t];
     p_r[t] = exponent < Real(0.5) ? p * E(exponent) : std::exp(seen.s[t] - row.L + exponent);
-    e_bar[t] = model.p.rho(std::max(Real(0), p - p_r[t]), p + p_r[t]);
+    psi[t] = model.p.rho(std::max(Real(0), p - p_r[t]), p + p_r[t]);
   }
   // Rounding what is close to 1 moves it no further than to 1.
   if (n == 1 && !row.has_sink && model.u_zeta == 0 && !model.declared.truncates_p) {
-    e_bar[0] = std::min(e_bar[0], p_r[0]);
+    psi[0] = std::min(psi[0], p_r[0]);
   }
   for (const Rows<Real>* flushed : {&block.small_dp_v, &block.small_dp_o}) {
     if (flushed->empty()) continue;
@@ -87,7 +87,7 @@ Real error_of_d_by_key(const Model<Real>& model, const RowState<Real>& row,
   Real error = 0, size = 0;
   for (std::size_t t = 0; t < p.size(); ++t) {
     const Real dp = std::abs(errors.dp[t]) + errors.xi[t];
-    const Real p_error = errors.p_r[t] + (rounded_p ? errors.e_bar[t] : 0) + model.z;
+    const Real p_error = errors.p_r[t] + (rounded_p ? errors.psi[t] : 0) + model.z;
     error += p_error * dp + p[t] * errors.xi[t] + model.z;
     size += p[t] * std::abs(errors.dp[t]);
   }
@@ -165,7 +165,7 @@ inline ScoreGradient<Real> ds_of(const Model<Real>& model, const BackwardErrors<
   const Real p_r = errors.p_r[t], most = p + p_r;
   const Real X = errors.dp[t] - of_row.D + of_row.lambda, size = std::abs(X);
   const Real x = errors.xi[t] + of_row.x_roundoff * (std::abs(errors.dp[t]) + of_row.size);
-  const Real stray = model.z + (of_row.rounded_p ? errors.e_bar[t] : Real(0));
+  const Real stray = model.z + (of_row.rounded_p ? errors.psi[t] : Real(0));
   const Real e = most * x + p_r * size + stray * (size + x + of_row.E_D) + 2 * model.z;
   return {.X = X, .size = p * size, .e = e, .f = e + most * of_row.E_D, .sigma = p_r};
 }
@@ -198,7 +198,7 @@ inline void weigh_key(const Model<Real>& model, Real scale, Index r, std::size_t
   RowState<Real>& row = block.rows[at(r)];
   const Seen<Real>& seen = row.seen;
   const Index j = seen.key[t];
-  const Real p = seen.p[t], p_r = block.backward.p_r[t], e_bar = block.backward.e_bar[t];
+  const Real p = seen.p[t], p_r = block.backward.p_r[t], psi = block.backward.psi[t];
   ScoreGradient<Real> ds = ds_of(model, block.backward, of_row, p, t);
   if (!block.dbias.empty()) bound_dbias(model, ds, p, r, j, block);
   if (of_row.capped) ds = times_g(ds, p, p_r, seen.g[t], seen.eps_g[t], of_row.E_D);
@@ -223,7 +223,7 @@ inline void weigh_key(const Model<Real>& model, Real scale, Index r, std::size_t
                                      ds.size * of_row.G_dQ) +
                               underflow;
   block.dk_weight.row(r)[j] = tau * (total * (1 + block.G_dK) + ds.size * block.G_dK) + underflow;
-  const Real p_error = p_r + e_bar + model.z;
+  const Real p_error = p_r + psi + model.z;
   const Real zeta = of_row.drops ? seen.zeta[t] : Real(1);
   block.dv_size.row(r)[j] = zeta * (p + p_error);
   of_row.most_p = std::max(of_row.most_p, zeta * (p + p_error));

@@ -84,7 +84,7 @@ template <class Real>
 struct BackwardErrors {
   std::vector<Real> dp, xi;  // dP and its error
   std::vector<Real> p_r;     // p r, the error of P
-  std::vector<Real> e_bar;   // of rounding P
+  std::vector<Real> psi;     // of rounding P
 };
 
 template <class Real>
@@ -112,7 +112,7 @@ struct Block {
   Rows<Real> small_dp_v, small_dp_o;           // of what may be flushed; empty if nothing is
   Rows<Real> p_g;                              // P g, without dropout; empty where it is p
   Rows<Real> dq_weight, dk_weight, dv_weight;  // of |k|, |q| and |dO| in B_dQ, B_dK and B_dV
-  Rows<Real> dv_size;                          // zeta (p + p r + e_bar + z)
+  Rows<Real> dv_size;                          // zeta (p + p r + psi + z)
   Rows<Real> dq, dq_bound, p_g_k, dq_flushed;
   Rows<Real> dq_size;             // as o_size
   Rows<Real> dbias, dbias_bound;  // what each key gives to the bias; empty without one

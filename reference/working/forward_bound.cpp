@@ -109,7 +109,7 @@ Real den_of(const Model<Real>& model, const RowState<Real>& row) {
   return row.Y + row.G_sum * (1 + row.Y) + U_of(model, row) * Real(row.terms());
 }
 
-// psi_j, from e_j, the rounding of P; and den.
+// v_weight_j, from pi_j, the rounding of P; and den.
 template <class Real>
 void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors<Real>& errors) {
   const std::vector<Real>& p = row.seen.p;
@@ -120,14 +120,14 @@ void bound_unshared(const Model<Real>& model, RowState<Real>& row, ForwardErrors
   const Real weakest = sums_rounded ? Real(0) : 1 / ((1 + row.den) * Real(kSlack));
   for (std::size_t t = 0; t < p.size(); ++t) {
     const Real low = std::max(Real(0), p[t] * (2 - errors.growth[t])) * weakest;
-    Real e = row.p.rho(low, p[t] + errors.y[t]);
-    if (alone && model.alone_is_one()) e = std::min(e, errors.y[t]);
-    Real own = e;  // what the row sum does not share
+    Real pi = row.p.rho(low, p[t] + errors.y[t]);
+    if (alone && model.alone_is_one()) pi = std::min(pi, errors.y[t]);
+    Real own = pi;  // what the row sum does not share
     if (sums_rounded) {
-      errors.y[t] += e;
-      row.Y += e;
+      errors.y[t] += pi;
+      row.Y += pi;
       // Dropout is in between: P may be rounded once more, or the sum's apart from it.
-      own = model.u_zeta > 0 ? 2 * e : Real(0);
+      own = model.u_zeta > 0 ? 2 * pi : Real(0);
     }
     errors.v_weight[t] = (p[t] + errors.y[t]) * row.G + own * (1 + row.G) + underflow;
   }

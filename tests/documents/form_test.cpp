@@ -1,15 +1,20 @@
 // What is asked of the form of documents: versions that agree, sentences that can be cited, lines
 // and programs to copy that stay short.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "spec/clause.h"
+#include "spec/feature.h"
+#include "spec/profile.h"
 #include "tests/documents/document.h"
 
 namespace attest::documents {
@@ -109,10 +114,53 @@ TEST(DocumentFormTest, SentencesOfClausesAreNumberedAndCitedAsTheyAre) {
   }
 }
 
+// What stands between ` and `.
+std::set<std::string> quoted_in(const std::string& text) {
+  static const std::regex word("`([^`]+)`");
+  std::set<std::string> words;
+  for (std::sregex_iterator at(text.begin(), text.end(), word), end; at != end; ++at) {
+    words.insert((*at)[1]);
+  }
+  return words;
+}
+
+// "**Level.** Required; profile `masks`. The feature is `window`.": as the tables of profiles and
+// features have it.
+TEST(DocumentFormTest, LevelsNameTheProfileAndTheFeaturesOfTheClause) {
+  const std::string text = contents("spec/SPEC.md");
+  std::set<std::string> known;
+  for (const Feature& feature : features()) {
+    if (feature.key == kOfFeatures) known.emplace(feature.name);
+  }
+  for (const Clause& clause : clauses()) {
+    const std::size_t begin =
+        text.find("**Level.**", text.find(fmt::format("\n### {} —", clause.id)));
+    const std::string level = text.substr(begin, text.find("\n\n", begin) - begin);
+    const std::size_t first = level.find('.', std::strlen("**Level.**"));
+    std::set<std::string> profile, of_table;
+    for (const Profile& each : profiles()) {
+      const auto& ids = each.clauses;
+      if (std::find(ids.begin(), ids.end(), clause.id) != ids.end()) profile.emplace(each.name);
+    }
+    EXPECT_EQ(quoted_in(level.substr(0, first)), profile) << clause.id;
+    for (const Feature* feature : features_with(clause.id)) {
+      if (feature->key == kOfFeatures) of_table.emplace(feature->name);
+    }
+    std::set<std::string> named;
+    for (const std::string& word : quoted_in(level.substr(first))) {
+      if (known.contains(word)) named.insert(word);
+    }
+    EXPECT_EQ(named, of_table) << clause.id;
+  }
+}
+
 // README.md says so of them.
 TEST(DocumentFormTest, SkeletonsAreShort) {
   EXPECT_LE(lines_of(contents("impl/skeleton.c")).size(), 60u);
   EXPECT_LE(lines_of(contents("impl/skeleton.py")).size(), 40u);
+  for (const char* path : {"impl/skeleton.c", "impl/skeleton.py"}) {
+    expect_lines_to_fit(path, Tables::fit);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <regex>
 #include <set>
@@ -12,7 +14,9 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "spec/arithmetic.h"
 #include "spec/clause.h"
+#include "spec/dtype.h"
 #include "spec/feature.h"
 #include "spec/profile.h"
 #include "tests/documents/document.h"
@@ -59,24 +63,115 @@ std::string ranges_of(const std::vector<std::string>& labels) {
   return fmt::format("{}", fmt::join(ranges, ", "));
 }
 
-std::string index_of(const std::string& spec) {
+// What the index has of a chapter, by its lines: "" where nothing.
+using Items = std::string (*)(const std::vector<std::string>& lines);
+
+std::string clauses_of(const std::vector<std::string>& lines) {
+  std::vector<std::string> labels;
+  for (const std::string& line : lines) {
+    if (line.starts_with("### ")) labels.push_back(line.substr(4, line.find(" — ") - 4));
+  }
+  return ranges_of(labels);
+}
+
+// What its paragraphs begin with: "**The score.** ..." and "**R**, the number of ...".
+std::string subjects_of(const std::vector<std::string>& lines) {
+  static const std::regex begin(R"(\*\*([^*]+?)\.?\*\*.*)");
+  std::vector<std::string> subjects;
+  std::smatch match;
+  for (const std::string& line : lines) {
+    if (std::regex_match(line, match, begin)) subjects.push_back(match[1]);
+  }
+  return fmt::format("{}", fmt::join(subjects, "; "));
+}
+
+// An item of a list, in lines that fit.
+std::string wrapped(const std::string& item) {
+  constexpr std::size_t kColumns = 100;
+  std::string text, line;
+  for (const std::string& word : words_of(item)) {
+    if (!line.empty() && width_of(line) + 1 + width_of(word) > kColumns) {
+      text += line + "\n";
+      line = " ";
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return text + line + "\n";
+}
+
+std::string index_of(const std::string& page, Items items) {
   std::string index;
   std::string name;
-  std::vector<std::string> labels;
+  std::vector<std::string> lines;
   const auto close = [&] {
     if (name.empty() || name == "Index") return;
-    const std::string clauses = labels.empty() ? "" : ": " + ranges_of(labels);
-    index += fmt::format("- [{}](#{}){}\n", name, anchor_of(name), clauses);
+    const std::string what = items(lines);
+    index += wrapped(
+        fmt::format("- [{}](#{}){}{}", name, anchor_of(name), what.empty() ? "" : ": ", what));
   };
-  for (const std::string& line : lines_of(spec)) {
-    if (line.starts_with("### ")) labels.push_back(line.substr(4, line.find(" — ") - 4));
-    if (!line.starts_with("## ")) continue;
+  for (const std::string& line : lines_of(page)) {
+    if (!line.starts_with("## ")) {
+      lines.push_back(line);
+      continue;
+    }
     close();
     name = line.substr(3);
-    labels.clear();
+    lines.clear();
   }
   close();
   return index;
+}
+
+// ---- The formats of NUMERICS.md -----------------------------------------------------------------
+
+std::string power_text(int exponent) {
+  static const std::vector<std::string> digits = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string text = exponent < 0 ? "2⁻" : "2";
+  for (const char c : std::to_string(std::abs(exponent))) text += digits.at(std::size_t(c - '0'));
+  return text;
+}
+
+// "2⁻²⁴", "1.125 · 2⁻²²".
+std::string power_text(double value) {
+  const int exponent = std::ilogb(value);
+  const double factor = std::ldexp(value, -exponent);
+  return (factor == 1 ? "" : fmt::format("{} · ", factor)) + power_text(exponent);
+}
+
+std::string format_table() {
+  std::string table = "|";
+  for (const DType dtype : kDTypes) table += fmt::format(" | {}", name(dtype));
+  table += " |\n|---|";
+  for (std::size_t i = 0; i < kDTypes.size(); ++i) table += "---|";
+  const auto row = [&](const char* what, const auto& cell) {
+    table += fmt::format("\n| {}", what);
+    for (const DType dtype : kDTypes) table += " | " + cell(dtype, loosest(dtype));
+    table += " |";
+  };
+  const auto narrowing = [](const Narrowing& to) {
+    return to.roundoff == 0 ? "0" : power_text(to.roundoff) + ", " + power_text(to.underflow);
+  };
+  using Loosest = const Arithmetic&;
+  row("u of the format, to the nearest",
+      [](DType dtype, Loosest) { return power_text(unit_roundoff(dtype)); });
+  row("η, half its smallest subnormal number", [](DType dtype, Loosest) {
+    const Format format = format_of(dtype);  // that of f64 is no double
+    return power_text(format.min_exponent - format.digits);
+  });
+  row("its smallest normal number",
+      [](DType dtype, Loosest) { return power_text(smallest_normal(dtype)); });
+  row("undeclared: u, of accumulators",
+      [](DType, Loosest a) { return power_text(a.dk.accumulator_roundoff); });
+  row("undeclared: u_s", [](DType, Loosest a) { return power_text(a.softmax_roundoff); });
+  row("undeclared: e_x", [](DType, Loosest a) { return power_text(a.exp_error); });
+  row("undeclared: e_t", [](DType, Loosest a) { return power_text(a.tanh_error); });
+  row("undeclared: u_p, η_p", [&](DType, Loosest a) { return narrowing(a.p); });
+  row("undeclared: u_dS, η_dS", [&](DType, Loosest a) { return narrowing(a.ds); });
+  row("undeclared: u_out", [](DType dtype, Loosest a) {
+    const double ulps = a.output_rounding == Rounding::nearest ? 1 : 2;  // in half units
+    return power_text(ulps * unit_roundoff(dtype));
+  });
+  return table + "\n";
 }
 
 // ---- The table of clauses -----------------------------------------------------------------------
@@ -284,7 +379,10 @@ std::map<std::string, std::string> written_pages() {
   const std::vector<Case> cases = load_cases(std::string(ATTEST_SOURCE_DIR) + "/cases");
   const std::string tables =
       with_part(with_part(spec, "profiles", profile_table()), "features", feature_table());
-  return {{"spec/SPEC.md", with_part(tables, "index", index_of(spec))},
+  const std::string numerics = contents("spec/NUMERICS.md");
+  return {{"spec/SPEC.md", with_part(tables, "index", index_of(spec, clauses_of))},
+          {"spec/NUMERICS.md", with_part(with_part(numerics, "formats", format_table()), "index",
+                                         index_of(numerics, subjects_of))},
           {"spec/CLAUSES.md", clause_page(spec, cases)},
           {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
                                   "criteria", criteria_lines())}};

@@ -130,8 +130,8 @@ def compile_the_skeleton(text):
         command = re.search("^    (cc .*) -o skeleton.so (.*)$", text, re.M)
         if not command:
             raise SystemExit("README.md does not say how impl/skeleton.c is compiled")
-        subprocess.run(f"{command[1]} -o {folder}/skeleton.so {command[2]}", shell=True, check=True,
-                       cwd=README.parent)
+        subprocess.run(f"{command[1]} -Wall -Wextra -Wpedantic -Werror -o {folder}/skeleton.so "
+                       f"{command[2]}", shell=True, check=True, cwd=README.parent)
         told = attest("run", "--testee", f"{folder}/skeleton.so", "--tier", "smoke",
                       "--out", folder)
         if not re.search("^No failure in [1-9]", told, re.M):

@@ -78,7 +78,7 @@ TEST(NoiseTest, ElementsWithoutAllowedErrorOrWithAnInfiniteBoundAreLeftOut) {
 
 TEST(NoiseTest, LimitsFollowChernoffAndTheUnionBound) {
   // 2 exp(-lambda^2 / 2) = chance / elements.
-  EXPECT_NEAR(2 * std::exp(-std::pow(lambda_of(1e5, 1e-6), 2) / 2), 1e-11, 1e-16);
+  EXPECT_NEAR(2 * std::exp(-std::pow(deviations_of(1e5, 1e-6), 2) / 2), 1e-11, 1e-16);
   for (const double groups : {1.0, 30.0, 1e4}) {
     const double x = mean_square_limit(groups, 1e-6);
     EXPECT_NEAR(std::exp(-groups * (x - 1 - std::log(x)) / 2), 1e-6, 1e-11) << groups;
