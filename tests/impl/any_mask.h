@@ -10,18 +10,9 @@
 
 #include "spec/mask.h"
 #include "spec/problem.h"
+#include "tests/any.h"
 
 namespace attest {
-
-// RapidCheck begins with small ranges and small numbers of cases; here all of the range is wanted
-// from the first case on.
-template <class T>
-T within(T least, T beyond) {
-  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, beyond));
-}
-
-// True once in `times`; shrinks to false.
-inline bool once_in(int times) { return within<int>(0, times) == times - 1; }
 
 // A table of ones and few zeros.
 inline std::vector<std::uint8_t> any_table(const Shape& shape) {
@@ -32,7 +23,7 @@ inline std::vector<std::uint8_t> any_table(const Shape& shape) {
 }
 
 inline SegmentNumbers any_segments(Index batch, Index length) {
-  SegmentNumbers numbers{.batches = *rc::gen::element(Index(1), batch), .length = length};
+  SegmentNumbers numbers{.batches = one_or(batch), .length = length};
   const auto run = static_cast<unsigned>(*rc::gen::element(1, 3, 20, 70));
   std::mt19937 bits(*rc::gen::arbitrary<unsigned>());
   std::int32_t number = 0;
@@ -45,9 +36,8 @@ inline SegmentNumbers any_segments(Index batch, Index length) {
 
 // Of any kind; unions and intersections nest as deep as `depth`.
 inline Mask any_mask(const Problem& p, int depth = 2) {
-  const auto anchor = *rc::gen::element(Anchor::top_left, Anchor::bottom_right);
+  const Anchor anchor = any_anchor();
   const auto offset = within<Index>(-4, 5);
-  const auto one_or = [](Index size) { return *rc::gen::element(Index(1), size); };
   const auto width = [] { return within<Index>(0, *rc::gen::element<Index>(5, 70)); };
   switch (within<int>(0, depth > 0 ? 10 : 8)) {
     case 0:

@@ -19,6 +19,7 @@
 
 #include "spec/inputs.h"
 #include "spec/problem.h"
+#include "tests/any.h"
 
 namespace attest {
 
@@ -45,26 +46,12 @@ struct RandomProblem {
   Inputs inputs;
 };
 
-// RapidCheck begins with small ranges; here the whole range is small, so it gets all of it at once.
-template <typename T>
-rc::Gen<T> within(T least, T most) {
-  return rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, static_cast<T>(most + 1)));
-}
-
-inline Index any_index(Index least, Index most) { return *within(least, most); }
-
-// True once in `times`; shrinks to false.
-inline bool once_in(Index times) { return any_index(0, times - 1) == times - 1; }
+inline Index any_index(Index least, Index most) { return within<Index>(least, most + 1); }
 
 template <typename T>
 T any_of(std::vector<T> choices) {
   return *rc::gen::elementOf(std::move(choices));
 }
-
-inline Anchor any_anchor() { return any_of<Anchor>({Anchor::top_left, Anchor::bottom_right}); }
-
-// An axis that may broadcast.
-inline Index one_or(Index size) { return any_of<Index>({1, size}); }
 
 inline Shape any_broadcast(const Shape& whole) {
   return {one_or(whole[0]), one_or(whole[1]), one_or(whole[2]), one_or(whole[3])};
@@ -72,13 +59,13 @@ inline Shape any_broadcast(const Shape& whole) {
 
 inline std::vector<std::uint8_t> any_bits(const Shape& shape) {
   return *rc::gen::container<std::vector<std::uint8_t>>(
-      static_cast<std::size_t>(element_count(shape)), within<std::uint8_t>(0, 1));
+      static_cast<std::size_t>(element_count(shape)), range<std::uint8_t>(0, 2));
 }
 
 inline SegmentNumbers any_segments(Index batch, Index length) {
   SegmentNumbers numbers = {.batches = one_or(batch), .length = length};
   numbers.number = *rc::gen::container<std::vector<std::int32_t>>(
-      static_cast<std::size_t>(numbers.batches * length), within<std::int32_t>(-1, 2));
+      static_cast<std::size_t>(numbers.batches * length), range<std::int32_t>(-1, 3));
   return numbers;
 }
 
