@@ -19,7 +19,7 @@ std::optional<Finding> check_draws(Subject& subject, const Keep& keep) {
     if (other.stopped) return other.stopped;
     if (same_bits(subject.problem(), subject.prepared.inputs(), *other.keep, keep)) {
       return failure(fmt::format("property:{}", what),
-                     fmt::format("another {} drew the same keep-mask", what), "DROP-3");
+                     fmt::format("another {} drew the same keep-mask", what), "DROP-3.8");
     }
   }
   return std::nullopt;

@@ -81,7 +81,7 @@ std::optional<Finding> difference(const Keep& first, const Keep& second) {
         return failure(
             "nondeterministic",
             fmt::format("equal calls drew different keep-masks, first at {}", at(begin + byte)),
-            "DROP-3");
+            "DROP-3.4");
       }
       if (!poisoned) poisoned = begin + byte;
     }
@@ -121,7 +121,7 @@ std::optional<Finding> rate_defect(const Dropout& dropout, double quantum, const
       "statistical",
       fmt::format("kept {} of {} visible elements{}, where dropout of {} keeps {:.1f}", tally.kept,
                   tally.count, where, dropout.probability, tally.count * (1 - dropout.probability)),
-      "DROP-3");
+      "DROP-3.6");
 }
 
 std::optional<Finding> rate_defect(const Problem& p, double quantum, const Draws& draws) {
@@ -223,7 +223,7 @@ std::optional<Finding> dependence(const Problem& p, double quantum, const Draws&
                     pairing.first % p.query_heads, pairing.first / p.query_heads, pairing.rows,
                     pairing.keys, pairing.second % p.query_heads, pairing.second / p.query_heads,
                     tally.kept, tally.count, tally.count * nearest),
-        "DROP-3");
+        "DROP-3.7");
   }
   return std::nullopt;
 }

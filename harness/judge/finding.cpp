@@ -18,7 +18,12 @@ std::string clause_of(const Reason& reason) {
 }  // namespace
 
 Finding failure(const Reason& reason, const std::string& message, const std::string& clause) {
-  return {.outcome = Outcome::fail, .reason = reason, .message = message, .clause = clause};
+  const std::size_t sentence = clause.find('.');
+  return {
+      .outcome = Outcome::fail,
+      .reason = reason,
+      .message = sentence == std::string::npos ? message : fmt::format("{} ({})", message, clause),
+      .clause = clause.substr(0, sentence)};
 }
 
 Finding failure(const Reason& reason, const std::string& message) {

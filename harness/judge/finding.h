@@ -19,6 +19,7 @@ struct Finding {
 
 // A FAIL that cites the clause which that reason always breaks, if there is one.
 Finding failure(const Reason& reason, const std::string& message);
+// One that cites `clause`, or, of a sentence such as "DROP-3.6", its clause: the message names it.
 Finding failure(const Reason& reason, const std::string& message, const std::string& clause);
 
 // What a reply other than "ok" means. `pass` is the request, in a word for the message.

@@ -112,6 +112,7 @@ TEST(DrawnTest, DeclaredQuantumWidensTheRates) {
   const Problem p = causal(0.5);
   const Keep keep = draw(p, [](const Position&) { return 0.56; });
   EXPECT_THAT(defect(p, keep), HasSubstr("visible elements, where dropout of 0.5 keeps 2460.0"));
+  EXPECT_THAT(defect(p, keep), HasSubstr("(DROP-3.6)"));
   EXPECT_EQ(defect(p, keep, 0.05), "");
 }
 
