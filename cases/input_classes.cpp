@@ -170,7 +170,7 @@ double subnormal_value(Element& e) {
                                        : e.random.normal();
 }
 
-// exponents: row i, of query, head and batch together, sees half of its keys 2^(-e) times as much
+// exponents: row i, or where there is one query head i, sees half of its keys 2^(-e) times as much
 // as the other half, e = i/8 modulo 48/8; channel c of V is 1 for the former and -2^(-c/8) for the
 // latter, so that it is nearly 0 where c and i meet: an error of exp that these exponents have in
 // common shows there. All scores are stirred by up to 1/16, so that P is rounded at random.
@@ -181,7 +181,8 @@ bool is_faint(Element& e) {  // of a key
 }
 double exponent_query(Element& e) {
   // Where there is but one query, its heads are tried instead.
-  const Index row = e.at[kPosition] + e.at[kHead] + e.at[kBatch] * e.problem.query_heads;
+  const Index row = e.problem.query_len == 1 ? e.at[kHead] + e.at[kBatch] * e.problem.query_heads
+                                             : e.at[kPosition];
   const Index eighths = row % kEighths;
   const double size = direction(e.problem) / reach(e.problem);
   return e.at[kChannel] == 0   ? -size * std::numbers::ln2 * static_cast<double>(eighths) / 8
