@@ -220,14 +220,15 @@ TEST(DiagnosisTest, BiasThatIsSharedIsReadAsFarAsThereIsOne) {
        [](const Position& at) { return at.head + at.query; }},
       {"a bias that heads share read as if each had its own", "qk",
        [](const Position& at) { return (at.head * 9 + at.query) * 13 + at.key; }}};
-  for (const auto& [name, axes, element] : all) {
-    Setting setting = the_case({{"mask", "full"}, {"bias", {{"axes", axes}}}});
+  for (const Read& read : all) {
+    Setting setting = the_case({{"mask", "full"}, {"bias", {{"axes", read.axes}}}});
     const Values before = setting.inputs.bias, &after = setting.inputs.bias;
-    ASSERT_TRUE(named(name).alter(setting));
+    ASSERT_TRUE(named(read.name).alter(setting));
     for_each_pair(setting.problem, [&](const Position& at) {
-      const auto wanted = std::min(static_cast<std::size_t>(element(at)), before.data.size() - 1);
+      const auto element = static_cast<std::size_t>(read.element(at));
+      const auto wanted = std::min(element, before.data.size() - 1);
       EXPECT_NEAR(after.data[broadcast_element(after.shape, at)], before.data[wanted], 1e-12)
-          << name;
+          << read.name;
     });
   }
 }
