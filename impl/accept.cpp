@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "impl/sequence.h"
+#include "spec/plugin_dtype.h"
 
 namespace attest::impl {
 namespace {
@@ -30,23 +31,6 @@ std::vector<attest_mask> read_mask(const attest_problem& problem) {
 // ---- Tensors -----------------------------------------------------------------------------------
 
 bool given(const attest_tensor& tensor) { return tensor.data || tensor.dtype != 0; }
-
-std::uint64_t bits_of(attest_dtype dtype) {
-  switch (dtype) {
-    case ATTEST_F64:
-    case ATTEST_I64:
-      return 64;
-    case ATTEST_F32:
-    case ATTEST_I32:
-      return 32;
-    case ATTEST_U8:
-      return 8;
-    case ATTEST_BITS:
-      return 1;
-    default:
-      return 16;
-  }
-}
 
 using Shape = std::array<std::int64_t, 4>;
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "spec/dtype.h"
+#include "spec/plugin_dtype.h"
 
 namespace attest {
 namespace {
@@ -34,23 +35,6 @@ std::string name_of(attest_dtype dtype) {
       return "bits";
     default:
       return fmt::format("number {}", dtype);
-  }
-}
-
-std::uint64_t bits_of(attest_dtype dtype) {
-  switch (dtype) {
-    case ATTEST_F64:
-    case ATTEST_I64:
-      return 64;
-    case ATTEST_F32:
-    case ATTEST_I32:
-      return 32;
-    case ATTEST_U8:
-      return 8;
-    case ATTEST_BITS:
-      return 1;
-    default:
-      return 16;
   }
 }
 
