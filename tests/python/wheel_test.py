@@ -77,7 +77,7 @@ class WheelTest(unittest.TestCase):
         self.assertIn("times the bound", told)
         self.assertEqual(run(python, "-m", "attest_attention", "--version").strip(), "0.1.0")
         # Of libraries, its own alone: the system might have others of these names.
-        maps = run(python, "-c", "import attest_attention._library as l; l.library(); "
+        maps = run(python, "-c", "from attest_attention._library import library; library(); "
                                  "print(open('/proc/self/maps').read())")
         carried = set(re.findall(r"\S+/(lib(?:attest|fmt|hwy)\.so\.\d+)", maps))
         self.assertIn("libattest.so.0", carried)
