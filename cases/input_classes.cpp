@@ -170,24 +170,26 @@ double subnormal_value(Element& e) {
                                        : e.random.normal();
 }
 
-// exponents: row i, or where there is one query head i, sees half of its keys 2^(-e) times as much
-// as the other half, e = i/8 modulo 48/8; channel c of V is 1 for the former and -2^(-c/8) for the
-// latter, so that it is nearly 0 where c and i meet: an error of exp that these exponents have in
-// common shows there. All scores are stirred by up to 1/16, so that P is rounded at random.
+// exponents: row i sees half of its keys 2^(-e) times as much as the other half, e = i/8 modulo
+// 48/8; channel c of V is 1 for the former and -2^(-c/8) for the latter, so that it is nearly 0
+// where c and i meet: an error of exp that these exponents have in common shows there. All scores
+// are stirred by up to 1/16, so that P is rounded at random. head_exponents: i counts query heads.
 constexpr Index kEighths = 48;
 bool is_faint(Element& e) {  // of a key
   const auto [b, h, s, d] = e.at;
   return e.source.random(kK, {b, h, s, 0}, 1).integer(0, 1) == 0;
 }
-double exponent_query(Element& e) {
-  // Where there is but one query, its heads are tried instead.
-  const Index row = e.problem.query_len == 1 ? e.at[kHead] + e.at[kBatch] * e.problem.query_heads
-                                             : e.at[kPosition];
+double exponent_of_row(Element& e, Index row) {
   const Index eighths = row % kEighths;
   const double size = direction(e.problem) / reach(e.problem);
   return e.at[kChannel] == 0   ? -size * std::numbers::ln2 * static_cast<double>(eighths) / 8
          : e.at[kChannel] == 1 ? size
                                : 0;
+}
+double exponent_query(Element& e) { return exponent_of_row(e, e.at[kPosition]); }
+// Where there is but one query, its heads are tried instead.
+double exponent_head(Element& e) {
+  return exponent_of_row(e, e.at[kHead] + e.at[kBatch] * e.problem.query_heads);
 }
 double exponent_key(Element& e) {
   return e.at[kChannel] == 0   ? (is_faint(e) ? 1 : 0)
@@ -269,6 +271,8 @@ constexpr Recipe kRecipes[] = {
      exponent_query, exponent_key, exponent_value, normal, kGeneric},
     {"lse_loss", "dO = 0: what gradient there is comes through LSE", normal, normal, normal,
      constant<0>},
+    {"head_exponents", "the same of one query for each head, as decoding has it", exponent_head,
+     exponent_key, exponent_value, normal, kGeneric},
 };
 
 }  // namespace
