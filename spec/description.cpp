@@ -8,6 +8,7 @@
 
 #include "spec/contains.h"
 #include "spec/json_reader.h"
+#include "spec/named_arithmetic.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -113,10 +114,25 @@ void read_dialect(ObjectReader& reader, Description& result) {
   }
 }
 
+// With what the names stand for that are given in place of a format's declaration, or of all.
+nlohmann::json without_names(const nlohmann::json& arithmetic, const std::vector<DType>& dtypes) {
+  nlohmann::json all = arithmetic.is_string() ? nlohmann::json::object() : arithmetic;
+  for (const DType dtype : dtypes) {
+    const std::string key(name(dtype)), whole = "/arithmetic";
+    const nlohmann::json named =
+        arithmetic.is_object() ? arithmetic.value(key, nlohmann::json()) : arithmetic;
+    if (!named.is_string()) continue;
+    all[key] = parse_json(arithmetic_named(named.get<std::string>(), dtype,
+                                           arithmetic.is_string() ? whole : whole + "/" + key));
+  }
+  return all;
+}
+
 // The arithmetic of each format: as declared, or the loosest.
 void read_arithmetic(ObjectReader& reader, Description& result) {
   const nlohmann::json* arithmetic = reader.find("arithmetic");
-  result.declared_arithmetic = arithmetic ? *arithmetic : nlohmann::json::object();
+  result.declared_arithmetic =
+      arithmetic ? without_names(*arithmetic, result.dtypes) : nlohmann::json::object();
   ObjectReader declared(result.declared_arithmetic, "/arithmetic");
   for (const DType dtype : result.dtypes) {
     const std::string key(name(dtype));

@@ -1,13 +1,12 @@
-// Arithmetics that have a name, for whoever judges outputs and has no declaration at hand
-// (attest_judge.h): each stands for all that a declaration says, with what is in use on a kind of
-// hardware. Source: NUMERICS.md, section 9.
+// Arithmetics that have a name, for descriptions, and for whoever judges outputs and has none at
+// hand: each stands for all that a declaration says, with what is in use on a kind of hardware.
+// Source: NUMERICS.md, section 9.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "spec/description.h"
 #include "spec/dtype.h"
 
 namespace attest {
@@ -25,9 +24,9 @@ struct NamedArithmetic {
 
 std::span<const NamedArithmetic> named_arithmetics();
 
-// What `text` says of a kernel for `dtype`: a name of these, or JSON: a whole description, the
-// value of its key "arithmetic", or that of one format. Throws InputError for anything else, for a
-// name that says nothing of that format, and for a format without bounds ("beyond_caps").
-Description description_by(std::string_view text, DType dtype);
+// What the one of that name says of the format, as JSON. Throws InputError, at `pointer`, if there
+// is none, or if it says nothing.
+std::string_view arithmetic_named(std::string_view name, DType dtype,
+                                  const std::string& pointer = "");
 
 }  // namespace attest

@@ -46,6 +46,26 @@ TEST(DescriptionTest, ReadsWhatATesteeSays) {
   EXPECT_EQ(d.declared_arithmetic, sound_description()["arithmetic"]);
 }
 
+// The record has what they stand for.
+TEST(DescriptionTest, NamesStandForArithmetics) {
+  const auto with = [](const json& arithmetic) {
+    json text = sound_description();
+    text["arithmetic"] = arithmetic;
+    return text;
+  };
+  const Description all = parse_description(with("exact-f32"));
+  EXPECT_NE(all.arithmetic.at(DType::bf16), loosest(DType::bf16));
+  EXPECT_EQ(all.declared_arithmetic["bf16"]["p"], "f32");
+  const Description one = parse_description(with({{"f32", "exact-f32"}, {"bf16", json::object()}}));
+  EXPECT_EQ(one.arithmetic.at(DType::f32), all.arithmetic.at(DType::f32));
+  EXPECT_EQ(one.arithmetic.at(DType::bf16), loosest(DType::bf16));
+  EXPECT_THAT(description_error(with("gpu-16bit")),
+              HasSubstr("/arithmetic: gpu-16bit says nothing of f32; what does: exact-f32"));
+  EXPECT_THAT(description_error(with({{"bf16", "gpu"}})),
+              HasSubstr("/arithmetic/bf16: no arithmetic is called \"gpu\""));
+  EXPECT_THAT(description_error(with(json::array({"exact-f32"}))), HasSubstr("/arithmetic: "));
+}
+
 TEST(DescriptionTest, IsReadStrictly) {
   for (const char* key : {"name", "version", "vendor", "profiles", "dtypes", "features"}) {
     json text = sound_description();
