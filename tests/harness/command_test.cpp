@@ -157,6 +157,15 @@ TEST_F(CommandTest, FormatDeclaredBeyondTheCapsFailsOnceAndMeetsNothing) {
   EXPECT_THAT(again.text, HasSubstr("FAIL(beyond_caps) NUM-2"));
 }
 
+TEST_F(CommandTest, WhatAKernelThrowsStandsInItsVerdict) {
+  const std::string run =
+      std::string("run --cases mask/causal/square --profile none --testee ") + GLUE;
+  EXPECT_THAT(attest_command(run + ":glue/throws" + out()).text,
+              HasSubstr("forward failed: status 1: the kernel threw: no luck today"));
+  EXPECT_THAT(attest_command(run + ":glue/throws_a_number" + out()).text,
+              HasSubstr("the kernel threw: what is no std::exception"));
+}
+
 TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
   std::vector<std::string> all;
   for (const char* shard : {"1/3", "2/3", "3/3"}) {
