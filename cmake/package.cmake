@@ -11,7 +11,7 @@ install(FILES spec/SPEC.md spec/CLAUSES.md spec/NUMERICS.md spec/MEASURED.md
   spec/report.schema.json README.md LICENSE DESTINATION share/doc/attest)
 
 # Headers are included as <attest/kernel.h>.
-set(headers attest_gmock.h attest_judge.h attest_plugin.h kernel.h
+set(headers attest_gmock.h attest_gtest.h attest_judge.h attest_plugin.h kernel.h
   kernel/declaration.h kernel/formats.h kernel/problem.h kernel/tensor.h)
 foreach(header ${headers})
   get_filename_component(folder attest/${header} DIRECTORY)
@@ -21,14 +21,17 @@ foreach(header ${headers})
     SYMBOLIC)
 endforeach()
 
-# attest::plugin, attest::gmock: headers; attest::judge: libattest.
-add_library(attest_plugin_headers INTERFACE)
-add_library(attest_gmock_headers INTERFACE)
-target_link_libraries(attest_gmock_headers INTERFACE attest_shared GTest::gmock)
-set_target_properties(attest_plugin_headers PROPERTIES EXPORT_NAME plugin)
-set_target_properties(attest_gmock_headers PROPERTIES EXPORT_NAME gmock)
+# attest::plugin, attest::gmock, attest::gtest: headers; attest::judge: libattest.
+foreach(part plugin gmock gtest)
+  add_library(attest_${part}_headers INTERFACE)
+  set_target_properties(attest_${part}_headers PROPERTIES EXPORT_NAME ${part})
+endforeach()
 set_target_properties(attest_shared PROPERTIES EXPORT_NAME judge)
-foreach(target attest_plugin_headers attest_gmock_headers attest_shared)
+target_link_libraries(attest_gmock_headers INTERFACE attest_shared GTest::gmock)
+target_link_libraries(attest_gtest_headers INTERFACE GTest::gtest)
+target_compile_definitions(attest_gtest_headers INTERFACE
+  ATTEST_COMMAND="$<TARGET_FILE:$<TARGET_NAME:attest>>")
+foreach(target attest_plugin_headers attest_gmock_headers attest_gtest_headers attest_shared)
   target_include_directories(${target} INTERFACE
     $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
   install(TARGETS ${target} EXPORT attest LIBRARY DESTINATION lib)

@@ -15,6 +15,7 @@ struct Command {
   bool starts_testees = true;
 };
 
+Command add_new(CLI::App& app);
 Command add_list(CLI::App& app, Options& options);
 Command add_run(CLI::App& app, Options& options);
 Command add_fuzz(CLI::App& app, Options& options);

@@ -53,10 +53,10 @@ int main(int argc, char** argv) {
   CLI::App app("Attest: the conformance and verification suite for attention kernels");
   app.set_version_flag("--version", ATTEST_VERSION);
   app.require_subcommand(1);
-  const Command commands[] = {add_list(app, options),     add_run(app, options),
-                              add_fuzz(app, options),     add_selfcheck(app, options),
-                              add_criteria(app, options), add_repro(app, options),
-                              add_report(app, options),   add_verify(app, options)};
+  const Command commands[] = {
+      add_list(app, options),      add_run(app, options),      add_fuzz(app, options),
+      add_selfcheck(app, options), add_criteria(app, options), add_repro(app, options),
+      add_report(app, options),    add_verify(app, options),   add_new(app)};
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());

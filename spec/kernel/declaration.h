@@ -38,6 +38,7 @@ class Declaration {
 
   // A term of the chapter "Limits": sizes, words, or any value as JSON.
   Declaration& limit(const std::string& term, Numbers sizes) { return limit(term, list(sizes)); }
+  Declaration& limit(const std::string& term, std::int64_t size) { return limit(term, {size}); }
   Declaration& limit(const std::string& term, Words words) { return limit(term, list(words)); }
   Declaration& limit(const std::string& term, const std::string& json) {
     limits_[term] = json;

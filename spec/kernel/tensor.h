@@ -3,8 +3,8 @@
 //   const auto q = c.q.view<float>();
 //   float x = q(b, h, i, d);                                        // wherever it lies (LAYOUT-1)
 //
-//   auto k = attest::gather<float>(c.k, attest::Order::bshd);       // converted from any format
-//   auto o = attest::dense<float>(c.o, attest::Order::bshd);        // zeros of that shape
+//   auto k = attest::gather<float>(c.k);                      // BHSD, converted from any format
+//   auto o = attest::dense<float>(c.o, attest::Order::bshd);  // zeros of that shape, in BSHD
 //   my_kernel(k.data(), o.data());
 //   attest::scatter(o, c.o);                                        // rounded to the format of O
 #pragma once
@@ -188,12 +188,12 @@ void with_memory_type(const Tensor& t, Visit visit) {
 }  // namespace detail
 
 template <class T>
-Dense<T> dense(const Tensor& shape_of, Order order) {
+Dense<T> dense(const Tensor& shape_of, Order order = Order::bhsd) {
   return Dense<T>(shape_of, order);
 }
 
 template <class T>
-Dense<T> gather(const Tensor& from, Order order) {
+Dense<T> gather(const Tensor& from, Order order = Order::bhsd) {
   Dense<T> to(from, order);
   if (!from) return to;
   detail::with_memory_type<T>(from, [&](auto element) {
