@@ -179,6 +179,20 @@ json adapted(json entry, const Problem& whole, const Fit& fit) {
   return entry;
 }
 
+// Its messages without the name that no case has.
+Case read_fitted(const json& entry) {
+  const std::string stem = "fit";  // which patterns of segments are drawn from
+  try {
+    return read_entry(entry, stem);
+  } catch (const InputError& error) {
+    const std::string named =
+        fmt::format("\"{}/{}\" is ", stem, entry.at("name").get<std::string>());
+    const std::string_view message = error.what();
+    throw InputError("",
+                     std::string(message.substr(message.starts_with(named) ? named.size() : 0)));
+  }
+}
+
 // Throws InputError for what the case does not have.
 void check_fit(const Fit& fit, const Problem& base) {
   const Problem rest = without(base, fit.without);
@@ -187,6 +201,33 @@ void check_fit(const Fit& fit, const Problem& base) {
   }
   if (fit.packed != Fit::Relation::as_given && !rest.packed) {
     throw InputError("", "the case is not packed");
+  }
+}
+
+// Throws InputError for a part of the fit that changes nothing: one problem has one id. Lengths of
+// packed sequences may be related already, as each kernel that needs it asks.
+void check_changes(const Fit& fit, const Problem& base, const Problem& fitted) {
+  const Problem rest = without(base, fit.without);
+  const auto demand = [](bool changed, const std::string& part) {
+    if (!changed) throw InputError("", fmt::format("{} changes nothing", part));
+  };
+  const auto differs = [&](Size size) { return sizes_of(size, rest) != sizes_of(size, fitted); };
+  const bool dims = differs(Size::head_dim) || differs(Size::value_dim);  // a pair
+  for (const auto& [size, key] : kShort) {
+    const auto place = fit.sizes.find(size);
+    if (place == fit.sizes.end()) continue;
+    const bool of_dims = size == Size::head_dim || size == Size::value_dim;
+    demand(of_dims ? dims : differs(size), fmt::format("{}:{}", key, place->second));
+  }
+  if (fit.anchor) demand(to_string(rest.mask) != to_string(fitted.mask), "the corner");
+  const auto lies_alike = [&](TensorName tensor) {
+    return rest.layouts[tensor] == fitted.layouts[tensor];
+  };
+  if (fit.order) demand(!std::all_of(kLaidOut.begin(), kLaidOut.end(), lies_alike), "the order");
+  for (const std::string& feature : fit.without) {
+    std::vector<std::string> others = fit.without;
+    std::erase(others, feature);
+    demand(contains(features_of(without(base, others)), feature), "without:" + feature);
   }
 }
 
@@ -299,13 +340,14 @@ nlohmann::json entry_with_fit(const CaseWithEntry& base, const Fit& fit) {
 Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   const Case& c = base.test_case;
   check_fit(fit, c.problem);
-  Case fitted = read_entry(entry_with_fit(base, fit), "fit");
+  Case fitted = read_fitted(entry_with_fit(base, fit));
   fitted.id = fmt::format("{}{}{}", c.id, kMark, fit.to_string());
   fitted.bits = c.bits.empty() ? c.id : c.bits;
   fitted.tier = c.tier;
   fitted.seed = c.seed;
   fitted.file = c.file;
   fitted.line = c.line;
+  check_changes(fit, c.problem, fitted.problem);
   check_pins(base.entry, c.problem, fitted.problem);
   strike_uncarried(fitted, c.problem);
   return fitted;

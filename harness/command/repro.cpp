@@ -12,6 +12,7 @@
 
 #include "cases/case.h"
 #include "cases/entry.h"
+#include "cases/fit.h"
 #include "cases/shapes.h"
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
@@ -22,6 +23,7 @@
 #include "harness/process/plugin_host.h"
 #include "harness/process/testee.h"
 #include "harness/process/worker.h"
+#include "harness/run/asking.h"
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/record_file.h"
@@ -84,12 +86,12 @@ void print_likeness(PreparedCase& prepared, const Testee& testee, const Examinat
 
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
-  const Case test_case = find_case(all_cases(options, installation), options.case_id);
+  const Case wanted = find_case(all_cases(options, installation), options.case_id);
   const Surroundings around = surroundings_for(options, installation);
   const auto testees = testees_for(options, installation, around);
   std::optional<RecordFolder> locked;
   if (options.shrink) {
-    if (test_case.seed != 1) {
+    if (wanted.seed != 1) {
       throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
     }
     if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
@@ -102,8 +104,14 @@ int repro(const Options& options) {
         "limits{}\n",
         geteuid() == 0 ? ", and it is root. Do this with none that you would not run as root" : "");
   }
+  // As in a run: an id that is not of a fit is fitted to who needs that.
+  const bool is_base = fit_of(wanted.id).empty();
+  const Asking asking(is_base ? std::vector<Case>{wanted} : std::vector<Case>{}, testees,
+                      installation.cases);
   int exit_code = kConformant;
   for (const Testee& testee : testees) {
+    const Asking::Instead* instead = asking.instead(testee.name, wanted.id);
+    const Case& test_case = instead && instead->fitted ? *instead->fitted : wanted;
     PreparedCase prepared(test_case, options.jobs);
     std::unique_ptr<Executor> executor;
     if (options.in_process) {
@@ -115,7 +123,9 @@ int repro(const Options& options) {
       executor = std::make_unique<WorkerExecutor>(std::move(worker));
     }
     const Examination examination =
-        examine(prepared, testee.description, testee.kernel, *executor, options.threads);
+        instead && !instead->fitted
+            ? Examination{.verdict = instead->verdict}
+            : examine(prepared, testee.description, testee.kernel, *executor, options.threads);
     if (interrupted()) throw Interrupted();
     const Verdict& v = examination.verdict;
     fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",

@@ -420,6 +420,11 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
         return {{"status", "error"},
                 {"message", fmt::format("the description of {} is no JSON", kernel->name)}};
       }
+      if (const auto key = doubled_key(text)) {
+        return {{"status", "error"},
+                {"message", fmt::format("the description of {} has the key \"{}\" twice",
+                                        kernel->name, *key)}};
+      }
       kernels.push_back({{"name", kernel->name}, {"description", description}});
     }
     json absent = json::array();
