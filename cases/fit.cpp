@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cases/carrier.h"
+#include "cases/resize.h"
 #include "spec/assert.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
@@ -57,55 +58,13 @@ const std::vector<LeftOut>& all_left_out() {
 
 // ---- What an entry becomes ----------------------------------------------------------------------
 
-// As many as there are batch elements, again from the first where there are too few.
-void set_count(json& list, Index count) {
-  const json given = list;
-  if (given.empty()) return;
-  list = json::array();
-  for (Index n = 0; n < count; ++n) {
-    list.push_back(given[static_cast<std::size_t>(n) % given.size()]);
-  }
-}
-
-void cut(json& list, Index most) {
-  for (json& each : list) each = std::min(each.get<Index>(), most);
-}
-
 // None longer than that, and the longest as long.
 void set_longest(json& list, Index longest) {
-  cut(list, longest);
+  cut_down(list, longest);
   const auto place = std::max_element(list.begin(), list.end(), [](const json& a, const json& b) {
     return a.get<Index>() < b.get<Index>();
   });
   if (place != list.end()) *place = longest;
-}
-
-// Prefixes within the keys, and as many of them as there are batch elements; bands at that corner.
-void adapt_mask(json& mask, const Problem& sizes, std::optional<Anchor> anchor) {
-  if (mask.is_string()) {
-    auto text = mask.get<std::string>();
-    if (text.starts_with("prefix ")) {
-      Index length = 0;
-      std::from_chars(text.data() + 7, text.data() + text.size(), length);
-      mask = fmt::format("prefix {}", std::min(length, sizes.key_len));
-    } else if (anchor && text != "full") {
-      for (const std::string_view corner : {" top_left", " bottom_right"}) {
-        if (const auto place = text.find(corner); place != text.npos) {
-          text.erase(place, corner.size());
-        }
-      }
-      mask = text + (*anchor == Anchor::top_left ? " top_left" : " bottom_right");
-    }
-  } else if (mask.is_object()) {
-    for (auto& [key, value] : mask.items()) {
-      if (key == "prefix") {
-        if (value.size() > 1) set_count(value, sizes.batch);
-        cut(value, sizes.key_len);
-      } else if (key == "all_of" || key == "any_of") {
-        for (json& part : value) adapt_mask(part, sizes, anchor);
-      }
-    }
-  }
 }
 
 // The lengths of an entry, given or not, within the new sizes.
@@ -118,7 +77,7 @@ void adapt_lengths(json& fields, const Problem& base, const Fit& fit) {
       json& lens = fields[list];
       if (fit.sizes.contains(Size::batch)) set_count(lens, fit.sizes.at(Size::batch));
       if (wanted != fit.sizes.end()) {
-        follow ? set_longest(lens, wanted->second) : cut(lens, wanted->second);
+        follow ? set_longest(lens, wanted->second) : cut_down(lens, wanted->second);
       }
     }
     if (wanted == fit.sizes.end()) continue;

@@ -96,7 +96,10 @@ int side_by_side(const CriteriaArguments& asked) {
       testees.push_back(std::move(bundled));
     }
   }
-  const auto subjects = shard_of(criteria::subjects_of(testees, mutants), asked.shard);
+  const auto all = criteria::subjects_of(testees, mutants);
+  comparison.mutants = static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& subject) { return subject.wrong; }));
+  const auto subjects = shard_of(all, asked.shard);
 
   const std::vector<criteria::CaseSet> sets = sets_for(asked, installation);
   const RecordFolder folder(asked.recording.out);

@@ -119,7 +119,7 @@ void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case
   if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
   if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
   for (const auto& [tensor, e] : v.tensors) {
-    fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
+    fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", name(tensor),
                fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
   }
 }

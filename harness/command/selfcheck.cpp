@@ -1,4 +1,4 @@
-#include "harness/command/commands.h"
+#include "harness/command/selfcheck.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "harness/command/commands.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/progress.h"
-#include "harness/command/selfcheck.h"
 #include "harness/command/session.h"
 #include "harness/process/testee.h"
 #include "harness/process/worker.h"

@@ -86,8 +86,8 @@ TEST_F(ExamineTest, OfAnExcerptOnlyItsGroupsAreCompared) {
 TEST_F(ExamineTest, RightKernelPassesWithEvidenceForEachTensor) {
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
-  EXPECT_EQ(v.tensors.at("O").compared, 3);
-  EXPECT_LE(v.tensors.at("LSE").max_ratio, 1);
+  EXPECT_EQ(v.tensors.at(TensorName::o).compared, 3);
+  EXPECT_LE(v.tensors.at(TensorName::lse).max_ratio, 1);
 }
 
 TEST_F(ExamineTest, BackwardIsJudgedToo) {
@@ -118,8 +118,8 @@ TEST_F(ExamineTest, WrongValueFailsByItsBoundWithTheWorstElement) {
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::fail);
   EXPECT_EQ(v.reason, "bound");
-  EXPECT_THAT(v.tensors.at("O").worst, ElementsAre(0, 0, 2, 0));
-  EXPECT_GT(v.tensors.at("O").max_ratio, 1);
+  EXPECT_THAT(v.tensors.at(TensorName::o).worst, ElementsAre(0, 0, 2, 0));
+  EXPECT_GT(v.tensors.at(TensorName::o).max_ratio, 1);
   EXPECT_THAT(v.message, HasSubstr("O[0,0,2,0]"));
 }
 
@@ -287,7 +287,7 @@ TEST_F(ExamineTest, TesteeWithoutLseIsJudgedOnOAloneAndProvesNothingAboutLse) {
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
   EXPECT_THAT(v.clauses, ElementsAre("MASK-1"));
-  EXPECT_EQ(v.tensors.count("LSE"), 0u);
+  EXPECT_EQ(v.tensors.count(TensorName::lse), 0u);
   test_case_.clauses = {"LSE-1"};
   EXPECT_EQ(verdict().outcome, Outcome::unsupported);
 }
@@ -320,7 +320,7 @@ TEST_F(ExamineTest, MissedRecommendationIsAWarningAndWhateverElseIsWrongFailsSti
   EXPECT_EQ(v.outcome, Outcome::warn);
   EXPECT_EQ(v.reason, "bound");
   EXPECT_EQ(v.clauses.front(), "HIDE-3");
-  EXPECT_GT(v.tensors.at("O").max_ratio, 1);
+  EXPECT_GT(v.tensors.at(TensorName::o).max_ratio, 1);
   fault = std::nanf("");
   v = verdict();
   EXPECT_EQ(v.outcome, Outcome::warn);
@@ -482,7 +482,7 @@ TEST_F(PaddedTest, RowsBeyondALengthMayBeLeftUnwrittenIfThatIsDeclared) {
   description_.leaves_padding_unwritten = true;
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
-  EXPECT_EQ(v.tensors.at("O").compared, 2);
+  EXPECT_EQ(v.tensors.at(TensorName::o).compared, 2);
   row_ = 1;
   EXPECT_EQ(verdict().reason, "unwritten");
 }
@@ -581,8 +581,8 @@ TEST_F(DialectTest, OfEmptyRowsIsSaidWhereAllElseIsRight) {
   EXPECT_EQ(v.outcome, Outcome::unsupported) << v.message;
   EXPECT_EQ(v.reason, "dialect");
   EXPECT_THAT(v.message, HasSubstr("rows that see no key"));
-  EXPECT_EQ(v.tensors.at("O").compared, 1);
-  EXPECT_EQ(v.tensors.at("LSE").compared, 3);
+  EXPECT_EQ(v.tensors.at(TensorName::o).compared, 1);
+  EXPECT_EQ(v.tensors.at(TensorName::lse).compared, 3);
 }
 
 TEST_F(DialectTest, ExcusesNoOtherRowAndNoOtherTensor) {
@@ -612,7 +612,7 @@ TEST_F(DialectTest, WhoDeclaresANumberIsHeldToIt) {
   });
   const Verdict right = verdict();
   EXPECT_EQ(right.reason, "dialect") << right.message;
-  EXPECT_EQ(right.tensors.at("LSE").compared, 3);
+  EXPECT_EQ(right.tensors.at(TensorName::lse).compared, 3);
   for (const float wrong : {0.0f, -kInfinity, std::nanf("")}) {
     held = wrong;
     const Verdict v = verdict();
@@ -852,7 +852,7 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
   EXPECT_EQ(wrong.reason, "bound");
   EXPECT_EQ(wrong.clauses.front(), "DET-3");
   EXPECT_THAT(wrong.message, HasSubstr("with 3 threads: O[0,0,1,0]"));
-  EXPECT_GT(wrong.tensors.at("O").max_ratio, 1);
+  EXPECT_GT(wrong.tensors.at(TensorName::o).max_ratio, 1);
 }
 
 // Calls the mock, and says of a measured call how many threads it had.

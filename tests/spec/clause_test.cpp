@@ -230,7 +230,7 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   keys_of(header);
   keys_of(header["testees"][0]);
   VerdictRecord record{.case_id = "", .testee = "", .dtype = "", .verdict = {}};
-  record.verdict.tensors["O"] = {};
+  record.verdict.tensors[TensorName::o] = {};
   record.verdict.captured = "x";
   const auto line = parse_json(to_line(record));
   keys_of(line);
