@@ -82,6 +82,7 @@ class Kernel : RowPass<T> {
   using Base::p_;
   using Base::scale_;
   using Base::sink_of;
+  using Base::stored_score;
   using Base::style_;
   using Base::sum;
   using Base::tanh;
@@ -165,6 +166,11 @@ class Kernel : RowPass<T> {
 
   // ---- Forward ----
 
+  T scaled(T product, T factor) const {
+    const T x = stored_score(product);
+    return factor == 1 ? x : stored_score(x * factor);
+  }
+
   // Fills s and tanh.
   void score(Group<T>& group) const {
     group.s = Matrix<T>(group.rows, group.keys, -kInfinity);
@@ -220,21 +226,20 @@ class Kernel : RowPass<T> {
           append(q_terms, q.row(r), 1, -1);
           append(k_terms, k.row(j), bias * share, alibi * share);
           group.s.row(r)[j] =
-              dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2) * factor;
+              scaled(dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2), factor);
           continue;
         }
-        T x = products[at(j)];
-        if (factor != 1) x *= factor;
+        T x = scaled(products[at(j)], factor);
         if (cap_ > 0) {
           if (style_.fault == Style::Fault::capped_bias) {
             x += std::exchange(bias, T(0)) / unit / (style_.folds_cap ? cap_ : T(1));
           }
-          const T t = tanh(style_.folds_cap ? x : x / cap_);
-          x = t * (cap_ * unit);
+          const T t = stored_score(tanh(style_.folds_cap ? x : stored_score(x / cap_)));
+          x = stored_score(t * (cap_ * unit));
           group.tanh.row(r)[j] = style_.slope_from_score ? x / (cap_ * unit) : t;
         }
-        if (p_.bias_shape) x += bias;
-        if (p_.slopes_shape) x -= alibi;
+        if (p_.bias_shape) x = stored_score(x + bias);
+        if (p_.slopes_shape) x = stored_score(x - alibi);
         group.s.row(r)[j] = x;
       }
     }

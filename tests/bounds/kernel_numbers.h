@@ -96,6 +96,9 @@ class Numbers {
   T narrow(T x) const {
     return style_.narrows ? flushed_result(static_cast<T>(round_to(p_.dtype, double(x)))) : x;
   }
+  T stored_score(T x) const {
+    return style_.stores_scores ? flushed_result(static_cast<T>(round_to(p_.dtype, double(x)))) : x;
+  }
   T narrow_p(T x) const {
     if (!style_.truncates_p || !style_.narrows) return narrow(x);
     double result = round_to(p_.dtype, double(x));

@@ -37,6 +37,9 @@ Arithmetic declared(const Style& style, DType dtype) {
           (narrow_format && style.narrow_exp_ulps > 0 ? style.narrow_exp_ulps : style.exp_ulps) *
           2 * u,
       .tanh_error = style.coarse_tanh ? loosest(dtype).tanh_error : 2 * u,
+      .scores = style.stores_scores && narrow_format
+                    ? Narrowing{unit_roundoff(dtype), half_smallest_subnormal(dtype)}
+                    : Narrowing{},
       .p = {cut * narrowing.roundoff, cut * narrowing.underflow},
       .p_normalised = style.normalises_p ? Choice::first : Choice::last,
       .ds = narrowing,
