@@ -17,6 +17,7 @@ struct Target {
   std::string plugin;
   std::string kernel;             // empty: all
   std::string first_choice = {};  // the only one, if there is one of that name
+  std::string prefix = {};        // of its kernels' names in records: the file that they are of
 };
 
 // Throws InputError for a spec that names nothing.

@@ -15,6 +15,8 @@ from attest_attention._judge import (
     judge_file,
     judge_gradients,
 )
+from attest_attention._given import Problem
+from attest_attention._kernel import Kernel, kernel
 from attest_attention._masks import (
     Mask,
     block_sparse,
@@ -31,7 +33,7 @@ from attest_attention._result import Result, TensorResult
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARITHMETICS", "Mask", "Options", "Result", "TensorResult", "assert_close",
+    "ARITHMETICS", "Kernel", "Mask", "Options", "Problem", "Result", "TensorResult", "assert_close",
     "assert_gradients_close", "block_sparse", "causal", "dense", "dilated", "judge", "judge_file",
-    "judge_gradients", "prefix", "segments", "window",
+    "judge_gradients", "kernel", "prefix", "segments", "window",
 ]
