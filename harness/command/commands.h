@@ -20,6 +20,7 @@ Command add_run(CLI::App& app, Options& options);
 Command add_fuzz(CLI::App& app, Options& options);
 Command add_selfcheck(CLI::App& app, Options& options);
 Command add_criteria(CLI::App& app, Options& options);
+Command add_doctor(CLI::App& app, Options& options);
 Command add_repro(CLI::App& app, Options& options);
 Command add_report(CLI::App& app, Options& options);
 Command add_verify(CLI::App& app, Options& options);

@@ -56,7 +56,8 @@ int main(int argc, char** argv) {
   const Command commands[] = {add_list(app, options),     add_run(app, options),
                               add_fuzz(app, options),     add_selfcheck(app, options),
                               add_criteria(app, options), add_repro(app, options),
-                              add_report(app, options),   add_verify(app, options)};
+                              add_report(app, options),   add_verify(app, options),
+                              add_doctor(app, options)};
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());

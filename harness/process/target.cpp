@@ -90,8 +90,7 @@ std::string kernel_behind(const std::string& spec, std::size_t end) {
 // must have the package attest_attention.
 Target of_python(const std::string& spec, std::size_t end) {
   const fs::path file = fs::absolute(spec.substr(0, end)).lexically_normal();
-  const char* named = std::getenv("ATTEST_PYTHON");
-  const std::string python = named ? named : found_on_path("python3");
+  const std::string python = python_program();
   if (!fs::exists(file)) {
     throw InputError("", fmt::format("--testee {}: there is no file {}", spec, file.string()));
   }
@@ -109,6 +108,11 @@ Target of_python(const std::string& spec, std::size_t end) {
 }
 
 }  // namespace
+
+std::string python_program() {
+  const char* named = std::getenv("ATTEST_PYTHON");
+  return named ? named : found_on_path("python3");
+}
 
 Target parse_target(const std::string& spec, const Installation& installation) {
   Target target{.spec = spec, .base = spec, .command = {}, .files = {}, .plugin = {}, .kernel = {}};

@@ -1,6 +1,7 @@
 """The libraries whose arrays a kernel takes. Each is imported where a kernel says so."""
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
@@ -57,8 +58,7 @@ class Torch(Backend):
     array_type = "torch.Tensor"
 
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         self._torch, self.device = torch, device
         self.may_write = device == "cpu"
         self._threads = 0
@@ -105,8 +105,7 @@ class Jax(Backend):
     array_type = "jax.Array"
 
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
-        import jax
-
+        jax: Any = importlib.import_module("jax")
         if "f64" in dtypes:
             jax.config.update("jax_enable_x64", True)
         self._jax, self.device = jax, device
@@ -136,10 +135,9 @@ class Jax(Backend):
 
 def _ml_dtypes() -> Any:
     try:
-        import ml_dtypes
+        return importlib.import_module("ml_dtypes")
     except ImportError as error:
-        raise ImportError("bf16 needs ml_dtypes beside NumPy: pip install ml_dtypes") from error
-    return ml_dtypes
+        raise Misuse("bf16 needs ml_dtypes beside NumPy: pip install ml_dtypes") from error
 
 
 def backend(arrays: str, device: str, dtypes: Sequence[str]) -> Backend:

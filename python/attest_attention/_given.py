@@ -117,8 +117,8 @@ class Problem:
         array, kind = self._tensors.array, node["kind"]
         if kind in ("all_of", "any_of"):
             return Mask(kind, parts=tuple(self._mask(part) for part in node["parts"]))
-        told = {key: node[key] for key in ("anchor", "offset", "left", "right", "dilation")
-                if key in node}
+        told: Dict[str, Any] = {key: node[key] for key in (
+            "anchor", "offset", "left", "right", "dilation") if key in node}
         if kind == "segments":
             told.update(table=self._of_positions(node["query_table"]),
                         table2=self._of_positions(node["key_table"]))
@@ -163,10 +163,10 @@ class Problem:
     def visible(self) -> Any:
         """Mask and lengths as booleans [batch or 1, query_heads or 1, query_len, key_len], for
         kernels that take a table alone."""
-        tensors, asked = self._tensors, self._asked
-        table = _visible.table(asked["mask"], tensors.numpy, *self._lengths(),
-                               asked["query_len"], asked["key_len"])
-        return tensors.backend.array(table)
+        asked, tensors = self._asked, self._tensors
+        queries, keys = self._lengths()
+        return tensors.backend.array(_visible.table(asked["mask"], tensors.numpy, queries, keys,
+                                                    asked["query_len"], asked["key_len"]))
 
     def _lengths(self) -> List[np.ndarray]:
         """Of queries and of keys, for each batch element."""

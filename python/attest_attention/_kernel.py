@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, TypedDict
 
 if TYPE_CHECKING:
@@ -10,9 +9,8 @@ if TYPE_CHECKING:
 
 ARRAYS = ("numpy", "torch", "jax")
 DEVICES = ("cpu", "cuda")
-# The features without which a profile can be met within limits alone, and those without which it
-# cannot be met: whoever has the latter claims it, unless the author says otherwise.
-NARROW = ("gqa", "value-dim", "zero-sizes", "strides", "expanded", "transposed")
+# The features without which no profile is met but within limits, and those that each takes beside.
+ALL_SIZES = ("gqa", "value-dim", "zero-sizes", "strides")
 PROFILES: Dict[str, Tuple[str, ...]] = {
     "forward-core": ("causal", "lse"),
     "training-core": ("backward",),
@@ -25,7 +23,7 @@ PROFILES: Dict[str, Tuple[str, ...]] = {
     "varlen": ("lengths",),
     "packed": ("packed",),
     "paged": ("paged",),
-    "layouts": NARROW[3:],
+    "layouts": ("expanded", "strides", "transposed"),
 }
 
 Function = Callable[..., Any]
@@ -73,11 +71,6 @@ class Kernel:
         return function
 
     @property
-    def file(self) -> str:
-        """Where the function stands; '' if that is no file."""
-        return inspect.getsourcefile(inspect.unwrap(self.function)) or ""
-
-    @property
     def description(self) -> Dict[str, Any]:
         told = dict(self._description)
         features: List[str] = list(told["features"])
@@ -90,15 +83,16 @@ class Kernel:
 
 
 def claims(description: Dict[str, Any]) -> List[str]:
-    """The profiles whose features are all declared, each for what it can be met with."""
+    """The profiles that it can be held to whole: of a narrow kernel its author says which."""
     features = set(description["features"])
+    if "limits" in description or not features.issuperset(ALL_SIZES):
+        return []
     names = [name for name, needed in PROFILES.items() if features.issuperset(needed)]
     names += ["double"] if "f64" in description["dtypes"] else []
     names += ["memory"] if "memory" in description else []
     plain = description.get("arithmetic", "exact-f32") == "exact-f32"
     plain = plain and not {"lse", "window"} & set(description)
-    narrow = "limits" in description or not features.issuperset(NARROW)
-    return [f"{name}{'' if plain else '+declared'}{'/limits' if narrow else ''}" for name in names]
+    return [name if plain else f"{name}+declared" for name in names]
 
 
 def _names(value: Any, what: str) -> List[str]:
@@ -125,7 +119,8 @@ def kernel(*, dtypes: Sequence[str], features: Sequence[str] = (), arrays: str =
                  where these are asked for
     arithmetic   one of ARITHMETICS, of all formats or in an object by format; or a declaration by
                  format. Default: the loosest that needs no declaration
-    profiles     that it claims; default: those whose features it has, within its limits
+    profiles     that it claims. Default: those whose features it has, if it has no limits and
+                 takes any sizes and strides, else none
 
     `p` is a Problem. What else there is to say, limits first, is in Declared.
     """

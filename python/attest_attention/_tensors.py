@@ -82,7 +82,7 @@ class Tensors:
             self._lent.append(name)
         view = self._memory.view(told, private)
         if axes < 4:
-            view = view[(..., *(0,) * (4 - axes))]
+            view = view[(slice(None),) * axes + (0,) * (4 - axes)]
         return self.backend.floats(view) if told["dtype"] == "bf16" else self.backend.array(view)
 
     def write(self, name: str, value: Host) -> None:

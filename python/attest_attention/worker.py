@@ -3,7 +3,6 @@ them (SPEC.md, chapter Worker). `attest run --testee FILE` starts it."""
 from __future__ import annotations
 
 import faulthandler
-import importlib.util
 import io
 import json
 import os
@@ -12,7 +11,7 @@ import sys
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
-from attest_attention import _kernel
+from attest_attention import _home, _kernel
 from attest_attention._backends import Backend, Misuse, backend
 from attest_attention._given import Problem
 from attest_attention._returns import BACKWARD, FORWARD, as_list, store
@@ -22,18 +21,11 @@ PACKAGE = str(pathlib.Path(__file__).parent)
 Reply = Dict[str, Any]
 
 
-def load(path: str) -> Dict[str, _kernel.Kernel]:
+def kernels_of(path: str) -> Dict[str, _kernel.Kernel]:
     """The kernels of a file by name. Raises whatever the file raises."""
-    file = pathlib.Path(path)
-    sys.path[0] = str(file.parent)  # as `python FILE` has it
-    name = file.stem if file.stem not in sys.modules else f"{file.stem}_kernels"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    _home.in_worker = True
     kernels: Dict[str, _kernel.Kernel] = {}
-    for value in vars(module).values():
+    for value in vars(_home.load(path)).values():
         if not isinstance(value, _kernel.Kernel):
             continue
         if kernels.setdefault(value.name, value) is not value:
@@ -72,7 +64,7 @@ class Worker:
         self._kernels: Dict[str, _kernel.Kernel] = {}
         try:
             self._memory = Memory(_descriptor("INPUT"), _descriptor("OUTPUT"))
-            self._kernels = load(path)
+            self._kernels = kernels_of(path)
         except (Exception, SystemExit) as error:
             self._broken = f"{os.path.basename(path)} cannot be used: {told(error)}"
 
