@@ -80,8 +80,14 @@ std::string to_report_json(const Record& record) {
                        {"clauses", clauses_json(testee)},
                        {"worst", worst_json(testee, d)}});
   }
-  json failures = json::array();
-  for (const VerdictRecord* failure : d.failures) failures.push_back(verdict_json(*failure));
+  json failures = json::array(), known = json::array();
+  for (const VerdictRecord* failure : d.failures) {
+    failures.push_back(verdict_json(*failure));
+    if (const KnownFailure* why = known_of(d, *failure)) {
+      known.push_back(
+          {{"case", failure->case_id}, {"testee", failure->testee}, {"why", known_text(*why)}});
+    }
+  }
   const json report = {{"header", line_as_json(to_line(record.header))},
                        {"state", name(d.state)},
                        {"conclusion", d.conclusion},
@@ -92,7 +98,8 @@ std::string to_report_json(const Record& record) {
                        {"counts", counts_json(d.counts)},
                        {"profiles", profiles_json(d)},
                        {"testees", testees},
-                       {"failures", failures}};
+                       {"failures", failures},
+                       {"known", known}};
   return json_text(report, 1) + "\n";
 }
 

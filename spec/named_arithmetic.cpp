@@ -107,19 +107,6 @@ Description with_arithmetic(const json& declaration, DType dtype, const std::str
   return description;
 }
 
-Description by_name(std::string_view name, DType dtype) {
-  for (const NamedArithmetic& each : kNamed) {
-    if (each.name != name) continue;
-    if (!each.of(dtype).empty()) return with_arithmetic(parse_json(each.of(dtype)), dtype, "");
-    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
-                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
-  }
-  throw InputError(
-      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
-                      "a description has it",
-                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
-}
-
 // The declaration for one of the formats, of an object with a key for each.
 Description by_format(const json& all, DType dtype) {
   for (const auto& [key, value] : all.items()) {
@@ -133,6 +120,19 @@ Description by_format(const json& all, DType dtype) {
 }
 
 }  // namespace
+
+json declaration_named(std::string_view name, DType dtype) {
+  for (const NamedArithmetic& each : kNamed) {
+    if (each.name != name) continue;
+    if (!each.of(dtype).empty()) return parse_json(each.of(dtype));
+    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
+                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+  }
+  throw InputError(
+      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
+                      "a description has it",
+                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+}
 
 std::string_view NamedArithmetic::of(DType dtype) const {
   switch (dtype) {
@@ -152,7 +152,9 @@ std::span<const NamedArithmetic> named_arithmetics() { return kNamed; }
 
 Description description_by(std::string_view text, DType dtype) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || text[first] != '{') return by_name(text, dtype);
+  if (first == std::string_view::npos || text[first] != '{') {
+    return with_arithmetic(declaration_named(text, dtype), dtype, "");
+  }
   if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
   const json declared = parse_json_if_any(text);
   if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");

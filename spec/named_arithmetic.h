@@ -3,6 +3,7 @@
 // hardware. Source: NUMERICS.md, section 9.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ struct NamedArithmetic {
 };
 
 std::span<const NamedArithmetic> named_arithmetics();
+
+// The declaration for `dtype` that a name stands for. Throws InputError where it says nothing of
+// that format, and for what is no name.
+nlohmann::json declaration_named(std::string_view name, DType dtype);
 
 // What `text` says of a kernel for `dtype`: a name of these, or JSON: a whole description, the
 // value of its key "arithmetic", or that of one format. Throws InputError for anything else, for a

@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "harness/command/commands.h"
 #include "harness/command/session.h"
@@ -52,9 +53,20 @@ int main(int argc, char** argv) {
   CLI::App app("Attest: the conformance and verification suite for attention kernels");
   app.set_version_flag("--version", ATTEST_VERSION);
   app.require_subcommand(1);
-  const Command commands[] = {add_list(app),      add_run(app),      add_fuzz(app),
-                              add_selfcheck(app), add_criteria(app), add_repro(app),
-                              add_report(app),    add_verify(app)};
+  std::vector<Command> commands;
+  for (const auto& add : {
+           add_list,
+           add_run,
+           add_fuzz,
+           add_selfcheck,
+           add_criteria,
+           add_doctor,
+           add_repro,
+           add_report,
+           add_verify,
+       }) {
+    commands.push_back(add(app));
+  }
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());

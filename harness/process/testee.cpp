@@ -98,8 +98,9 @@ Reply ask(WorkerExecutor& executor, const Target& target) {
 
 // The --testee that names one of so many kernels alone.
 std::string spec_of(const Target& target, const std::string& kernel, std::size_t kernels) {
-  if (target.plugin.empty() || kernels == 1) return target.base;
-  if (target.base.ends_with(".so")) return target.base + ":" + kernel;
+  if (target.spec.starts_with("exec:") || kernels == 1) return target.base;
+  const bool is_file = target.base.ends_with(".so") || target.base.ends_with(".py");
+  if (is_file) return target.base + ":" + kernel;
   return kernel;  // bundled: the kernel's name begins with the library's
 }
 
@@ -149,7 +150,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
                fmt::format("its description is wrong: {}{}{}", error.pointer(),
                            error.pointer().empty() ? "" : ": ", error.what()));
     }
-    testee.name = testee.kernel;
+    testee.name = target.prefix + testee.kernel;
     testee.spec = spec_of(target, testee.kernel, kernels.size());
     testee.command = target.command;
     testee.plugin = target.plugin;

@@ -125,8 +125,9 @@ struct WorkerExecutor::Process {
            about.si_pid == pid;
   }
 
+  // Takes all that a pipe holds: what was printed before a reply belongs to it.
   void drain(Descriptor& from) {
-    std::array<char, 4096> buffer{};
+    std::array<char, kCaptureBytes> buffer{};
     const ssize_t n = read(from.get(), buffer.data(), buffer.size());
     if (n <= 0) {
       from.close();
