@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "reports/digest.h"
 #include "reports/groups.h"
@@ -118,22 +117,6 @@ std::string indented(const std::string& text) {
   return text.empty() ? "" : fmt::format("    {}\n", one_line(text));
 }
 
-// The last of what a testee printed: of an exception its traceback, of a crash its cause.
-std::string end_of(const std::string& captured) {
-  constexpr std::size_t kLines = 12;
-  const std::string text = clean(captured.substr(0, captured.find_last_not_of('\n') + 1));
-  if (text.empty()) return "";
-  std::size_t begin = text.size();
-  for (std::size_t line = 0; line < kLines && begin != std::string::npos && begin > 0; ++line) {
-    begin = text.rfind('\n', begin - 1);
-  }
-  begin = begin == std::string::npos ? 0 : begin;
-  std::string out = begin == 0 ? "    it printed:\n" : "    it printed, at last:\n";
-  std::istringstream lines(text.substr(begin == 0 ? 0 : begin + 1));
-  for (std::string line; std::getline(lines, line);) out += fmt::format("      {}\n", line);
-  return out;
-}
-
 // One failure of each kind, the simplest first.
 std::string failures(const Digest& d) {
   constexpr std::size_t kShown = 10;
@@ -148,7 +131,6 @@ std::string failures(const Digest& d) {
                        clause.empty() ? "" : " " + one_line(clause), one_line(record.testee),
                        one_line(record.case_id));
     out += indented(v.message);
-    out += end_of(v.captured);
     if (!clause.empty()) out += indented(clause_with_title(clause));
     if (!record.problem.empty()) out += indented("problem: " + record.problem);
     if (!record.because.empty()) out += indented("the case hunts: " + record.because);
