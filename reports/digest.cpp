@@ -79,6 +79,8 @@ class Digester {
     }
     for (const auto& [tensor, evidence] : verdict.tensors) {
       if (evidence.compared == 0 && evidence.max_ratio == 0) continue;  // an empty tensor
+      // What misses a recommendation alone is no ratio to what is required.
+      if (verdict.outcome == Outcome::warn && worse(evidence.max_ratio, 1)) continue;
       const auto [at, is_new] =
           testee.worst.try_emplace({tensor, record.dtype}, Worst{&record, &evidence});
       if (!is_new && worse(evidence.max_ratio, at->second.evidence->max_ratio)) {

@@ -26,6 +26,7 @@ json counts_json(const Counts& counts) {
 
 json verdict_json(VerdictRecord record) {
   record.verdict.captured = excerpt(record.verdict.captured);
+  record.verdict.message = excerpt(record.verdict.message);
   return line_as_json(to_line(record));
 }
 

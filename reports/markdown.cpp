@@ -172,7 +172,7 @@ std::string failure_item(const Digest& d, const VerdictRecord& record) {
     out += fmt::format(" {}", prose(clause));
   }
   out += fmt::format(", {}: {}", code(record.testee), code(record.case_id));
-  if (!v.message.empty()) out += fmt::format("  \n  {}", prose(v.message));
+  if (!v.message.empty()) out += fmt::format("  \n  {}", prose(excerpt(v.message)));
   if (const KnownFailure* known = known_of(d, record)) {
     out += fmt::format("  \n  {}", prose(known_text(*known)));
   }

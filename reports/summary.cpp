@@ -119,25 +119,22 @@ std::string indented(const std::string& text) {
   return text.empty() ? "" : fmt::format("    {}\n", one_line(text));
 }
 
-// The last of what a testee printed: of an exception its traceback, of a crash its cause.
-std::string end_of(const std::string& captured) {
-  constexpr std::size_t kLines = 12;
-  const std::string text = clean(captured.substr(0, captured.find_last_not_of('\n') + 1));
-  if (text.empty()) return "";
-  std::size_t begin = text.size();
-  for (std::size_t line = 0; line < kLines && begin != std::string::npos && begin > 0; ++line) {
-    begin = text.rfind('\n', begin - 1);
+// What a testee printed before it died, hung or gave up: the last lines tell why.
+std::string printed(const Verdict& v, Detail detail) {
+  constexpr std::size_t kLines = 12, kLineBytes = 100;
+  if (v.outcome == Outcome::fail && v.reason != "wrong_refusal") return "";
+  const bool whole = detail == Detail::whole;
+  std::istringstream lines(std::string(whole ? v.captured : last_lines(v.captured, kLines)));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    out += fmt::format("    | {}\n", one_line(whole ? line : excerpt(line, kLineBytes)));
   }
-  begin = begin == std::string::npos ? 0 : begin;
-  std::string out = begin == 0 ? "    it printed:\n" : "    it printed, at last:\n";
-  std::istringstream lines(text.substr(begin == 0 ? 0 : begin + 1));
-  for (std::string line; std::getline(lines, line);) out += fmt::format("      {}\n", line);
-  return out;
+  return out.empty() ? out : "    it printed:\n" + out;
 }
 
 // One failure of each kind, the simplest first.
-std::string failures(const Digest& d) {
-  constexpr std::size_t kShown = 10;
+std::string failures(const Digest& d, Detail detail) {
+  constexpr std::size_t kShown = 10, kMessageBytes = 300;
   std::string out;
   const std::vector<FailureGroup> groups = failure_groups(d);
   for (std::size_t i = 0; i < std::min(kShown, groups.size()); ++i) {
@@ -148,8 +145,8 @@ std::string failures(const Digest& d) {
                        v.reason.empty() ? "" : fmt::format("({})", one_line(v.reason)),
                        clause.empty() ? "" : " " + one_line(clause), one_line(record.testee),
                        one_line(record.case_id));
-    out += indented(v.message);
-    out += end_of(v.captured);
+    out += indented(detail == Detail::whole ? v.message : excerpt(v.message, kMessageBytes));
+    out += printed(v, detail);
     if (!clause.empty()) out += indented(clause_with_title(clause));
     if (!record.problem.empty()) out += indented("problem: " + record.problem);
     if (!record.because.empty()) out += indented("the case hunts: " + record.because);
@@ -167,16 +164,20 @@ std::string failures(const Digest& d) {
 
 }  // namespace
 
-std::string to_summary_text(const Record& record) {
+std::string to_summary_text(const Record& record, Detail detail) {
   const Digest d = digest(record);
   std::string out;
-  if (!record.searches.empty()) {
+  if (detail == Detail::brief) {
+    // The sentence says it all.
+  } else if (!record.searches.empty()) {
     out += searches(record) + "\n";
   } else if (!d.testees.empty()) {
     out += verdicts(d) + "\n";
   }
-  if (!d.profiles.empty()) out += profiles(d) + "\n";
-  if (!d.failures.empty()) out += failures(d) + "\n";
+  if (detail != Detail::brief) {
+    if (!d.profiles.empty()) out += profiles(d) + "\n";
+    if (!d.failures.empty()) out += failures(d, detail) + "\n";
+  }
   out += d.sentence + "\n";
   for (const std::string& note : d.notes) out += note + "\n";
   return out;

@@ -18,8 +18,12 @@ std::string clean(std::string_view text);
 // `clean`, and on one line.
 std::string one_line(std::string_view text);
 
-// `text` without its middle if it is long. The whole of it stands in results.jsonl.
-std::string excerpt(std::string_view text);
+// `text` without its middle if it is long: so many bytes of its beginning are kept, and of its end.
+// The whole of it stands in results.jsonl.
+std::string excerpt(std::string_view text, std::size_t kept = 4096);
+
+// The last lines of a text, so many of them at most.
+std::string_view last_lines(std::string_view text, std::size_t most);
 
 // Code points of a clean text: its width on a terminal.
 std::size_t width(std::string_view text);

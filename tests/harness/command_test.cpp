@@ -108,6 +108,21 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
   EXPECT_THAT(in_process.text, HasSubstr("no isolation, no guards, no limits"));
 }
 
+TEST_F(CommandTest, DoctorTellsWhatTheMachineAllows) {
+  const Result lines = attest_command("doctor");
+  EXPECT_EQ(lines.exit_code, 0) << lines.text;
+  const auto facts = nlohmann::json::parse(attest_command("doctor --json").text);
+  for (const char* what : {"attest", "processor", "memory", "glibc", "isolation", "network",
+                           "counters", "gpu", "python"}) {
+    ASSERT_TRUE(facts.contains(what)) << what;
+    EXPECT_THAT(lines.text, HasSubstr(std::string(what) + " "));
+    EXPECT_NE(facts[what], "");
+  }
+  const std::string isolation = facts["isolation"];
+  attest_command("run --testee fa2 --cases format/formats/f32/dtype=f32/data=normal" + out());
+  EXPECT_THAT(isolation, HasSubstr("(" + record().header.isolation + ")"));
+}
+
 TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {
   EXPECT_EQ(attest_command("run --testee naive --tier smoke --cases 'mask/**'" + out()).exit_code,
             3);

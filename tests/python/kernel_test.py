@@ -152,6 +152,10 @@ class FileTest(unittest.TestCase):
                       "'no_such_thing'", told)
         self.assertIn('odd.py", line 2, in <module>', told)
 
+    def test_traceback_is_told_behind_whatever_was_printed(self):
+        told = self.complaint("print(20000 * 'x', flush=True)\nimport no_such_module\n")
+        self.assertIn("\nModuleNotFoundError: No module named 'no_such_module'", told)
+
     def test_syntax_error_is_told(self):
         self.assertIn("odd.py cannot be used: SyntaxError", self.complaint("def f(:\n"))
 

@@ -76,6 +76,15 @@ TEST(DigestTest, BlamesOnlyTheClauseNamedFirst) {
   EXPECT_EQ(total(clauses.at("GRAD-1").counts), 2);
 }
 
+TEST(DigestTest, WhatMissesARecommendationIsNoRatioToWhatIsRequired) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Record record =
+      record_of({verdict(Outcome::warn, {"HIDE-3"}, kInfinity), verdict(Outcome::warn, {}, 0.75),
+                 verdict(Outcome::pass, {"MASK-3"}, 0.5)},
+                "conformant");
+  EXPECT_EQ(digest(record).testees.at(0).worst_of("O")->evidence->max_ratio, 0.75);
+}
+
 TEST(DigestTest, WarningsNameOnlyTheFirstClause) {
   const Record record = record_of({verdict(Outcome::warn, {"HIDE-3", "MASK-3"})}, "conformant");
   const auto clauses = digest(record).testees.at(0).clauses;

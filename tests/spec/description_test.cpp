@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "spec/json_reader.h"
+#include "spec/named_arithmetic.h"
 
 namespace attest {
 namespace {
@@ -44,6 +45,24 @@ TEST(DescriptionTest, ReadsWhatATesteeSays) {
   EXPECT_LT(d.arithmetic.at(DType::f32).exp_error, loosest(DType::f32).exp_error);
   EXPECT_EQ(d.arithmetic.at(DType::bf16), loosest(DType::bf16)) << "not declared: the loosest";
   EXPECT_EQ(d.declared_arithmetic, sound_description()["arithmetic"]);
+}
+
+TEST(DescriptionTest, ArithmeticGoesByItsName) {
+  json text = sound_description();
+  text["arithmetic"] = "exact-f32";
+  const Description d = parse_description(text);
+  for (const DType dtype : d.dtypes) {
+    EXPECT_EQ(d.arithmetic.at(dtype), description_by("exact-f32", dtype).arithmetic.at(dtype));
+    EXPECT_EQ(d.declared_arithmetic[std::string(name(dtype))],
+              declaration_named("exact-f32", dtype));
+  }
+  text["arithmetic"] = {{"bf16", "gpu-16bit"}, {"f32", {{"exp_ulp", 1}}}};
+  EXPECT_EQ(parse_description(text).arithmetic.at(DType::bf16),
+            description_by("gpu-16bit", DType::bf16).arithmetic.at(DType::bf16));
+  text["arithmetic"] = "gpu-16bit";
+  EXPECT_THAT(description_error(text), HasSubstr("/arithmetic/f32: gpu-16bit says nothing of f32"));
+  text["arithmetic"] = "exact";
+  EXPECT_THAT(description_error(text), HasSubstr("no arithmetic is called \"exact\""));
 }
 
 TEST(DescriptionTest, IsReadStrictly) {
