@@ -94,7 +94,8 @@ function(attest_plugin name)
   endif()
   target_link_libraries(plugin_${name} PRIVATE attest_options attest_fast ${ARG_DEPS})
   set_target_properties(plugin_${name} PROPERTIES
-    PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ARG_DIRECTORY})
+    PREFIX "" OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY ${ARG_DIRECTORY}
+    INSTALL_RPATH $ORIGIN/.. BUILD_WITH_INSTALL_RPATH ON)  # as it is, it is installed
 endfunction()
 
 # The name of a test or benchmark: its folder below tests/, then its own name.

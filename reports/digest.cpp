@@ -79,12 +79,14 @@ class Digester {
     }
     for (const auto& [tensor, evidence] : verdict.tensors) {
       if (evidence.compared == 0 && evidence.max_ratio == 0) continue;  // an empty tensor
+      // What misses a recommendation alone is no ratio to what is required.
+      if (verdict.outcome == Outcome::warn && worse(evidence.max_ratio, 1)) continue;
       const auto [at, is_new] =
           testee.worst.try_emplace({tensor, record.dtype}, Worst{&record, &evidence});
       if (!is_new && worse(evidence.max_ratio, at->second.evidence->max_ratio)) {
         at->second = {&record, &evidence};
       }
-      add_once(digest_.tensors, tensor);
+      digest_.tensors.insert(tensor);
     }
     add_slopes(testee, record);
     if (is_failure(verdict.outcome)) {
@@ -146,13 +148,6 @@ class Digester {
     for (const TesteeDigest& testee : digest_.testees) {
       for (const auto& [id, clause] : testee.clauses) add_once(digest_.clauses, id);
     }
-    const auto rank = [](const std::string& tensor) {
-      return std::find(kReturnedTensors.begin(), kReturnedTensors.end(), tensor_named(tensor));
-    };
-    std::sort(digest_.tensors.begin(), digest_.tensors.end(),
-              [&](const std::string& a, const std::string& b) {
-                return std::pair(rank(a), a) < std::pair(rank(b), b);
-              });
   }
 
   static std::vector<std::string> clauses_known() {
@@ -386,7 +381,7 @@ class Digester {
 
 }  // namespace
 
-const Worst* TesteeDigest::worst_of(const std::string& tensor) const {
+const Worst* TesteeDigest::worst_of(TensorName tensor) const {
   const Worst* found = nullptr;
   for (const auto& [key, candidate] : worst) {
     if (key.first != tensor) continue;

@@ -117,9 +117,9 @@ Markup profiles(const Digest& d) {
          table(head, rows);
 }
 
-Markup evidence_table(const Digest& d, const std::map<std::string, TensorEvidence>& tensors) {
+Markup evidence_table(const Digest& d, const std::map<TensorName, TensorEvidence>& tensors) {
   Markup rows;
-  for (const std::string& tensor : d.tensors) {
+  for (const TensorName tensor : d.tensors) {
     const auto at = tensors.find(tensor);
     if (at == tensors.end()) continue;
     const TensorEvidence& e = at->second;
@@ -151,7 +151,7 @@ Markup failure_details(const Digest& d, std::size_t number) {
   if (const std::string clause = headline_clause(v); !clause.empty()) {
     summary += Markup(v.outcome == Outcome::fail ? " breaks " : " on ") + element("b", {}, clause);
   }
-  if (!v.message.empty()) summary += Markup(": ") + Markup(v.message);
+  if (!v.message.empty()) summary += Markup(": ") + Markup(excerpt(v.message));
   if (known_of(d, record)) summary += Markup(" (known)");
 
   Markup list = fact("Testee", code(record.testee)) + fact("Format", record.dtype);
@@ -192,7 +192,7 @@ Markup grouped_by_message(const TesteeDigest& testee, Outcome outcome) {
     const Verdict& v = record->verdict;
     const bool said = !v.message.empty();
     const std::string reason = v.reason.empty() || !said ? v.reason : v.reason + ": ";
-    groups[reason + v.message].push_back(record->case_id);
+    groups[reason + excerpt(v.message)].push_back(record->case_id);
   }
   Markup out;
   for (const auto& [message, cases] : groups) {
@@ -222,7 +222,7 @@ std::string largest_ratio(const Verdict& verdict) {
   for (const auto& [tensor, e] : verdict.tensors) {
     if (!worse(e.max_ratio, largest)) continue;
     largest = e.max_ratio;
-    found = fmt::format("{} {}", tensor, ratio_text(e.max_ratio));
+    found = fmt::format("{} {}", name(tensor), ratio_text(e.max_ratio));
   }
   return found;
 }

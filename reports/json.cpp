@@ -26,13 +26,14 @@ json counts_json(const Counts& counts) {
 
 json verdict_json(VerdictRecord record) {
   record.verdict.captured = excerpt(record.verdict.captured);
+  record.verdict.message = excerpt(record.verdict.message);
   return line_as_json(to_line(record));
 }
 
 json evidence_json(const TensorEvidence& evidence) {
   VerdictRecord carrier;  // so that the keys are those of the record, by construction
-  carrier.verdict.tensors["evidence"] = evidence;
-  return line_as_json(to_line(carrier)).at("tensors").at("evidence");
+  carrier.verdict.tensors[TensorName::o] = evidence;
+  return line_as_json(to_line(carrier)).at("tensors").front();
 }
 
 json profiles_json(const Digest& digest) {
@@ -53,12 +54,12 @@ json clauses_json(const TesteeDigest& testee) {
 
 json worst_json(const TesteeDigest& testee, const Digest& digest) {
   json list = json::array();
-  for (const std::string& tensor : digest.tensors) {
+  for (const TensorName tensor : digest.tensors) {
     for (const std::string& dtype : digest.dtypes) {
       const auto at = testee.worst.find({tensor, dtype});
       if (at == testee.worst.end()) continue;
       const VerdictRecord& record = *at->second.verdict;
-      list.push_back({{"tensor", tensor},
+      list.push_back({{"tensor", name(tensor)},
                       {"dtype", dtype},
                       {"case", record.case_id},
                       {"outcome", name(record.verdict.outcome)},
@@ -80,8 +81,14 @@ std::string to_report_json(const Record& record) {
                        {"clauses", clauses_json(testee)},
                        {"worst", worst_json(testee, d)}});
   }
-  json failures = json::array();
-  for (const VerdictRecord* failure : d.failures) failures.push_back(verdict_json(*failure));
+  json failures = json::array(), known = json::array();
+  for (const VerdictRecord* failure : d.failures) {
+    failures.push_back(verdict_json(*failure));
+    if (const KnownFailure* why = known_of(d, *failure)) {
+      known.push_back(
+          {{"case", failure->case_id}, {"testee", failure->testee}, {"why", known_text(*why)}});
+    }
+  }
   const json report = {{"header", line_as_json(to_line(record.header))},
                        {"state", name(d.state)},
                        {"conclusion", d.conclusion},
@@ -92,7 +99,8 @@ std::string to_report_json(const Record& record) {
                        {"counts", counts_json(d.counts)},
                        {"profiles", profiles_json(d)},
                        {"testees", testees},
-                       {"failures", failures}};
+                       {"failures", failures},
+                       {"known", known}};
   return json_text(report, 1) + "\n";
 }
 

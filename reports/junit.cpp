@@ -44,7 +44,7 @@ std::string seconds(double value) { return fmt::format("{:.6f}", value); }
 std::string headline(const Verdict& verdict) {
   std::string text(name(verdict.outcome));
   if (!verdict.reason.empty()) text += fmt::format(" ({})", verdict.reason);
-  if (!verdict.message.empty()) text += ": " + verdict.message;
+  if (!verdict.message.empty()) text += ": " + excerpt(verdict.message);
   return text;
 }
 
@@ -78,7 +78,8 @@ Markup test_case(const Digest& d, const VerdictRecord& record) {
       }
       break;
     case Kind::skipped:
-      content = element("skipped", {{"message", known ? known_text(*known) : verdict.message}});
+      content =
+          element("skipped", {{"message", known ? known_text(*known) : excerpt(verdict.message)}});
       break;
     case Kind::failure:
       content = element("failure", {{"message", headline(verdict)}, {"type", verdict.reason}},

@@ -13,9 +13,12 @@ std::string to_junit_xml(const Record& record);    // unsupported = skipped, cra
 std::string to_summary_markdown(const Record& record);
 std::string to_html(const Record& record);  // one self-contained page, readable offline
 
-// The table that a run ends with on a terminal: a row a testee, a column an outcome, the largest
-// ratio of each tensor, the profiles met.
-std::string to_summary_text(const Record& record);
+// How much is said on a terminal: the conclusion alone, what is usual, or nothing cut.
+enum class Detail { brief, usual, whole };
+
+// What a run ends with on a terminal: a row a testee, a column an outcome, the largest ratio of
+// each tensor, the profiles met, a failure of each kind, the conclusion.
+std::string to_summary_text(const Record& record, Detail detail = Detail::usual);
 
 // What is said of a record that is only looked at: its conclusion, notes, and digests.
 std::string to_verification_text(const Record& record);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "reports/digest.h"
 #include "reports/groups.h"
@@ -44,15 +45,16 @@ class Table {
 std::string verdicts(const Digest& d) {
   std::vector<std::string> titles = {"testee"};
   for (const Outcome outcome : d.outcomes) titles.emplace_back(name(outcome));
-  for (const std::string& tensor : d.tensors)
-    titles.push_back(fmt::format("max {}", one_line(tensor)));
+  for (const TensorName tensor : d.tensors) {
+    titles.push_back(fmt::format("max {}", name(tensor)));
+  }
   Table table(titles, 1);
   for (const TesteeDigest& testee : d.testees) {
     std::vector<std::string> cells = {one_line(testee.about.name)};
     for (const Outcome outcome : d.outcomes) {
       cells.push_back(std::to_string(count_of(testee.counts, outcome)));
     }
-    for (const std::string& tensor : d.tensors) {
+    for (const TensorName tensor : d.tensors) {
       const Worst* worst = testee.worst_of(tensor);
       cells.push_back(worst ? ratio_text(worst->evidence->max_ratio) : "-");
     }
@@ -117,9 +119,22 @@ std::string indented(const std::string& text) {
   return text.empty() ? "" : fmt::format("    {}\n", one_line(text));
 }
 
+// What a testee printed before it died, hung or gave up: the last lines tell why.
+std::string printed(const Verdict& v, Detail detail) {
+  constexpr std::size_t kLines = 12, kLineBytes = 100;
+  if (v.outcome == Outcome::fail && v.reason != "wrong_refusal") return "";
+  const bool whole = detail == Detail::whole;
+  std::istringstream lines(std::string(whole ? v.captured : last_lines(v.captured, kLines)));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    out += fmt::format("    | {}\n", one_line(whole ? line : excerpt(line, kLineBytes)));
+  }
+  return out.empty() ? out : "    it printed:\n" + out;
+}
+
 // One failure of each kind, the simplest first.
-std::string failures(const Digest& d) {
-  constexpr std::size_t kShown = 10;
+std::string failures(const Digest& d, Detail detail) {
+  constexpr std::size_t kShown = 10, kMessageBytes = 300;
   std::string out;
   const std::vector<FailureGroup> groups = failure_groups(d);
   for (std::size_t i = 0; i < std::min(kShown, groups.size()); ++i) {
@@ -130,7 +145,8 @@ std::string failures(const Digest& d) {
                        v.reason.empty() ? "" : fmt::format("({})", one_line(v.reason)),
                        clause.empty() ? "" : " " + one_line(clause), one_line(record.testee),
                        one_line(record.case_id));
-    out += indented(v.message);
+    out += indented(detail == Detail::whole ? v.message : excerpt(v.message, kMessageBytes));
+    out += printed(v, detail);
     if (!clause.empty()) out += indented(clause_with_title(clause));
     if (!record.problem.empty()) out += indented("problem: " + record.problem);
     if (!record.because.empty()) out += indented("the case hunts: " + record.because);
@@ -148,16 +164,20 @@ std::string failures(const Digest& d) {
 
 }  // namespace
 
-std::string to_summary_text(const Record& record) {
+std::string to_summary_text(const Record& record, Detail detail) {
   const Digest d = digest(record);
   std::string out;
-  if (!record.searches.empty()) {
+  if (detail == Detail::brief) {
+    // The sentence says it all.
+  } else if (!record.searches.empty()) {
     out += searches(record) + "\n";
   } else if (!d.testees.empty()) {
     out += verdicts(d) + "\n";
   }
-  if (!d.profiles.empty()) out += profiles(d) + "\n";
-  if (!d.failures.empty()) out += failures(d) + "\n";
+  if (detail != Detail::brief) {
+    if (!d.profiles.empty()) out += profiles(d) + "\n";
+    if (!d.failures.empty()) out += failures(d, detail) + "\n";
+  }
   out += d.sentence + "\n";
   for (const std::string& note : d.notes) out += note + "\n";
   return out;

@@ -73,16 +73,24 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-std::string excerpt(std::string_view text) {
-  constexpr std::size_t kKept = 4096;  // of the beginning, and of the end
-  if (text.size() <= 2 * kKept) return std::string(text);
+std::string excerpt(std::string_view text, std::size_t kept) {
+  if (text.size() <= 2 * kept) return std::string(text);
   const auto continues = [&](std::size_t i) { return (text[i] & 0xC0) == 0x80; };
-  std::size_t head = kKept;
-  std::size_t tail = text.size() - kKept;
+  std::size_t head = kept;
+  std::size_t tail = text.size() - kept;
   for (int i = 0; i < 3 && continues(head); ++i) --head;  // not within a character
   for (int i = 0; i < 3 && continues(tail); ++i) ++tail;
   return fmt::format("{}\n[... {} bytes left out; results.jsonl has them ...]\n{}",
                      text.substr(0, head), tail - head, text.substr(tail));
+}
+
+std::string_view last_lines(std::string_view text, std::size_t most) {
+  text = text.substr(0, text.find_last_not_of('\n') + 1);
+  std::size_t begin = text.size() + 1;  // behind the newline before the lines that are taken
+  for (; most > 0 && begin > 0; --most) {
+    begin = begin < 2 ? 0 : text.rfind('\n', begin - 2) + 1;  // none: npos + 1 is 0
+  }
+  return text.substr(std::min(begin, text.size()));
 }
 
 std::size_t width(std::string_view text) {
@@ -122,9 +130,9 @@ std::string list_text(const std::vector<std::string>& items, std::string_view if
   return items.empty() ? std::string(if_empty) : fmt::format("{}", fmt::join(items, ", "));
 }
 
-std::string element_text(std::string_view tensor, const TensorEvidence& evidence) {
-  if (evidence.worst.empty()) return std::string(tensor);
-  return fmt::format("{}[{}]", tensor, fmt::join(evidence.worst, ","));
+std::string element_text(TensorName tensor, const TensorEvidence& evidence) {
+  if (evidence.worst.empty()) return std::string(name(tensor));
+  return fmt::format("{}[{}]", name(tensor), fmt::join(evidence.worst, ","));
 }
 
 std::string outcome_text(const Verdict& verdict) {
@@ -132,9 +140,9 @@ std::string outcome_text(const Verdict& verdict) {
                                 : fmt::format("{}({})", name(verdict.outcome), verdict.reason);
 }
 
-std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence) {
+std::string evidence_text(TensorName tensor, const TensorEvidence& evidence) {
   if (evidence.compared == 0 && evidence.max_ratio == 0)
-    return fmt::format("{}: nothing compared", tensor);
+    return fmt::format("{}: nothing compared", name(tensor));
   return fmt::format("{} = {}, exact {}, bound {}, ratio {}", element_text(tensor, evidence),
                      number_text(evidence.actual), number_text(evidence.exact),
                      number_text(evidence.bound), ratio_text(evidence.max_ratio));

@@ -18,8 +18,12 @@ std::string clean(std::string_view text);
 // `clean`, and on one line.
 std::string one_line(std::string_view text);
 
-// `text` without its middle if it is long. The whole of it stands in results.jsonl.
-std::string excerpt(std::string_view text);
+// `text` without its middle if it is long: so many bytes of its beginning are kept, and of its end.
+// The whole of it stands in results.jsonl.
+std::string excerpt(std::string_view text, std::size_t kept = 4096);
+
+// The last lines of a text, so many of them at most.
+std::string_view last_lines(std::string_view text, std::size_t most);
 
 // Code points of a clean text: its width on a terminal.
 std::size_t width(std::string_view text);
@@ -35,7 +39,7 @@ std::string list_text(const std::vector<std::string>& items, std::string_view if
 std::string outcome_text(const Verdict& verdict);  // "FAIL(bound)", "PASS"
 
 // "O[0,1,5,3] = 0.959, exact -0.158, bound 1e-05, ratio 1.12e+05"
-std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence);
-std::string element_text(std::string_view tensor, const TensorEvidence& evidence);  // "O[0,1,5,3]"
+std::string evidence_text(TensorName tensor, const TensorEvidence& evidence);
+std::string element_text(TensorName tensor, const TensorEvidence& evidence);  // "O[0,1,5,3]"
 
 }  // namespace attest

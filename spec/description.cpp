@@ -114,31 +114,35 @@ void read_dialect(ObjectReader& reader, Description& result) {
   }
 }
 
-// With what the names stand for that are given in place of a format's declaration, or of all.
-nlohmann::json without_names(const nlohmann::json& arithmetic, const std::vector<DType>& dtypes) {
-  nlohmann::json all = arithmetic.is_string() ? nlohmann::json::object() : arithmetic;
-  for (const DType dtype : dtypes) {
-    const std::string key(name(dtype)), whole = "/arithmetic";
-    const nlohmann::json named =
-        arithmetic.is_object() ? arithmetic.value(key, nlohmann::json()) : arithmetic;
-    if (!named.is_string()) continue;
-    all[key] = parse_json(arithmetic_named(named.get<std::string>(), dtype,
-                                           arithmetic.is_string() ? whole : whole + "/" + key));
+// What a declaration says of a format, or the name that stands for it.
+nlohmann::json declared_for(DType dtype, const nlohmann::json& said, const std::string& pointer) {
+  if (!said.is_string()) return said;
+  try {
+    return declaration_named(said.get<std::string>(), dtype);
+  } catch (const InputError& error) {
+    throw InputError(pointer, error.what());
   }
-  return all;
 }
 
 // The arithmetic of each format: as declared, or the loosest.
 void read_arithmetic(ObjectReader& reader, Description& result) {
   const nlohmann::json* arithmetic = reader.find("arithmetic");
-  result.declared_arithmetic =
-      arithmetic ? without_names(*arithmetic, result.dtypes) : nlohmann::json::object();
-  ObjectReader declared(result.declared_arithmetic, "/arithmetic");
+  nlohmann::json by_format = nlohmann::json::object();
+  if (arithmetic && arithmetic->is_string()) {  // of all formats
+    for (const DType dtype : result.dtypes) by_format[std::string(name(dtype))] = *arithmetic;
+  } else if (arithmetic) {
+    by_format = *arithmetic;
+  }
+  ObjectReader declared(by_format, "/arithmetic");
   for (const DType dtype : result.dtypes) {
     const std::string key(name(dtype));
-    const nlohmann::json* declaration = declared.find(key);
-    result.arithmetic[dtype] =
-        declaration ? parse_arithmetic(*declaration, dtype, declared.pointer(key)) : loosest(dtype);
+    const nlohmann::json* said = declared.find(key);
+    result.arithmetic[dtype] = loosest(dtype);
+    if (said) {
+      result.declared_arithmetic[key] = declared_for(dtype, *said, declared.pointer(key));
+      result.arithmetic[dtype] =
+          parse_arithmetic(result.declared_arithmetic[key], dtype, declared.pointer(key));
+    }
     result.arithmetic[dtype].lse = result.dialect.lse;
   }
   declared.finish();

@@ -42,7 +42,7 @@ Description by_format(const nlohmann::json& all, DType dtype) {
 Description description_by(std::string_view text, DType dtype) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') {
-    return with_arithmetic(parse_json(arithmetic_named(text, dtype)), dtype, "");
+    return with_arithmetic(declaration_named(text, dtype), dtype, "");
   }
   if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
   const nlohmann::json declared = parse_json_if_any(text);

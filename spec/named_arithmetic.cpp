@@ -107,18 +107,17 @@ std::string_view NamedArithmetic::of(DType dtype) const {
 
 std::span<const NamedArithmetic> named_arithmetics() { return kNamed; }
 
-std::string_view arithmetic_named(std::string_view name, DType dtype, const std::string& pointer) {
+nlohmann::json declaration_named(std::string_view name, DType dtype) {
   for (const NamedArithmetic& each : kNamed) {
     if (each.name != name) continue;
-    if (!each.of(dtype).empty()) return each.of(dtype);
-    throw InputError(pointer, fmt::format("{} says nothing of {}; what does: {}", name,
-                                          attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+    if (!each.of(dtype).empty()) return parse_json(each.of(dtype));
+    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
+                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
   }
   throw InputError(
-      pointer,
-      fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
-                  "a description has it",
-                  name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
+      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
+                      "a description has it",
+                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
 }
 
 }  // namespace attest

@@ -3,8 +3,8 @@
 // Source: NUMERICS.md, section 9.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "spec/dtype.h"
@@ -24,9 +24,8 @@ struct NamedArithmetic {
 
 std::span<const NamedArithmetic> named_arithmetics();
 
-// What the one of that name says of the format, as JSON. Throws InputError, at `pointer`, if there
-// is none, or if it says nothing.
-std::string_view arithmetic_named(std::string_view name, DType dtype,
-                                  const std::string& pointer = "");
+// The declaration for `dtype` that a name stands for. Throws InputError where it says nothing of
+// that format, and for what is no name.
+nlohmann::json declaration_named(std::string_view name, DType dtype);
 
 }  // namespace attest

@@ -21,6 +21,7 @@
 #include "harness/command/option_groups.h"
 #include "harness/process/installation.h"
 #include "harness/run/conclude.h"
+#include "reports/files.h"
 #include "spec/contains.h"
 #include "spec/json_reader.h"
 
@@ -29,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct NewOptions {
+struct NewArguments {
   std::string language = "c++", name, template_name = "minimal";
 };
 
@@ -72,12 +73,6 @@ std::string lines_for(const fs::path& file, const std::vector<std::string>& word
   return text;
 }
 
-void write(const fs::path& file, const std::string& text) {
-  std::ofstream out(file);
-  out << text;
-  if (!out.flush()) throw InputError("", fmt::format("cannot write {}", file.string()));
-}
-
 // A target of CMake, a module of Python, the name of a file.
 void check_kernel_name(const std::string& name) {
   static const std::regex fits("[A-Za-z][A-Za-z0-9_]{0,63}");
@@ -93,30 +88,29 @@ void check_kernel_name(const std::string& name) {
   }
 }
 
-int write_skeleton(const NewOptions& options) {
-  check_kernel_name(options.name);
+int write_skeleton(const NewArguments& asked) {
+  check_kernel_name(asked.name);
   const Language& language =
       *std::find_if(languages().begin(), languages().end(),
-                    [&](const Language& each) { return each.name == options.language; });
-  const fs::path sources = find_installation().skeletons, folder = options.name;
+                    [&](const Language& each) { return each.name == asked.language; });
+  const fs::path sources = find_installation().skeletons, folder = asked.name;
   std::vector<std::pair<fs::path, std::string>> files;
   for (const std::string& file : language.files) {
     const fs::path path = file;
     const bool is_kernel = path.stem() == "kernel";
-    files.emplace_back(
-        folder / (is_kernel ? options.name + path.extension().string() : file),
-        lines_for(sources / file, {language.name, options.template_name}, options.name));
+    files.emplace_back(folder / (is_kernel ? asked.name + path.extension().string() : file),
+                       lines_for(sources / file, {language.name, asked.template_name}, asked.name));
   }
   std::error_code error;
   if (!fs::create_directory(folder, error)) {
-    throw InputError("", fmt::format("new: {} {}; nothing was written", options.name,
+    throw InputError("", fmt::format("new: {} {}; nothing was written", asked.name,
                                      error ? "cannot be made: " + error.message()
                                            : std::string("is there already")));
   }
-  for (const auto& [path, text] : files) write(path, text);
+  for (const auto& [path, text] : files) write_file(path, text);
   // What is next stands in its README.
-  fmt::print("{}: {}, {}\n\n    cd {}\n", options.name, language.name, options.template_name,
-             options.name);
+  fmt::print("{}: {}, {}\n\n    cd {}\n", asked.name, language.name, asked.template_name,
+             asked.name);
   std::istringstream readme(files.back().second);
   for (std::string line; std::getline(readme, line);) {
     if (line.starts_with("    ")) fmt::print("{}\n", line);
@@ -127,7 +121,7 @@ int write_skeleton(const NewOptions& options) {
 }  // namespace
 
 Command add_new(CLI::App& app) {
-  auto options = std::make_shared<NewOptions>();
+  const auto asked = std::make_shared<NewArguments>();
   CLI::App& command = *app.add_subcommand("new", "Write a kernel to begin with, in a new folder");
   std::vector<std::string> names;
   for (const Language& each : languages()) names.push_back(each.name);
@@ -136,13 +130,13 @@ Command add_new(CLI::App& app) {
     return takes(option, fmt::format("{}", fmt::join(known, ", ")),
                  [known](const std::string& text) { return contains(known, text); });
   };
-  command.add_option("NAME", options->name, "Of the folder, the kernel, its file")->required();
-  command.add_option("--language", options->language, "c, c++ or cuda")
+  command.add_option("NAME", asked->name, "Of the folder, the kernel, its file")->required();
+  command.add_option("--language", asked->language, "c, c++ or cuda")
       ->check(one_of("--language", names))
       ->type_name("LANGUAGE")
       ->capture_default_str();
   command
-      .add_option("--template", options->template_name,
+      .add_option("--template", asked->template_name,
                   "What it declares: minimal, the forward pass in f32, full or causal; inference, "
                   "with windows, lengths and f16, bf16 beside; training, with a backward pass; "
                   "serving, with packed rows and keys in pages")
@@ -150,7 +144,7 @@ Command add_new(CLI::App& app) {
       ->type_name("TEMPLATE")
       ->capture_default_str();
   return {.parser = &command,
-          .carry_out = [options](const Options&) { return write_skeleton(*options); },
+          .carry_out = [=] { return write_skeleton(*asked); },
           .starts_testees = false};
 }
 

@@ -40,6 +40,17 @@ std::vector<std::string> files_of(const std::string& command) {
   return files;
 }
 
+// The path of a program by its plain name; empty if there is none.
+std::string found_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder) / program;
+    if (access(file.c_str(), X_OK) == 0) return file.string();
+  }
+  return "";
+}
+
 // Throws InputError if a command begins with the plain name of a program that there isn't.
 void check_program(const std::string& spec, const std::string& command) {
   const std::string program = command.substr(0, command.find_first_of(" \t\n"));
@@ -55,15 +66,53 @@ void check_program(const std::string& spec, const std::string& command) {
     if (access(program.c_str(), X_OK) != 0) complain("is no program: it may not be executed");
     return;
   }
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((fs::path(folder) / program).c_str(), X_OK) == 0) return;
+  if (found_on_path(program).empty()) complain("is no program on the PATH");
+}
+
+// Where the file ends in FILE.so:NAME or FILE.so, or with another extension; 0 if it is neither.
+// The name of a kernel may hold the extension, too.
+std::size_t end_of_file(const std::string& spec, const std::string& extension) {
+  const std::size_t colon = spec.find(extension + ":");
+  if (colon != std::string::npos) return colon + extension.size();
+  return spec.ends_with(extension) ? spec.size() : 0;
+}
+
+// The kernel that is named behind it; empty: all.
+std::string kernel_behind(const std::string& spec, std::size_t end) {
+  if (end == spec.size()) return "";
+  if (end + 1 == spec.size()) {
+    throw InputError("", fmt::format("--testee {}: no kernel is named behind the colon", spec));
   }
-  complain("is no program on the PATH");
+  return spec.substr(end + 1);
+}
+
+// A kernel in Python: FILE.py or FILE.py:NAME, in the interpreter that ATTEST_PYTHON names, which
+// must have the package attest_attention.
+Target of_python(const std::string& spec, std::size_t end) {
+  const fs::path file = fs::absolute(spec.substr(0, end)).lexically_normal();
+  const std::string python = python_program();
+  if (!fs::exists(file)) {
+    throw InputError("", fmt::format("--testee {}: there is no file {}", spec, file.string()));
+  }
+  if (access(python.c_str(), X_OK) != 0) {
+    throw InputError("",
+                     fmt::format("--testee {}: there is no Python; ATTEST_PYTHON names one", spec));
+  }
+  return {.spec = spec,
+          .base = file.string(),
+          .command = {python, "-m", "attest_attention.worker", file.string()},
+          .files = {python, file.string()},
+          .plugin = {},
+          .kernel = kernel_behind(spec, end),
+          .prefix = file.filename().string() + ":"};
 }
 
 }  // namespace
+
+std::string python_program() {
+  const char* named = std::getenv("ATTEST_PYTHON");
+  return named ? named : found_on_path("python3");
+}
 
 Target parse_target(const std::string& spec, const Installation& installation) {
   Target target{.spec = spec, .base = spec, .command = {}, .files = {}, .plugin = {}, .kernel = {}};
@@ -74,17 +123,12 @@ Target parse_target(const std::string& spec, const Installation& installation) {
     target.files = files_of(spec.substr(5));
     return target;
   }
-  const auto colon = spec.find(".so:");  // the name of a kernel may have ".so" in it, too
-  if (colon != std::string::npos || spec.ends_with(".so")) {
-    target.plugin = spec.substr(0, colon == std::string::npos ? colon : colon + 3);
+  if (const std::size_t end = end_of_file(spec, ".py")) return of_python(spec, end);
+  if (const std::size_t end = end_of_file(spec, ".so")) {
+    target.plugin = spec.substr(0, end);
     // Absolute, so that a repro line works from anywhere.
     target.base = fs::absolute(target.plugin).lexically_normal().string();
-    if (colon != std::string::npos) {
-      target.kernel = spec.substr(colon + 4);
-      if (target.kernel.empty()) {
-        throw InputError("", fmt::format("--testee {}: no kernel is named behind the colon", spec));
-      }
-    }
+    target.kernel = kernel_behind(spec, end);
     if (!fs::exists(target.plugin)) {
       throw InputError("", fmt::format("--testee {}: there is no library {}", spec, target.plugin));
     }

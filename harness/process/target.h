@@ -17,7 +17,12 @@ struct Target {
   std::string plugin;
   std::string kernel;             // empty: all
   std::string first_choice = {};  // the only one, if there is one of that name
+  std::string prefix = {};        // of its kernels' names in records: the file that they are of
 };
+
+// The interpreter of kernels in Python: that of ATTEST_PYTHON, else python3; empty if there is
+// none.
+std::string python_program();
 
 // Throws InputError for a spec that names nothing.
 Target parse_target(const std::string& spec, const Installation& installation);

@@ -75,12 +75,13 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
   return files;
 }
 
-// That it describes itself wrongly, or not at all: with what it printed.
+// That it describes itself wrongly, or not at all: with what it printed at last.
 [[noreturn]] void complain(const Target& target, const Reply& reply, const std::string& what) {
   constexpr std::size_t kMostQuoted = 4096;  // of what a testee says or prints
+  const std::size_t printed = reply.captured.size();
   throw InputError("", fmt::format("--testee {}: {}{}{}", target.spec, what.substr(0, kMostQuoted),
-                                   reply.captured.empty() ? "" : "\nIt printed:\n",
-                                   reply.captured.substr(0, kMostQuoted)));
+                                   printed == 0 ? "" : "\nIt printed:\n",
+                                   reply.captured.substr(printed - std::min(printed, kMostQuoted))));
 }
 
 // What it answers to "describe".
@@ -98,8 +99,9 @@ Reply ask(WorkerExecutor& executor, const Target& target) {
 
 // The --testee that names one of so many kernels alone.
 std::string spec_of(const Target& target, const std::string& kernel, std::size_t kernels) {
-  if (target.plugin.empty() || kernels == 1) return target.base;
-  if (target.base.ends_with(".so")) return target.base + ":" + kernel;
+  if (target.spec.starts_with("exec:") || kernels == 1) return target.base;
+  const bool is_file = target.base.ends_with(".so") || target.base.ends_with(".py");
+  if (is_file) return target.base + ":" + kernel;
   return kernel;  // bundled: the kernel's name begins with the library's
 }
 
@@ -149,7 +151,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
                fmt::format("its description is wrong: {}{}{}", error.pointer(),
                            error.pointer().empty() ? "" : ": ", error.what()));
     }
-    testee.name = testee.kernel;
+    testee.name = target.prefix + testee.kernel;
     testee.spec = spec_of(target, testee.kernel, kernels.size());
     testee.command = target.command;
     testee.plugin = target.plugin;

@@ -4,7 +4,9 @@
 //   naive/textbook        another of its family
 //   ./mine.so             all kernels of a plug-in
 //   ./mine.so:fast        one of them
-//   exec:python3 mine.py  a program that speaks the worker protocol
+//   mine.py               all kernels of a Python file (python/), in records mine.py:NAME
+//   mine.py:fast          one of them
+//   exec:./mine --worker  a program that speaks the worker protocol
 #pragma once
 
 #include <functional>

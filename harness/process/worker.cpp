@@ -125,8 +125,9 @@ struct WorkerExecutor::Process {
            about.si_pid == pid;
   }
 
+  // Takes all that a pipe holds: what was printed before a reply belongs to it.
   void drain(Descriptor& from) {
-    std::array<char, 4096> buffer{};
+    std::array<char, kCaptureBytes> buffer{};
     const ssize_t n = read(from.get(), buffer.data(), buffer.size());
     if (n <= 0) {
       from.close();
@@ -315,6 +316,12 @@ Reply WorkerExecutor::understand(const std::string& text, const std::string& non
   nlohmann::json body = parse_json_if_any(text);
   if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
     return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
+  }
+  if (body.contains("kernels")) {
+    if (const auto key = doubled_key(text)) {
+      return ended(Kind::protocol_error,
+                   fmt::format("sent a description that has the key \"{}\" twice", *key));
+    }
   }
   const nlohmann::json echoed = body.value("nonce", nlohmann::json());
   if (echoed != nonce) {

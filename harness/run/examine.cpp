@@ -14,8 +14,6 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t kMessageBytes = 4096;
-
 // What may lie there instead of NaN: numbers like all others, and where no row sees them, huge
 // ones.
 std::vector<Hidden> finite_instead_of(Hidden hidden) {
@@ -209,7 +207,7 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
   }
   if (finding) {
     v.reason = finding->reason;
-    v.message = finding->message.substr(0, kMessageBytes);
+    v.message = finding->message.substr(0, kCaptureBytes);
     v.captured = subject.captured.substr(0, kCaptureBytes);
     v.blamed = blamed_clause(subject, *finding, first, second);
     if (finding->time) v.time.push_back(*finding->time);

@@ -15,6 +15,8 @@ from attest_attention._judge import (
     judge_file,
     judge_gradients,
 )
+from attest_attention._given import Problem
+from attest_attention._kernel import Kernel, kernel
 from attest_attention._masks import (
     Mask,
     block_sparse,
@@ -26,12 +28,15 @@ from attest_attention._masks import (
     window,
 )
 from attest_attention._options import ARITHMETICS, Options
+from attest_attention._pytest import pytest
 from attest_attention._result import Result, TensorResult
+from attest_attention._run import Run, RunError, Verdict, run
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ARITHMETICS", "Mask", "Options", "Result", "TensorResult", "assert_close",
-    "assert_gradients_close", "block_sparse", "causal", "dense", "dilated", "judge", "judge_file",
-    "judge_gradients", "prefix", "segments", "window",
+    "ARITHMETICS", "Kernel", "Mask", "Options", "Problem", "Result", "Run", "RunError",
+    "TensorResult", "Verdict", "assert_close", "assert_gradients_close", "block_sparse", "causal",
+    "dense", "dilated", "judge", "judge_file", "judge_gradients", "kernel", "prefix", "pytest",
+    "run", "segments", "window",
 ]

@@ -74,7 +74,7 @@ TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstEleme
     EXPECT_EQ(again.exit_code, 1) << again.text;
     const auto dumped = parse_json(contents(folder_ / "dump" / "problem.json"));
     for (const auto& [tensor, evidence] : v.verdict.tensors) {
-      const auto& e = dumped.at("tensors").at(tensor);
+      const auto& e = dumped.at("tensors").at(std::string(name(tensor)));
       EXPECT_EQ(e.at("worst").get<std::vector<Index>>(), evidence.worst);
       EXPECT_EQ(number_from_json(e.at("actual")), evidence.actual);
       EXPECT_EQ(number_from_json(e.at("exact")), evidence.exact);
@@ -106,6 +106,21 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
   const Result in_process = attest_command("repro " + id + " --testee naive --in-process");
   EXPECT_EQ(in_process.exit_code, 0);
   EXPECT_THAT(in_process.text, HasSubstr("no isolation, no guards, no limits"));
+}
+
+TEST_F(CommandTest, DoctorTellsWhatTheMachineAllows) {
+  const Result lines = attest_command("doctor");
+  EXPECT_EQ(lines.exit_code, 0) << lines.text;
+  const auto facts = nlohmann::json::parse(attest_command("doctor --json").text);
+  for (const char* what : {"attest", "processor", "memory", "glibc", "isolation", "network",
+                           "counters", "gpu", "python"}) {
+    ASSERT_TRUE(facts.contains(what)) << what;
+    EXPECT_THAT(lines.text, HasSubstr(std::string(what) + " "));
+    EXPECT_NE(facts[what], "");
+  }
+  const std::string isolation = facts["isolation"];
+  attest_command("run --testee fa2 --cases format/formats/f32/dtype=f32/data=normal" + out());
+  EXPECT_THAT(isolation, HasSubstr("(" + record().header.isolation + ")"));
 }
 
 TEST_F(CommandTest, FilteredRunProvesNoProfileUnlessNoneIsAskedFor) {

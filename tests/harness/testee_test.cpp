@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/process/target.h"
 #include "spec/json_reader.h"
 
 namespace attest {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 
@@ -105,6 +111,11 @@ TEST(TesteeTest, ArithmeticBeyondTheCapsIsRefused) {
               AllOf(HasSubstr("/arithmetic/f32/exp_ulp"), HasSubstr("1000")));
 }
 
+TEST(TesteeTest, DescriptionThatSaysOneThingTwiceIsRefused) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/stutters.so"),
+              HasSubstr("has the key \"batch\" twice"));
+}
+
 TEST(TesteeTest, FileThatIsNoLibraryIsExplained) {
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/text.so"), HasSubstr("cannot load the library"));
 }
@@ -119,6 +130,26 @@ TEST(TesteeTest, ProgramThatIsNotThereIsNamed) {
               HasSubstr("no_such_program is no program on the PATH"));
   EXPECT_THAT(complaint("exec:/no/such/program"), HasSubstr("/no/such/program does not exist"));
   EXPECT_THAT(complaint("exec:/tmp"), HasSubstr("/tmp is a folder"));
+}
+
+TEST(TesteeTest, PythonFileIsRunByThePackagesWorkerInThatInterpreter) {
+  const std::string folder = testing::TempDir() + "attest_python_target";
+  std::filesystem::create_directories(folder);
+  const std::string file = folder + "/mine.py";
+  std::ofstream(file).put('\n');
+  setenv("ATTEST_PYTHON", "/bin/true", 1);
+  const Target target = parse_target(folder + "/../attest_python_target/mine.py:fast", kInstallation);
+  EXPECT_EQ(target.base, file);
+  EXPECT_EQ(target.kernel, "fast");
+  EXPECT_EQ(target.prefix, "mine.py:");
+  EXPECT_THAT(target.command, ElementsAre("/bin/true", "-m", "attest_attention.worker", file));
+  EXPECT_THAT(target.files, ElementsAre("/bin/true", file));
+  EXPECT_THAT(complaint(file), HasSubstr("exited with status 0"));
+  EXPECT_THAT(complaint(file + ":"), HasSubstr("no kernel is named behind the colon"));
+  setenv("ATTEST_PYTHON", "/no/such/python", 1);
+  EXPECT_THAT(complaint(file), HasSubstr("there is no Python"));
+  unsetenv("ATTEST_PYTHON");
+  EXPECT_THAT(complaint("nothing.py"), HasSubstr("there is no file"));
 }
 
 TEST(TesteeTest, DescriptionEndsWhenItIsAskedTo) {

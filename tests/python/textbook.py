@@ -24,9 +24,9 @@ class Kernel:
     def forward(self, q, k, v):
         """O and LSE; keeps what the backward pass needs."""
         q, k, v = (np.asarray(x, self.real) for x in (q, k, v))
-        self.group = q.shape[1] // k.shape[1]
+        self.group = q.shape[1] // max(k.shape[1], 1)
         k, v = np.repeat(k, self.group, 1), np.repeat(v, self.group, 1)
-        self.used_scale = self.real(self.scale or 1 / np.sqrt(q.shape[3]))
+        self.used_scale = self.real(1 / np.sqrt(q.shape[3]) if self.scale is None else self.scale)
         x = self.used_scale * (q @ k.swapaxes(2, 3))
         self.slope = 1
         if self.softcap:
@@ -71,7 +71,7 @@ class Kernel:
         return dq, self._of_groups(dk), self._of_groups(dv), ds, dsink
 
     def _of_groups(self, x):
-        return x.reshape(x.shape[0], -1, self.group, *x.shape[2:]).sum(2)
+        return x.reshape(x.shape[0], x.shape[1] // self.group, self.group, *x.shape[2:]).sum(2)
 
 
 def causal(queries, keys, anchor):

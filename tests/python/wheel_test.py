@@ -1,6 +1,6 @@
 """The wheel: packed from what is built, installed into a fresh environment without an index, used.
 
-ATTEST_LIBRARY names libattest as it was built; nothing of the tree is on the path afterwards.
+ATTEST_BUILD names the folder of the build; nothing of the tree is on the path afterwards.
 """
 import os
 import pathlib
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -28,6 +29,19 @@ except AssertionError as error:
 """
 
 
+KERNEL = """
+import attest_attention as attest
+import numpy as np
+
+@attest.kernel(dtypes=["f32"], features=["gqa"], arithmetic="exact-f32", limits={"key_len": {"min": 1}})
+def mine(p, q, k, v):
+    k, v = (np.repeat(x, p.query_heads // p.key_heads, 1) for x in (k, v))
+    s = np.float32(p.scale) * (q @ k.swapaxes(2, 3))
+    e = np.exp(s - s.max(3, keepdims=True))
+    return e @ v / e.sum(3, keepdims=True)
+"""
+
+
 def run(*command, **more):
     """What it prints; without the environment of the tests."""
     clean = {name: value for name, value in os.environ.items()
@@ -42,9 +56,22 @@ class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.told = run(sys.executable, ROOT / "python" / "pack_wheel.py",
-                       os.environ["ATTEST_LIBRARY"], cls.folder.name)
+        os.chmod(cls.folder.name, 0o755)  # other users run kernels
+        cls.prefix = f"{cls.folder.name}/prefix"
+        run("cmake", "--install", os.environ["ATTEST_BUILD"], "--strip", "--prefix", cls.prefix)
+        cls.told = cls.pack()
         cls.wheel = pathlib.Path(cls.told.splitlines()[0])
+        # Nothing is found where it was installed first.
+        pathlib.Path(cls.prefix).rename(f"{cls.prefix}-moved")
+        cls.home = pathlib.Path(cls.folder.name) / "fresh"
+        run(sys.executable, "-m", "venv", "--system-site-packages", cls.home)
+        run(cls.home / "bin" / "python3", "-m", "pip", "install", "--no-index", "--no-deps",
+            cls.wheel)
+        pathlib.Path(f"{cls.prefix}-moved").rename(cls.prefix)
+
+    @classmethod
+    def pack(cls):
+        return run(sys.executable, ROOT / "python" / "pack_wheel.py", cls.prefix, cls.folder.name)
 
     @classmethod
     def tearDownClass(cls):
@@ -57,8 +84,7 @@ class WheelTest(unittest.TestCase):
 
     def test_the_same_tree_gives_the_same_file(self):
         before = self.wheel.read_bytes()
-        run(sys.executable, ROOT / "python" / "pack_wheel.py", os.environ["ATTEST_LIBRARY"],
-            self.folder.name)
+        self.pack()
         self.assertEqual(self.wheel.read_bytes(), before)
 
     def test_its_version_is_that_of_the_tree(self):
@@ -67,11 +93,18 @@ class WheelTest(unittest.TestCase):
         self.assertIn(f'__version__ = "{project[1]}"', package)
         self.assertIn(f"-{project[1]}-", self.wheel.name)
 
-    def test_it_installs_without_index_or_compiler_and_works(self):
-        home = pathlib.Path(self.folder.name) / "fresh"
-        run(sys.executable, "-m", "venv", "--system-site-packages", home)
-        python = home / "bin" / "python3"
-        run(python, "-m", "pip", "install", "--no-index", "--no-deps", self.wheel)
+    def test_it_says_whose_work_it_carries(self):
+        with zipfile.ZipFile(self.wheel) as wheel:
+            (notices,) = (wheel.read(name).decode() for name in wheel.namelist()
+                          if name.endswith("dist-info/THIRD_PARTY"))
+            carried = {pathlib.Path(name).name for name in wheel.namelist()
+                       if re.match(r"attest_attention/lib/lib(?!attest)", name)}
+        self.assertTrue(carried)
+        for name in carried:
+            self.assertIn(f": carried as lib/{name}\n", notices)
+
+    def test_judging_arrays_needs_nothing_of_the_system(self):
+        home, python = self.home, self.home / "bin" / "python3"
         told = run(python, "-c", USE, cwd=self.folder.name)
         self.assertIn("attention: FAIL", told)
         self.assertIn("times the bound", told)
@@ -83,6 +116,24 @@ class WheelTest(unittest.TestCase):
         self.assertIn("libattest.so.0", carried)
         for name in carried:
             self.assertRegex(maps, rf"{home}\S+/{re.escape(name)}")
+
+    def test_command_judges_a_kernel_in_python(self):
+        attest, folder = self.home / "bin" / "attest", pathlib.Path(self.folder.name)
+        (folder / "mine.py").write_text(KERNEL)
+        told = run(attest, "run", "--testee", "mine.py", "--tier", "smoke", "--profile", "none",
+                   "--out", "out", cwd=folder)
+        self.assertRegex(told, r"No failure in \d\d of")
+        self.assertIn("mine.py:mine", told)
+        told = run(attest, "run", "--testee", "fa2", "--tier", "smoke", "--out", "out", cwd=folder)
+        self.assertIn("No failure in ", told)
+        self.assertIn(f"{self.home}/bin/python", run(attest, "doctor"))
+
+    def test_programs_use_no_library_but_those_carried(self):
+        package = next(self.home.glob("lib/python*/site-packages/attest_attention"))
+        for file in [*package.glob("bin/*"), *package.glob("lib/attest/*.so")]:
+            for name, path in re.findall(r"(\S+) => (\S+)", run("ldd", file)):
+                if (package / "lib" / name).exists():
+                    self.assertEqual(pathlib.Path(path).resolve(), package / "lib" / name, file)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,22 @@ TEST(JsonReportTest, FailuresCarryTheirEvidenceAsTheRecordDoes) {
   }
 }
 
+TEST(JsonReportTest, TellsWhichFailuresAreKnown) {
+  Record record = realistic_record();
+  const auto first = std::find_if(record.verdicts.begin(), record.verdicts.end(), [](const auto& v) {
+    return v.verdict.outcome == Outcome::fail;
+  });
+  record.header.known = {{.cases = first->case_id,
+                          .testee = first->testee,
+                          .reason = first->verdict.reason,
+                          .link = "https://example.org/1"}};
+  const json known = parse_json(to_report_json(record))["known"];
+  ASSERT_EQ(known.size(), 1u);
+  EXPECT_EQ(known[0]["case"], first->case_id);
+  EXPECT_EQ(known[0]["testee"], first->testee);
+  EXPECT_THAT(known[0]["why"].get<std::string>(), testing::HasSubstr("https://example.org/1"));
+}
+
 TEST(JsonReportTest, WorstRatiosNameTheirCase) {
   const json report = parse_json(to_report_json(realistic_record()));
   const json& worst = report["testees"][1]["worst"];

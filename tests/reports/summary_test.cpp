@@ -50,6 +50,35 @@ TEST(SummaryTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
               HasSubstr("fa2     forward-core   met  met  not met: only with exp of 736 units\n"));
 }
 
+// A verdict on what printed that much.
+VerdictRecord printed(Outcome outcome, int lines) {
+  VerdictRecord v{.case_id = "mask/a", .testee = "naive", .dtype = "f32", .verdict = {}};
+  v.verdict.outcome = outcome;
+  for (int i = 0; i < lines; ++i) v.verdict.captured += "line " + std::to_string(i) + "\n";
+  return v;
+}
+
+TEST(SummaryTest, OfACrashItShowsTheLastLinesThatWerePrinted) {
+  const Record crash = record_of({printed(Outcome::crash, 30)}, "not conformant");
+  EXPECT_THAT(to_summary_text(crash), HasSubstr("    it printed:\n    | line 18\n"));
+  EXPECT_THAT(to_summary_text(crash), HasSubstr("    | line 29\n"));
+  EXPECT_THAT(to_summary_text(crash), Not(HasSubstr("| line 17\n")));
+  EXPECT_THAT(to_summary_text(crash, Detail::whole), HasSubstr("    | line 0\n"));
+  EXPECT_THAT(to_summary_text(record_of({printed(Outcome::fail, 3)}, "not conformant")),
+              Not(HasSubstr("it printed")));
+}
+
+TEST(SummaryTest, MessagesOfManyKilobytesAreCutUnlessAllIsWanted) {
+  VerdictRecord v = printed(Outcome::fail, 0);
+  v.verdict.message = "begin" + std::string(20000, 'x') + "end";
+  const Record record = record_of({v}, "not conformant");
+  EXPECT_LT(to_summary_text(record).size(), 1500u);
+  EXPECT_THAT(to_summary_text(record), HasSubstr("results.jsonl has them ...]"));
+  EXPECT_THAT(to_summary_text(record, Detail::whole), HasSubstr(v.verdict.message));
+  const std::string brief = to_summary_text(record, Detail::brief);
+  EXPECT_EQ(brief, "Not conformant: naive does not pass 1 of 1 case.\n");
+}
+
 TEST(SummaryTest, ShowsOneFailureOfEachKindAndTheFirstKindsAlone) {
   std::vector<VerdictRecord> verdicts(
       25, {.case_id = "mask/a", .testee = "naive", .dtype = "f32", .verdict = {}});

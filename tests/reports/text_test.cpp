@@ -63,6 +63,15 @@ TEST(TextTest, ExcerptKeepsBothEndsAndWholeCharacters) {
   EXPECT_THAT(cut, HasSubstr("bytes left out"));
 }
 
+TEST(TextTest, LastLinesAreThoseOfTheEnd) {
+  EXPECT_EQ(last_lines("a\nb\nc\n", 2), "b\nc");
+  EXPECT_EQ(last_lines("a\nb\nc", 3), "a\nb\nc");
+  EXPECT_EQ(last_lines("\nb\n\n", 5), "\nb");
+  EXPECT_EQ(last_lines("a", 1), "a");
+  EXPECT_EQ(last_lines("a\nb", 0), "");
+  EXPECT_EQ(last_lines("", 3), "");
+}
+
 TEST(TextTest, PaddingCountsCharactersNotBytes) {
   EXPECT_EQ(pad_right("ü", 3), "ü  ");
   EXPECT_EQ(pad_left("ü", 3), "  ü");
@@ -97,9 +106,9 @@ TEST(TextTest, EvidenceNamesElementValuesAndRatio) {
                                    .exact = -0.158,
                                    .bound = 1e-5,
                                    .compared = 8};
-  EXPECT_EQ(evidence_text("O", evidence),
+  EXPECT_EQ(evidence_text(TensorName::o, evidence),
             "O[0,1,5,3] = 0.959, exact -0.158, bound 1e-05, ratio 1.12e+05");
-  EXPECT_EQ(evidence_text("O", {}), "O: nothing compared");
+  EXPECT_EQ(evidence_text(TensorName::o, {}), "O: nothing compared");
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/description_text.h"
 #include "spec/json_reader.h"
+#include "spec/named_arithmetic.h"
 
 namespace attest {
 namespace {
@@ -46,24 +48,22 @@ TEST(DescriptionTest, ReadsWhatATesteeSays) {
   EXPECT_EQ(d.declared_arithmetic, sound_description()["arithmetic"]);
 }
 
-// The record has what they stand for.
-TEST(DescriptionTest, NamesStandForArithmetics) {
-  const auto with = [](const json& arithmetic) {
-    json text = sound_description();
-    text["arithmetic"] = arithmetic;
-    return text;
-  };
-  const Description all = parse_description(with("exact-f32"));
-  EXPECT_NE(all.arithmetic.at(DType::bf16), loosest(DType::bf16));
-  EXPECT_EQ(all.declared_arithmetic["bf16"]["p"], "f32");
-  const Description one = parse_description(with({{"f32", "exact-f32"}, {"bf16", json::object()}}));
-  EXPECT_EQ(one.arithmetic.at(DType::f32), all.arithmetic.at(DType::f32));
-  EXPECT_EQ(one.arithmetic.at(DType::bf16), loosest(DType::bf16));
-  EXPECT_THAT(description_error(with("gpu-16bit")),
-              HasSubstr("/arithmetic: gpu-16bit says nothing of f32; what does: exact-f32"));
-  EXPECT_THAT(description_error(with({{"bf16", "gpu"}})),
-              HasSubstr("/arithmetic/bf16: no arithmetic is called \"gpu\""));
-  EXPECT_THAT(description_error(with(json::array({"exact-f32"}))), HasSubstr("/arithmetic: "));
+TEST(DescriptionTest, ArithmeticGoesByItsName) {
+  json text = sound_description();
+  text["arithmetic"] = "exact-f32";
+  const Description d = parse_description(text);
+  for (const DType dtype : d.dtypes) {
+    EXPECT_EQ(d.arithmetic.at(dtype), description_by("exact-f32", dtype).arithmetic.at(dtype));
+    EXPECT_EQ(d.declared_arithmetic[std::string(name(dtype))],
+              declaration_named("exact-f32", dtype));
+  }
+  text["arithmetic"] = {{"bf16", "gpu-16bit"}, {"f32", {{"exp_ulp", 1}}}};
+  EXPECT_EQ(parse_description(text).arithmetic.at(DType::bf16),
+            description_by("gpu-16bit", DType::bf16).arithmetic.at(DType::bf16));
+  text["arithmetic"] = "gpu-16bit";
+  EXPECT_THAT(description_error(text), HasSubstr("/arithmetic/f32: gpu-16bit says nothing of f32"));
+  text["arithmetic"] = "exact";
+  EXPECT_THAT(description_error(text), HasSubstr("no arithmetic is called \"exact\""));
 }
 
 TEST(DescriptionTest, IsReadStrictly) {

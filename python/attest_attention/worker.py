@@ -1,0 +1,183 @@
+"""python -m attest_attention.worker FILE: the kernels of a Python file, as the harness asks for
+them (SPEC.md, chapter Worker). `attest run --testee FILE` starts it."""
+from __future__ import annotations
+
+import faulthandler
+import io
+import json
+import os
+import pathlib
+import sys
+import traceback
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
+
+from attest_attention import _home, _kernel
+from attest_attention._backends import Backend, Misuse, backend
+from attest_attention._given import Problem
+from attest_attention._returns import BACKWARD, FORWARD, as_list, store
+from attest_attention._tensors import Memory, Tensors
+
+PACKAGE = str(pathlib.Path(__file__).parent)
+Reply = Dict[str, Any]
+
+
+def kernels_of(path: str) -> Dict[str, _kernel.Kernel]:
+    """The kernels of a file by name. Raises whatever the file raises."""
+    _home.in_worker = True
+    kernels: Dict[str, _kernel.Kernel] = {}
+    for value in vars(_home.load(path)).values():
+        if not isinstance(value, _kernel.Kernel):
+            continue
+        if kernels.setdefault(value.name, value) is not value:
+            raise Misuse(f"two kernels are called {value.name}")
+    if not kernels:
+        raise Misuse("it has no kernel: no function decorated with "
+                     "@attest_attention.kernel(dtypes=[...], ...)")
+    return kernels
+
+
+def _own_frames(error: BaseException) -> List[traceback.FrameSummary]:
+    """Of its traceback, without those of this package and of the import system."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__)
+            if not frame.filename.startswith((PACKAGE, "<frozen importlib"))]
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line; its traceback goes where the harness keeps what is printed."""
+    if isinstance(error, Misuse):
+        return str(error)
+    frames = _own_frames(error)
+    last = "".join(traceback.format_exception_only(type(error), error)).strip()
+    sys.stderr.write("Traceback (most recent call last):\n" +
+                     "".join(traceback.format_list(frames)) + last + "\n")
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    lines = last.splitlines()
+    return (lines[-1] if isinstance(error, SyntaxError) else lines[0]) + where
+
+
+class Worker:
+    """Answers requests on the kernels of a file."""
+
+    def __init__(self, path: str) -> None:
+        self._broken = ""
+        self._backends: Dict[str, Backend] = {}
+        self._kernels: Dict[str, _kernel.Kernel] = {}
+        try:
+            self._memory = Memory(_descriptor("INPUT"), _descriptor("OUTPUT"))
+            self._kernels = kernels_of(path)
+        except (Exception, SystemExit) as error:
+            self._broken = f"{os.path.basename(path)} cannot be used: {told(error)}"
+
+    def answer(self, asked: Dict[str, Any]) -> Reply:
+        operations: Dict[str, Callable[[Dict[str, Any]], Reply]] = {
+            "describe": self._describe, "supports": lambda asked: {"status": "ok"},
+            "forward": self._forward, "backward": self._backward}
+        if self._broken:
+            return {"status": "error", "message": self._broken}
+        try:
+            return operations[asked["op"]](asked)
+        except (Exception, SystemExit) as error:
+            return {"status": "error", "message": told(error)}
+
+    def _describe(self, asked: Dict[str, Any]) -> Reply:
+        if asked.get("brief"):
+            return {"status": "ok"}
+        for kernel in self._kernels.values():  # what it needs is here, or that is said at once
+            self._backend(kernel)
+        return {"status": "ok", "kernels": [{"name": name, "description": kernel.description}
+                                            for name, kernel in self._kernels.items()]}
+
+    def _backend(self, kernel: _kernel.Kernel) -> Backend:
+        if kernel.name not in self._backends:
+            self._backends[kernel.name] = backend(kernel.arrays, kernel.device,
+                                                  kernel.description["dtypes"])
+        return self._backends[kernel.name]
+
+    def _prepared(self, asked: Dict[str, Any]) -> Tuple[_kernel.Kernel, Problem, Tensors]:
+        kernel = self._kernels[asked["kernel"]]
+        tensors = Tensors(self._memory, asked["tensors"], self._backend(kernel))
+        tensors.backend.use_threads(asked["threads"])
+        return kernel, Problem(asked["problem"], tensors, asked["threads"]), tensors
+
+    def _forward(self, asked: Dict[str, Any]) -> Reply:
+        kernel, p, tensors = self._prepared(asked)
+        names = _asked_for(FORWARD, tensors)
+        value = kernel.function(p, *(tensors.array(name) for name in "qkv"))
+        store(as_list(value, names, kernel.name), names, tensors)
+        return _finished(tensors)
+
+    def _backward(self, asked: Dict[str, Any]) -> Reply:
+        kernel, p, tensors = self._prepared(asked)
+        names = _asked_for(BACKWARD, tensors)
+        qkv = [tensors.array(name) for name in "qkv"]
+        d_o = tensors.array("d_o")
+        if kernel.autograd:
+            values = _by_autograd(kernel, p, qkv, d_o, tensors.backend)
+            store([values[name] for name in names], names, tensors)
+            return _finished(tensors)
+        assert kernel.backward_function
+        statistics = [tensors.array(name, 3) for name in ("lse", "maximum", "sum")]
+        lse = statistics[0] if statistics[1] is None else tuple(statistics[1:])
+        value = kernel.backward_function(p, *qkv, tensors.array("o"), lse, d_o)
+        who = getattr(kernel.backward_function, "__name__", "the backward pass")
+        store(as_list(value, names, who), names, tensors)
+        return _finished(tensors)
+
+
+def _asked_for(order: Dict[str, int], tensors: Tensors) -> List[str]:
+    outputs = tensors.outputs()
+    return [name for name in order if name in outputs]
+
+
+def _finished(tensors: Tensors) -> Reply:
+    changed = tensors.written_to()
+    if not changed:
+        return {"status": "ok"}
+    return {"status": "fault", "reason": "input_mutated",
+            "message": f"the kernel wrote to {', '.join(changed)}"}
+
+
+def _by_autograd(kernel: _kernel.Kernel, p: Problem, qkv: Sequence[Any], d_o: Any,
+                 library: Backend) -> Dict[str, Any]:
+    """Gradients by name, of the forward function."""
+    arrays = dict(zip("qkv", qkv))
+    arrays.update({name: array for name, array in (("bias", p.bias), ("sinks", p.sinks))
+                   if array is not None})
+
+    def outputs(leaves: Dict[str, Any]) -> List[Any]:
+        sides = {name: leaf for name, leaf in leaves.items() if name not in "qkv"}
+        value = kernel.function(p.with_arrays(sides), leaves["q"], leaves["k"], leaves["v"])
+        return list(value) if isinstance(value, (tuple, list)) else [value]
+
+    found = library.gradients(outputs, arrays, [d_o, p.d_lse])
+    return {"d" + ("sink" if name == "sinks" else name): value for name, value in found.items()}
+
+
+def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO, replies: io.FileIO) -> None:
+    """Until the requests end."""
+    while head := requests.read(4):
+        asked = json.loads(requests.read(int.from_bytes(head, "little")))
+        text = json.dumps({**answer(asked), "nonce": asked["nonce"]}).encode()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        frame = memoryview(len(text).to_bytes(4, "little") + text)
+        while frame:
+            frame = frame[replies.write(frame):]
+
+
+def _descriptor(name: str) -> int:
+    return int(os.environ[f"ATTEST_{name}_FD"])
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    (path,) = sys.argv[1:] if arguments is None else arguments
+    faulthandler.enable()  # a crash is told with the line that it is in
+
+    with open(_descriptor("REQUEST"), "rb") as requests, \
+            open(_descriptor("REPLY"), "wb", buffering=0) as replies:
+        serve(Worker(path).answer, requests, replies)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

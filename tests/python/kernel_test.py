@@ -1,0 +1,286 @@
+"""Kernels in Python, judged by the command: right and wrong ones, and those that are misused.
+
+ATTEST_PROGRAM names the command as it was built.
+"""
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import attest_attention as attest
+import kernels
+from attest_attention._kernel import PROFILES
+
+HERE = pathlib.Path(__file__).parent
+PROGRAM = os.environ["ATTEST_PROGRAM"]
+CASE = "format/formats/f32/dtype=f32/data=normal"
+
+
+def program(*arguments, **environment):
+    """What it prints, of both kinds."""
+    return subprocess.run([PROGRAM, *arguments], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT,
+                          env={**os.environ, "ATTEST_PYTHON": sys.executable, **environment}).stdout
+
+
+def judged(file, names, case=CASE):
+    """The verdicts of some kernels of a file on one case, by kernel."""
+    with tempfile.TemporaryDirectory() as folder:
+        more = [word for name in names[1:] for word in ("--testee", f"{HERE / file}:{name}")]
+        run = attest.run(f"{HERE / file}:{names[0]}", cases=[case], profiles=["none"], out=folder,
+                         options=more)
+        return {verdict.testee.split(":")[1]: verdict for verdict in run.verdicts}
+
+
+class SuiteTest(unittest.TestCase):
+    """A tier of the suite on a kernel."""
+
+    def test_right_kernel_of_every_feature_passes(self):
+        run = attest.run(kernels.right, tier="smoke")
+        self.assertTrue(run.passed, run)
+        self.assertEqual(run.failures, [])
+        self.assertGreater(run.counts["PASS"], 100)
+        self.assertEqual({verdict.testee for verdict in run.verdicts}, {"kernels.py:right"})
+
+    def test_diagonal_at_the_wrong_corner_fails_with_its_clause(self):
+        run = attest.run(kernels.top_left, tier="smoke")
+        self.assertFalse(run.passed)
+        self.assertFalse(run.conformant)
+        self.assertEqual({failure.clause for failure in run.failures}, {"MASK-3"})
+        self.assertIn("diagonal at the top left (MASK-3)", str(run))
+        self.assertIn("MASK-3", run._repr_html_())
+        self.assertIn("Not conformant: kernels.py:top_left", repr(run))
+        standing = next(each for each in run.profiles if each.profile == "forward-core")
+        self.assertLess(standing.passed, standing.demanded)
+
+    def test_profile_that_is_met_makes_it_conformant(self):
+        run = attest.run(kernels.core, tier="standard")
+        self.assertTrue(run.conformant, run)
+        self.assertTrue(all(standing.met for standing in run.profiles))
+
+
+class MisuseTest(unittest.TestCase):
+    """What is returned wrongly, or raised, is told in its own terms."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.verdicts = judged("mistakes.py", [
+            "plain", "nothing", "alone", "three", "shape", "dtype", "lists", "absent",
+            "undeclared_lse", "raises", "exits", "writes", "dies"])
+
+    def test_right_kernel_passes(self):
+        self.assertEqual(self.verdicts["plain"].outcome, "PASS")
+
+    def test_message_says_what_is_wrong(self):
+        for name, message in {
+            "nothing": "forward failed: nothing returned None, expected (o, lse)",
+            "alone": "forward failed: alone returned 1 value, expected 2: (o, lse)",
+            "three": "forward failed: three returned 3 values, expected 2: (o, lse)",
+            "undeclared_lse": "forward failed: undeclared_lse returned 2 values, expected 1: o; "
+                              "LSE is returned with the feature lse alone",
+            "dtype": "forward failed: lse has dtype f64, expected f32",
+            "lists": "forward failed: o is a list, expected a numpy.ndarray",
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(self.verdicts[name].outcome, "FAIL")
+                self.assertEqual(self.verdicts[name].message, message)
+
+    def test_shapes_are_told(self):
+        shape = r"\(2, 4, 19, 31\), expected \(2, 4, 19, 32\)"
+        self.assertRegex(self.verdicts["shape"].message, rf"^forward failed: o has shape {shape}$")
+        self.assertRegex(self.verdicts["absent"].message,
+                         r"^forward failed: lse is None, expected an array of shape \(\d+, \d+, \d+\)$")
+
+    def test_exception_is_told_with_its_traceback(self):
+        verdict = self.verdicts["raises"]
+        self.assertRegex(verdict.message, r"^forward failed: ValueError: matmul: .*"
+                                          r" \(mistakes.py, line \d+\)$")
+        self.assertRegex(verdict.captured, r"(?s)so far so good.*Traceback \(most recent call last\):"
+                                           r".*in raises\n    return helper\(q, k\).*in helper\n"
+                                           r"    return q @ k .*ValueError: matmul")
+        self.assertNotIn("worker.py", verdict.captured)
+
+    def test_exit_is_an_exception_too(self):
+        self.assertRegex(self.verdicts["exits"].message, r"SystemExit: 1 \(mistakes.py, line")
+
+    def test_input_cannot_be_written_to(self):
+        self.assertIn("read-only", self.verdicts["writes"].message)
+
+    def test_crash_is_told_with_its_line(self):
+        self.assertEqual(self.verdicts["dies"].outcome, "CRASH")
+        self.assertRegex(self.verdicts["dies"].captured, r'mistakes.py", line \d+ in dies')
+
+    def test_masks_that_have_no_short_name_are_told(self):
+        for case, message in {
+                "mask/dilated/strided/dtype=f32": "ValueError: p.causal: the mask is a union of "
+                                                  "others: read p.mask",
+                "decode/hard/heads_causal/dtype=f32": "ValueError: p.causal: its diagonal is moved "
+                                                      "by -9: read p.mask, or declare limits="}.items():
+            verdict = judged("mistakes.py", ["causal_alone"], f"{case}/data=normal")["causal_alone"]
+            self.assertIn(message, verdict.message)
+
+    def test_terminal_shows_message_and_traceback(self):
+        told = program("repro", f"{CASE}/s=1", "--testee", f"{HERE}/mistakes.py:raises")
+        self.assertIn("ValueError: matmul", told)
+        self.assertIn("in helper", told)
+        with tempfile.TemporaryDirectory() as folder:
+            told = program("run", "--testee", f"{HERE}/mistakes.py:raises", "--cases", CASE, "--out",
+                           folder)
+        self.assertIn("forward failed: ValueError: matmul", told)
+        self.assertIn("    return helper(q, k)", told)
+        self.assertNotIn("exited with status", told)
+
+
+class FileTest(unittest.TestCase):
+    """Files that cannot be judged."""
+
+    def complaint(self, text, name="odd.py", **environment):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            (pathlib.Path(folder) / name).write_text(textwrap.dedent(text))
+            return program("run", "--testee", f"{folder}/{name}", "--out", f"{folder}/out",
+                           **environment)
+
+    def test_file_that_raises_is_told_with_its_traceback(self):
+        told = self.complaint("import numpy\nnumpy.no_such_thing\n")
+        self.assertIn("odd.py cannot be used: AttributeError: module 'numpy' has no attribute "
+                      "'no_such_thing'", told)
+        self.assertIn('odd.py", line 2, in <module>', told)
+
+    def test_traceback_is_told_behind_whatever_was_printed(self):
+        told = self.complaint("print(20000 * 'x', flush=True)\nimport no_such_module\n")
+        self.assertIn("\nModuleNotFoundError: No module named 'no_such_module'", told)
+
+    def test_syntax_error_is_told(self):
+        self.assertIn("odd.py cannot be used: SyntaxError", self.complaint("def f(:\n"))
+
+    def test_file_without_kernels_is_told(self):
+        self.assertIn("it has no kernel: no function decorated with @attest_attention.kernel",
+                      self.complaint("import attest_attention\n"))
+
+    def test_two_kernels_of_a_name_are_told(self):
+        self.assertIn("two kernels are called f", self.complaint("""
+            import attest_attention as attest
+            def f(p, q, k, v): ...
+            a, b = attest.kernel(dtypes=["f32"])(f), attest.kernel(dtypes=["f32"])(f)
+            """))
+
+    def test_declaration_that_is_wrong_is_told(self):
+        for said, told in {'features=["casual"]': 'there is no feature "casual"',
+                           'arithmetic="fp32"': 'no arithmetic is called "fp32"',
+                           'arithmetic="gpu-tf32"': "gpu-tf32 says nothing of f16",
+                           "alignment=3": "the alignment is a power of two"}.items():
+            with self.subTest(said):
+                self.assertIn(told, self.complaint(f"""
+                    import attest_attention as attest
+                    @attest.kernel(dtypes=["f16"], {said})
+                    def f(p, q, k, v): ...
+                    """))
+
+    def test_run_at_import_is_told(self):
+        told = self.complaint("""
+            import attest_attention as attest
+            @attest.kernel(dtypes=["f32"])
+            def f(p, q, k, v): ...
+            attest.run(f)
+            """)
+        self.assertIn("call it below if __name__ == '__main__':", told)
+
+    def test_missing_file_and_missing_python_are_told(self):
+        self.assertIn("there is no file", program("run", "--testee", "./nothing.py"))
+        told = self.complaint("", ATTEST_PYTHON="/no/such/python")
+        self.assertIn("ATTEST_PYTHON names one", told)
+
+    def test_part_of_a_package_is_imported_as_such(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            package = pathlib.Path(folder) / "flash"
+            package.mkdir()
+            (package / "__init__.py").touch()
+            (package / "plain.py").write_text((HERE / "mistakes.py").read_text())
+            (package / "mine.py").write_text("from .plain import fine\n")
+            run = attest.run(f"{package}/mine.py", cases=[CASE], profiles=["none"])
+        self.assertEqual(run.counts, {"PASS": 1})
+
+
+class DecoratorTest(unittest.TestCase):
+    """Misuse that is seen before anything runs."""
+
+    def test_what_is_wrong_is_named(self):
+        def f(p, q, k, v):
+            pass
+
+        for declared, message in (
+                ({"dtypes": "f32"}, "dtypes: expected a list of names, got the text 'f32'"),
+                ({"arrays": "cupy"}, "arrays: expected one of"),
+                ({"device": "cuda"}, "device: expected one of"),
+                ({"backward": "autograd"}, "backward: expected 'autograd', with arrays='torch'"),
+                ({"limit": {}}, "nothing is declared as 'limit'; did you mean limits?")):
+            with self.subTest(message), self.assertRaises((TypeError, ValueError)) as caught:
+                attest.kernel(**{"dtypes": ["f32"], **declared})(f)
+            self.assertIn(message, str(caught.exception))
+
+    def test_kernel_stays_a_function(self):
+        twice = attest.kernel(dtypes=["f32"])(lambda p, q, k, v: 2 * q)
+        self.assertEqual(twice(None, 3, None, None), 6)
+
+    def test_kernel_that_was_typed_in_is_told_what_to_do(self):
+        told = subprocess.run([sys.executable, "-"], text=True, capture_output=True, input="""
+import attest_attention as attest
+mine = attest.kernel(dtypes=["f32"], name="mine")(lambda p, q, k, v: q)
+attest.run(mine)
+""").stderr
+        self.assertIn("%%writefile mine.py", told)
+
+    def test_profiles_follow_from_features(self):
+        claimed = kernels.right.description["profiles"]
+        self.assertEqual(claimed, [
+            "forward-core", "training-core", "training-full", "masks", "sparse-masks", "scores",
+            "dropout", "varlen", "layouts", "double"])
+        told = program("list", "--features", "--json")
+        needed = {}
+        for row in json.loads(told):
+            for profile in row["clauses"].values():
+                if row["declared_in"] == "features" and (
+                        not row["limit_if_absent"] or profile == "layouts"):
+                    needed.setdefault(profile, set()).add(row["feature"])
+        self.assertEqual({name: set(features) for name, features in PROFILES.items()}, needed)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+class TorchTest(unittest.TestCase):
+    def test_own_attention_passes_with_autograd(self):
+        run = attest.run(str(HERE / "torch_kernels.py") + ":sdpa", tier="smoke")
+        self.assertTrue(run.passed, run)
+        self.assertTrue(any("dQ" in each.tensors for each in run.verdicts))
+
+    def test_gradients_of_bias_sinks_and_lse_pass(self):
+        run = attest.run(str(HERE / "torch_kernels.py") + ":eager", tier="smoke")
+        self.assertTrue(run.passed, run)
+        tensors = {tensor for each in run.verdicts for tensor in each.tensors}
+        self.assertTrue({"dBias", "dSink"} <= tensors, tensors)
+
+    def test_misuse_is_told(self):
+        verdicts = judged("torch_kernels.py", ["in_place", "elsewhere", "numpy_array"])
+        self.assertEqual(verdicts["in_place"].reason, "input_mutated")
+        self.assertEqual(verdicts["in_place"].message, "forward: the kernel wrote to q")
+        self.assertEqual(verdicts["elsewhere"].message, "forward failed: o is on meta, expected cpu")
+        self.assertEqual(verdicts["numpy_array"].message,
+                         "forward failed: o is a ndarray, expected a torch.Tensor")
+
+
+@unittest.skipUnless(importlib.util.find_spec("jax"), "jax is not installed")
+class JaxTest(unittest.TestCase):
+    def test_kernel_and_its_vjp_pass(self):
+        run = attest.run(str(HERE / "jax_kernels.py"), tier="smoke")
+        self.assertTrue(run.passed, run)
+        self.assertTrue(any("dQ" in each.tensors for each in run.verdicts))
+
+
+if __name__ == "__main__":
+    unittest.main()

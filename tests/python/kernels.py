@@ -1,0 +1,71 @@
+"""Kernels in NumPy that tests judge: right ones, and some with a fault."""
+import numpy as np
+
+import attest_attention as attest
+from textbook import Kernel, causal
+
+WIDE = {"f64": np.float64, "f32": np.float32, "f16": np.float32}
+EVERYTHING = ["causal", "window", "dense-mask", "prefix", "segments", "block-sparse", "dilated",
+              "mask-and", "mask-or", "lengths", "any-scale", "softcap", "bias", "dbias", "alibi",
+              "sink", "dlse", "dropout", "gqa", "value-dim", "zero-sizes", "strides",
+              "transposed", "expanded", "lse"]
+
+
+def lengths(p):
+    """Of queries and of keys, as they broadcast to scores."""
+    given = ((p.query_len, p.query_lengths), (p.key_len, p.key_lengths))
+    return [np.reshape(whole if real is None else real, (-1, 1, 1, 1)) for whole, real in given]
+
+
+def without_padding(p, x, real):
+    """What lies beyond a length may be NaN, and 0 times that is NaN."""
+    return np.where(np.arange(x.shape[2])[:, None] < real, x, 0)
+
+
+def textbook(p):
+    bias = None if p.bias is None else p.bias.astype(WIDE[p.dtype])
+    if p.alibi_slopes is not None:
+        i, j = np.arange(p.query_len)[:, None], np.arange(p.key_len)[None, :]
+        queries, keys = lengths(p)
+        distance = np.abs(j - i - (keys - queries)).astype(WIDE[p.dtype])
+        bias = (0 if bias is None else bias) - p.alibi_slopes[:, :, None, None] * distance
+    return Kernel(visible=p.visible(), scale=p.scale, softcap=p.softcap, bias=bias, sinks=p.sinks,
+                  keep=p.keep_mask, dropout_p=p.dropout_p, real=WIDE[p.dtype])
+
+
+@attest.kernel(dtypes=["f64", "f32", "f16"], features=EVERYTHING, arithmetic="exact-f32")
+def right(p, q, k, v):
+    kernel, (queries, keys) = textbook(p), lengths(p)
+    o, lse = kernel.forward(without_padding(p, q, queries), without_padding(p, k, keys),
+                            without_padding(p, v, keys))
+    return o.astype(q.dtype), lse
+
+
+@right.backward
+def right_backward(p, q, k, v, o, lse, d_o):
+    kernel, (queries, keys) = textbook(p), lengths(p)
+    kernel.forward(without_padding(p, q, queries), without_padding(p, k, keys),
+                   without_padding(p, v, keys))
+    d_lse = None if p.d_lse is None else without_padding(p, p.d_lse[..., None], queries)[..., 0]
+    dq, dk, dv, ds, dsink = kernel.backward(without_padding(p, d_o, queries), d_lse)
+    gradients = [x.astype(q.dtype) for x in (dq, dk, dv)]
+    if p.bias is not None:
+        axes = tuple(axis for axis in range(4) if p.bias.shape[axis] == 1)
+        gradients.append(ds.sum(axes, keepdims=True).astype(q.dtype))
+    return gradients if p.sinks is None else [*gradients, dsink.astype(np.float32)]
+
+
+def without_lengths(p, q, k, v):
+    return Kernel(visible=p.visible(), scale=p.scale, real=np.float32).forward(q, k, v)
+
+
+CORE = {"dtypes": ["f32"], "features": ["causal", "lse", "gqa", "value-dim", "zero-sizes", "strides"],
+        "arithmetic": "exact-f32"}
+core = attest.kernel(name="core", **CORE)(without_lengths)
+
+
+@attest.kernel(**CORE)
+def top_left(p, q, k, v):
+    """Its diagonal begins at the top left, wherever it should."""
+    seen = causal(p.query_len, p.key_len, "top_left") if p.causal else np.array(True)
+    return Kernel(visible=seen, scale=p.scale, real=np.float32).forward(q, k, v)

@@ -1,0 +1,76 @@
+"""Kernels that are misused or fail, each in a way of its own, to be judged on one case."""
+import sys
+
+import numpy as np
+
+import attest_attention as attest
+
+
+def plain(p, q, k, v):
+    k, v = (np.repeat(x, p.query_heads // p.key_heads, 1) for x in (k, v))
+    s = np.float32(p.scale) * (q @ k.swapaxes(2, 3))
+    top = s.max(3, keepdims=True)
+    e = np.exp(s - top)
+    total = e.sum(3, keepdims=True)
+    return e @ v / total, (top + np.log(total))[..., 0]
+
+
+def kernel(function, **changes):
+    declared = {"dtypes": ["f32"], "features": ["lse", "gqa"], "arithmetic": "exact-f32"}
+    return attest.kernel(name=function.__name__, **{**declared, **changes})(function)
+
+
+def returning(name, change):
+    """A right kernel whose o and lse are changed."""
+    def mistaken(p, q, k, v):
+        return change(*plain(p, q, k, v))
+
+    mistaken.__name__ = name
+    return kernel(mistaken)
+
+
+fine = kernel(plain)
+nothing = returning("nothing", lambda o, lse: None)
+alone = returning("alone", lambda o, lse: o)
+three = returning("three", lambda o, lse: (o, lse, lse))
+shape = returning("shape", lambda o, lse: (o[..., :-1], lse))
+dtype = returning("dtype", lambda o, lse: (o, lse.astype(np.float64)))
+lists = returning("lists", lambda o, lse: (o.tolist(), lse))
+absent = returning("absent", lambda o, lse: (o, None))
+
+
+@attest.kernel(dtypes=["f32"], features=["gqa"], arithmetic="exact-f32")
+def undeclared_lse(p, q, k, v):
+    return plain(p, q, k, v)
+
+
+@kernel
+def raises(p, q, k, v):
+    print("so far so good")
+    return helper(q, k)
+
+
+def helper(q, k):
+    return q @ k  # a transpose is missing
+
+
+@kernel
+def exits(p, q, k, v):
+    sys.exit(1)
+
+
+@kernel
+def writes(p, q, k, v):
+    q *= np.float32(p.scale)
+    return plain(p, q, k, v)
+
+
+@kernel
+def dies(p, q, k, v):
+    import ctypes
+    return ctypes.string_at(0)
+
+
+@attest.kernel(dtypes=["f32"], features=["causal", "window", "dilated", "mask-and", "mask-or", "gqa"])
+def causal_alone(p, q, k, v):
+    assert p.causal, p.mask
