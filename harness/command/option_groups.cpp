@@ -68,9 +68,12 @@ CLI::Validator takes_seconds(const std::string& option) {
 }
 
 void add_testee_options(CLI::App& command, Options& options, const std::string& testees) {
-  command.add_option("--testee", options.testees,
-                     fmt::format("A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, "
-                                 "exec:COMMAND, or mutant:NAME; may be given again. Default: {}",
+  // Where nothing else has no name, it needs none.
+  const bool alone = command.get_options([](const CLI::Option* o) { return o->get_positional(); }).empty();
+  command.add_option(alone ? "testees,--testee" : "--testee", options.testees,
+                     fmt::format("A bundled kernel's name, FILE.py, LIBRARY.so, either with :KERNEL "
+                                 "behind it, exec:COMMAND, or mutant:NAME; may be given again. "
+                                 "Default: {}",
                                  testees));
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096))
