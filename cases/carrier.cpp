@@ -7,6 +7,7 @@
 
 #include "spec/contains.h"
 #include "spec/feature.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -30,9 +31,7 @@ int order_of_lengths(const Problem& p) {
 
 std::vector<Anchor> anchors_of(const Mask& mask) {
   std::vector<Anchor> found;
-  if (mask.kind == Mask::Kind::band || mask.kind == Mask::Kind::dilated) {
-    found.push_back(mask.anchor);
-  }
+  if (about(mask.kind).is_anchored) found.push_back(mask.anchor);
   for (const Mask& part : mask.parts) {
     const auto below = anchors_of(part);
     found.insert(found.end(), below.begin(), below.end());

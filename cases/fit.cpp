@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cases/carrier.h"
+#include "cases/resize.h"
 #include "spec/assert.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
@@ -57,55 +58,13 @@ const std::vector<LeftOut>& all_left_out() {
 
 // ---- What an entry becomes ----------------------------------------------------------------------
 
-// As many as there are batch elements, again from the first where there are too few.
-void set_count(json& list, Index count) {
-  const json given = list;
-  if (given.empty()) return;
-  list = json::array();
-  for (Index n = 0; n < count; ++n) {
-    list.push_back(given[static_cast<std::size_t>(n) % given.size()]);
-  }
-}
-
-void cut(json& list, Index most) {
-  for (json& each : list) each = std::min(each.get<Index>(), most);
-}
-
 // None longer than that, and the longest as long.
 void set_longest(json& list, Index longest) {
-  cut(list, longest);
+  cut_down(list, longest);
   const auto place = std::max_element(list.begin(), list.end(), [](const json& a, const json& b) {
     return a.get<Index>() < b.get<Index>();
   });
   if (place != list.end()) *place = longest;
-}
-
-// Prefixes within the keys, and as many of them as there are batch elements; bands at that corner.
-void adapt_mask(json& mask, const Problem& sizes, std::optional<Anchor> anchor) {
-  if (mask.is_string()) {
-    auto text = mask.get<std::string>();
-    if (text.starts_with("prefix ")) {
-      Index length = 0;
-      std::from_chars(text.data() + 7, text.data() + text.size(), length);
-      mask = fmt::format("prefix {}", std::min(length, sizes.key_len));
-    } else if (anchor && text != "full") {
-      for (const std::string_view corner : {" top_left", " bottom_right"}) {
-        if (const auto place = text.find(corner); place != text.npos) {
-          text.erase(place, corner.size());
-        }
-      }
-      mask = text + (*anchor == Anchor::top_left ? " top_left" : " bottom_right");
-    }
-  } else if (mask.is_object()) {
-    for (auto& [key, value] : mask.items()) {
-      if (key == "prefix") {
-        if (value.size() > 1) set_count(value, sizes.batch);
-        cut(value, sizes.key_len);
-      } else if (key == "all_of" || key == "any_of") {
-        for (json& part : value) adapt_mask(part, sizes, anchor);
-      }
-    }
-  }
 }
 
 // The lengths of an entry, given or not, within the new sizes.
@@ -118,7 +77,7 @@ void adapt_lengths(json& fields, const Problem& base, const Fit& fit) {
       json& lens = fields[list];
       if (fit.sizes.contains(Size::batch)) set_count(lens, fit.sizes.at(Size::batch));
       if (wanted != fit.sizes.end()) {
-        follow ? set_longest(lens, wanted->second) : cut(lens, wanted->second);
+        follow ? set_longest(lens, wanted->second) : cut_down(lens, wanted->second);
       }
     }
     if (wanted == fit.sizes.end()) continue;
@@ -179,6 +138,20 @@ json adapted(json entry, const Problem& whole, const Fit& fit) {
   return entry;
 }
 
+// Its messages without the name that no case has.
+Case read_fitted(const json& entry) {
+  const std::string stem = "fit";  // which patterns of segments are drawn from
+  try {
+    return read_entry(entry, stem);
+  } catch (const InputError& error) {
+    const std::string named =
+        fmt::format("\"{}/{}\" is ", stem, entry.at("name").get<std::string>());
+    const std::string_view message = error.what();
+    throw InputError("",
+                     std::string(message.substr(message.starts_with(named) ? named.size() : 0)));
+  }
+}
+
 // Throws InputError for what the case does not have.
 void check_fit(const Fit& fit, const Problem& base) {
   const Problem rest = without(base, fit.without);
@@ -187,6 +160,33 @@ void check_fit(const Fit& fit, const Problem& base) {
   }
   if (fit.packed != Fit::Relation::as_given && !rest.packed) {
     throw InputError("", "the case is not packed");
+  }
+}
+
+// Throws InputError for a part of the fit that changes nothing: one problem has one id. Lengths of
+// packed sequences may be related already, as each kernel that needs it asks.
+void check_changes(const Fit& fit, const Problem& base, const Problem& fitted) {
+  const Problem rest = without(base, fit.without);
+  const auto demand = [](bool changed, const std::string& part) {
+    if (!changed) throw InputError("", fmt::format("{} changes nothing", part));
+  };
+  const auto differs = [&](Size size) { return sizes_of(size, rest) != sizes_of(size, fitted); };
+  const bool dims = differs(Size::head_dim) || differs(Size::value_dim);  // a pair
+  for (const auto& [size, key] : kShort) {
+    const auto place = fit.sizes.find(size);
+    if (place == fit.sizes.end()) continue;
+    const bool of_dims = size == Size::head_dim || size == Size::value_dim;
+    demand(of_dims ? dims : differs(size), fmt::format("{}:{}", key, place->second));
+  }
+  if (fit.anchor) demand(to_string(rest.mask) != to_string(fitted.mask), "the corner");
+  const auto lies_alike = [&](TensorName tensor) {
+    return rest.layouts[tensor] == fitted.layouts[tensor];
+  };
+  if (fit.order) demand(!std::all_of(kLaidOut.begin(), kLaidOut.end(), lies_alike), "the order");
+  for (const std::string& feature : fit.without) {
+    std::vector<std::string> others = fit.without;
+    std::erase(others, feature);
+    demand(contains(features_of(without(base, others)), feature), "without:" + feature);
   }
 }
 
@@ -299,13 +299,14 @@ nlohmann::json entry_with_fit(const CaseWithEntry& base, const Fit& fit) {
 Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   const Case& c = base.test_case;
   check_fit(fit, c.problem);
-  Case fitted = read_entry(entry_with_fit(base, fit), "fit");
+  Case fitted = read_fitted(entry_with_fit(base, fit));
   fitted.id = fmt::format("{}{}{}", c.id, kMark, fit.to_string());
   fitted.bits = c.bits.empty() ? c.id : c.bits;
   fitted.tier = c.tier;
   fitted.seed = c.seed;
   fitted.file = c.file;
   fitted.line = c.line;
+  check_changes(fit, c.problem, fitted.problem);
   check_pins(base.entry, c.problem, fitted.problem);
   strike_uncarried(fitted, c.problem);
   return fitted;

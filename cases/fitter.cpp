@@ -297,7 +297,12 @@ class Fitter {
       return !feature->in_layout || contains(features_, feature->name);
     });
     if (declared && takes(base_)) return;
-    for (const char* order : {"bhsd", "bshd", "sbhd"}) {
+    std::vector<std::string> orders = {"bhsd", "bshd", "sbhd"};
+    for (const Terms* terms : terms_) {
+      if (terms->layouts)
+        orders.insert(orders.end(), terms->layouts->begin(), terms->layouts->end());
+    }
+    for (const std::string& order : orders) {
       Problem p = base_;
       for (const TensorName tensor : kLaidOut) p.layouts[tensor] = Layout::parse(order);
       if (!takes(p)) continue;
@@ -354,14 +359,15 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
     if (asked->clauses.empty()) return in_vain("nothing is left of what it tries");
     return {.asked = std::move(asked)};
   }
-  if (tries == 0) return {.why = why};
-  for (const auto& [size, sets] : to_avoid(limits, asked->problem)) {
-    Fitter other = fitter;
-    for (const SizeSet& set : sets) other.forbid(size, set);
-    Fitted found = judged(base, limits, limit, other, left_out, tries - 1);
-    if (found.asked) return found;
+  if (tries > 0) {
+    for (const auto& [size, sets] : to_avoid(limits, asked->problem)) {
+      Fitter other = fitter;
+      for (const SizeSet& set : sets) other.forbid(size, set);
+      Fitted found = judged(base, limits, limit, other, left_out, tries - 1);
+      if (found.asked) return found;
+    }
   }
-  return {.why = why};
+  return fit->empty() ? Fitted{.why = limit} : in_vain(why);
 }
 
 // Those of `features` that it takes in that format.

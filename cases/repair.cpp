@@ -4,33 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cases/resize.h"
 #include "spec/tensor_name.h"
 
 namespace attest {
-namespace {
-
 using nlohmann::json;
-
-void clamp_list(json& lens, Index count, Index most) {
-  while (lens.size() > static_cast<std::size_t>(count)) lens.erase(lens.size() - 1);
-  for (json& len : lens) len = std::min(len.get<Index>(), most);
-}
-
-void clamp_prefixes(json& mask, Index batch, Index most) {
-  if (mask.is_object()) {
-    for (auto& [key, value] : mask.items()) {
-      if (key == "prefix") {
-        clamp_list(value, std::max<Index>(batch, 1), most);
-      } else {
-        clamp_prefixes(value, batch, most);
-      }
-    }
-  } else if (mask.is_array()) {
-    for (json& part : mask) clamp_prefixes(part, batch, most);
-  }
-}
-
-}  // namespace
 
 Index longest_of(const json& problem, const char* lens) {
   Index most = 0;
@@ -59,10 +37,10 @@ void repair(json& problem) {
   const Index queries =
       packed ? longest_of(problem, "query_lens") : problem.value("query_len", Index(1));
   for (const auto& [lens, most] : {std::pair{"key_lens", keys}, {"query_lens", queries}}) {
-    if (const auto list = problem.find(lens); list != problem.end()) clamp_list(*list, batch, most);
+    if (const auto list = problem.find(lens); list != problem.end()) shorten(*list, batch, most);
   }
   if (const auto mask = problem.find("mask"); mask != problem.end()) {
-    clamp_prefixes(*mask, batch, keys);
+    shorten_mask(*mask, batch, keys);
   }
   if (const auto alibi = problem.find("alibi");
       alibi != problem.end() && alibi->is_object() && alibi->contains("slopes")) {

@@ -39,6 +39,17 @@ std::string first_elements(const std::string& path, std::ptrdiff_t count) {
   return path.substr(0, end);
 }
 
+// Of an id that somebody wrote.
+Case with_fit_of(const std::string& id, const CaseWithEntry& base) {
+  try {
+    Case found = with_fit(base, Fit::parse(fit_of(id)));
+    if (!found.clauses.empty()) return found;
+    throw InputError("", "nothing is left of what the case tries");
+  } catch (const InputError& error) {
+    throw InputError("", fmt::format("{}: {}", id, error.what()));
+  }
+}
+
 }  // namespace
 
 Case find_case(const std::vector<Case>& cases, const std::string& id) {
@@ -54,7 +65,7 @@ Case find_case(const std::vector<Case>& cases, const std::string& id) {
     if (!found.bits.empty())
       found.bits = fmt::format("{}/s={}", split(found.bits).stem, found.seed);
     if (base == id) return found;
-    return with_fit({found, entry_of(candidate)}, Fit::parse(fit_of(id)));
+    return with_fit_of(id, {found, entry_of(candidate)});
   }
   // Compared as far as the wanted id goes, so that the beginning of an id finds what begins so.
   const auto depth = std::count(wanted.stem.begin(), wanted.stem.end(), '/') + 1;

@@ -2,10 +2,9 @@
 // or full (MASK-1 to MASK-13). Only partial ones need a look at their elements.
 //
 // A mask is a list of nodes, children before their parents, so one pass over the list evaluates it.
-// Most kinds are decided without a look at single elements: a band and a dilation by the distances
-// that occur in the block, a prefix by its end, segments by the numbers of the block's rows and
-// keys, a block-sparse mask by its own blocks. A dense table has to be read. So a mask needs no
-// memory but for the one block that is looked at; whole_mask.h is the opposite.
+// Most kinds are decided without a look at single elements, by the distances, lengths and numbers
+// that occur in the block; a dense table has to be read. So a mask needs no memory but for the one
+// block that is looked at; whole_mask.h is the opposite.
 #pragma once
 
 #include <cstdint>

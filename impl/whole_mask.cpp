@@ -20,19 +20,8 @@ std::int64_t product(std::int64_t a, std::int64_t b) {
 // Whether a table of the mask has more than one entry along an axis.
 bool tables_differ_along(const Call& call, int axis) {
   return std::any_of(call.mask.begin(), call.mask.end(), [axis](const attest_mask& node) {
-    switch (node.kind) {
-      case ATTEST_MASK_SEGMENTS:
-        return node.table.shape[axis] > 1 || node.table2.shape[axis] > 1;
-      case ATTEST_MASK_DENSE:
-      case ATTEST_MASK_PREFIX:
-      case ATTEST_MASK_BLOCK_SPARSE:
-        return node.table.shape[axis] > 1;
-      case ATTEST_MASK_FULL:
-      case ATTEST_MASK_BAND:
-      case ATTEST_MASK_DILATED:
-      case ATTEST_MASK_ALL_OF:
-      case ATTEST_MASK_ANY_OF:
-        return false;  // no table, or those of its parts, which are nodes too
+    for (const attest_tensor* table : {&node.table, &node.table2}) {
+      if (table->data && table->shape[axis] > 1) return true;
     }
     return false;
   });

@@ -92,6 +92,10 @@ void Model<Real>::set_scores(const Problem& problem) {
 template <class Real>
 void Model<Real>::set_narrowing(const Problem& problem) {
   const bool flushes = declared.flushes_inputs || declared.flushes_outputs;
+  scores = narrow<Real>(declared.scores, flushes);
+  if (scores.roundoff > 0) {
+    score_overflow = std::min(score_overflow, Real(largest_finite(problem.dtype)) / 2);
+  }
   p = narrow<Real>(declared.p, flushes);
   ds = narrow<Real>(declared.ds, flushes);
   // Rounding to a format of a narrower range, as f16, overflows where that in which dS was computed
@@ -187,10 +191,12 @@ Capped<Real> cap(const Model<Real>& model, Real x, Real x_error) {
     return 4 * decay / ((1 + decay) * (1 + decay));
   };
   const Real t = std::tanh(x / c), size = std::abs(t);
-  const Real shift = x_error + 5 * u_s * std::abs(x);
+  const Real shift =
+      x_error + 5 * u_s * std::abs(x) + model.stored_scores(1, std::abs(x) + x_error, c);
   const Real steepest = slope_at(std::max(Real(0), std::abs(x) - shift));
   const Real moved = std::min(shift * steepest, c * (1 + size));
-  const Real error = moved * (1 + model.e_t) + (model.e_t + 3 * u_s) * c * size + model.z * (1 + c);
+  Real error = moved * (1 + model.e_t) + (model.e_t + 3 * u_s) * c * size + model.z * (1 + c);
+  error += model.stored_scores(2, c * size + error, c);
   const Real t_error = error / c + 3 * u_s * size;
   return {c * t, error, slope_at(x), t_error * (2 * size + t_error) + 4 * u_s};
 }

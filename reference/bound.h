@@ -86,6 +86,7 @@ struct Model {
   Real score_absolute;  // of the products q k that underflow
   Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
   Real score_overflow;  // from here on scores, or their products with log2(e), may be infinite
+  Narrow<Real> scores;  // after each step of them
   Narrow<Real> p, ds;   // p in the unit of P, normalised
   Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
   Real tiny;            // V and dO below it count as 0
@@ -119,6 +120,15 @@ struct Model {
   // The same of sums that may be made in the softmax's format.
   Real u_at_least_s(const Product& product) const {
     return random_sums ? u(product) : std::max(u(product), u_s);
+  }
+
+  // What is added to the error of a score, `size` at most, by storing it so many times: it, what is
+  // added to it, or either over a constant of at least 1 / `unit`.
+  Real stored_scores(int times, Real size, Real unit = 1) const {
+    if (scores.roundoff == 0) return 0;
+    const Real absolute = std::max(scores.underflow, scores.flushed_below);
+    return (std::pow(1 + scores.roundoff, Real(times)) - 1) * size +
+           Real(times + 1) * absolute * std::max(Real(1), unit);
   }
 
   // The error of a sum of products, as a share of the sum of their magnitudes.
@@ -189,11 +199,18 @@ struct Capped {
 template <class Real>
 Capped<Real> cap(const Model<Real>& model, Real x, Real x_error);
 
-// What adding a bias and an ALiBi term to a score brings: `size` is the sum of the three
-// magnitudes, `added` that of the two.
+// What adding a bias and an ALiBi term to a score that is off by `score_error` brings: `size` is
+// the sum of the three magnitudes, `added` that of the two.
 template <class Real>
-Real addend_error(const Model<Real>& model, Real size, Real added) {
-  return 6 * model.u_s * size + model.addend_share * added + 4 * model.z;
+Real addend_error(const Model<Real>& model, Real size, Real added, Real score_error) {
+  const Real error = 6 * model.u_s * size + model.addend_share * added + 4 * model.z;
+  return error + model.stored_scores(3, size + score_error + error, model.tau);
+}
+
+// x_j = tau Σ q k as it is stored, before and after the scale: what comes to its error.
+template <class Real>
+Real stored_product(const Model<Real>& model, Real x, Real error) {
+  return model.stored_scores(2, std::abs(x) + error, model.tau);
 }
 
 // Whether a score may overflow, or a sum on the way to it: `products` is the sum of |q||k|, `added`

@@ -21,8 +21,8 @@ struct Reach {
   }
 };
 
-// Whether all that follows is known: of full masks, bands, prefixes and intersections of them,
-// without a bias, which may hide keys (MASK-14).
+// Whether all that follows is known: of masks of which every row sees keys that lie side by side,
+// whatever the numbers, and without a bias, which may hide keys (MASK-14).
 bool has_reaches(const Problem& problem);
 
 // The keys that query i of batch element b sees, in any head; the queries that see key j. Both

@@ -86,7 +86,7 @@ class Digester {
       if (!is_new && worse(evidence.max_ratio, at->second.evidence->max_ratio)) {
         at->second = {&record, &evidence};
       }
-      add_once(digest_.tensors, tensor);
+      digest_.tensors.insert(tensor);
     }
     add_slopes(testee, record);
     if (is_failure(verdict.outcome)) {
@@ -148,13 +148,6 @@ class Digester {
     for (const TesteeDigest& testee : digest_.testees) {
       for (const auto& [id, clause] : testee.clauses) add_once(digest_.clauses, id);
     }
-    const auto rank = [](const std::string& tensor) {
-      return std::find(kReturnedTensors.begin(), kReturnedTensors.end(), tensor_named(tensor));
-    };
-    std::sort(digest_.tensors.begin(), digest_.tensors.end(),
-              [&](const std::string& a, const std::string& b) {
-                return std::pair(rank(a), a) < std::pair(rank(b), b);
-              });
   }
 
   static std::vector<std::string> clauses_known() {
@@ -388,7 +381,7 @@ class Digester {
 
 }  // namespace
 
-const Worst* TesteeDigest::worst_of(const std::string& tensor) const {
+const Worst* TesteeDigest::worst_of(TensorName tensor) const {
   const Worst* found = nullptr;
   for (const auto& [key, candidate] : worst) {
     if (key.first != tensor) continue;

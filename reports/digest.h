@@ -6,6 +6,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,12 +52,12 @@ struct TesteeDigest {
   Counts known = {};  // of them, failures that were known
   double wall_s = 0;
   std::map<std::string, ClauseDigest> clauses = {};
-  std::map<std::pair<std::string, std::string>, Worst> worst = {};         // by tensor and dtype
-  std::map<std::pair<std::string, std::string>, SlopeDigest> slopes = {};  // by feature and tensor
+  std::map<std::pair<TensorName, std::string>, Worst> worst = {};         // by tensor and dtype
+  std::map<std::pair<std::string, TensorName>, SlopeDigest> slopes = {};  // by feature and tensor
   std::vector<const VerdictRecord*> verdicts = {};
 
   // The worst of a tensor over all dtypes; null if it was never compared.
-  const Worst* worst_of(const std::string& tensor) const;
+  const Worst* worst_of(TensorName tensor) const;
 };
 
 // Points into its record, which must outlive it.
@@ -76,7 +77,7 @@ struct Digest {
   std::vector<ProfileRecord> profiles = {};
   std::vector<Outcome> outcomes = {};     // that occur
   std::vector<std::string> clauses = {};  // that are cited, in the order of the standard
-  std::vector<std::string> tensors = {};  // that were compared: O, LSE, dQ, dK, dV, then others
+  std::set<TensorName> tensors = {};      // that were compared
   std::vector<std::string> dtypes = {};
 };
 

@@ -21,7 +21,7 @@ auto words(const VerdictRecord& record) {
 }  // namespace
 
 std::vector<FailureGroup> failure_groups(const Digest& digest) {
-  using Likeness = std::tuple<std::string, Outcome, Reason, std::string, std::vector<std::string>>;
+  using Likeness = std::tuple<std::string, Outcome, Reason, std::string, std::vector<TensorName>>;
   std::map<Likeness, std::size_t> places;
   std::vector<FailureGroup> groups;
   for (const VerdictRecord* failure : digest.failures) {
@@ -50,12 +50,12 @@ std::string clause_with_title(const std::string& label) {
   return clause ? fmt::format("{} — {}", label, clause->title) : one_line(label);
 }
 
-std::vector<std::string> failing_tensors(const Verdict& verdict) {
-  std::vector<std::string> names;
+std::vector<TensorName> failing_tensors(const Verdict& verdict) {
+  std::vector<TensorName> tensors;
   for (const auto& [tensor, evidence] : verdict.tensors) {
-    if (!(evidence.max_ratio <= 1)) names.push_back(tensor);
+    if (!(evidence.max_ratio <= 1)) tensors.push_back(tensor);
   }
-  return names;
+  return tensors;
 }
 
 std::string diagnosis_line(const Digest& digest, const FailureGroup& group) {

@@ -25,8 +25,8 @@ std::vector<FailureGroup> failure_groups(const Digest& digest);
 // "MASK-3 — causal, bottom right, and with any offset"; the label alone if it is none of ours.
 std::string clause_with_title(const std::string& label);
 
-// Tensors beyond their bounds, in the order of a verdict.
-std::vector<std::string> failing_tensors(const Verdict& verdict);
+// Tensors beyond their bounds.
+std::vector<TensorName> failing_tensors(const Verdict& verdict);
 
 // "diagnosis: O is exactly what no scale (SCORE-1) gives"; empty if nothing is known.
 std::string diagnosis_line(const Digest& digest, const FailureGroup& group);

@@ -117,9 +117,9 @@ Markup profiles(const Digest& d) {
          table(head, rows);
 }
 
-Markup evidence_table(const Digest& d, const std::map<std::string, TensorEvidence>& tensors) {
+Markup evidence_table(const Digest& d, const std::map<TensorName, TensorEvidence>& tensors) {
   Markup rows;
-  for (const std::string& tensor : d.tensors) {
+  for (const TensorName tensor : d.tensors) {
     const auto at = tensors.find(tensor);
     if (at == tensors.end()) continue;
     const TensorEvidence& e = at->second;
@@ -222,7 +222,7 @@ std::string largest_ratio(const Verdict& verdict) {
   for (const auto& [tensor, e] : verdict.tensors) {
     if (!worse(e.max_ratio, largest)) continue;
     largest = e.max_ratio;
-    found = fmt::format("{} {}", tensor, ratio_text(e.max_ratio));
+    found = fmt::format("{} {}", name(tensor), ratio_text(e.max_ratio));
   }
   return found;
 }

@@ -82,19 +82,19 @@ Markup clause_matrix(const Digest& d) {
 
 Markup worst_ratios(const Digest& d) {
   Markup rows;
-  for (const std::string& tensor : d.tensors) {
+  for (const TensorName tensor : d.tensors) {
     for (const std::string& dtype : d.dtypes) {
       for (const TesteeDigest& testee : d.testees) {
         const auto at = testee.worst.find({tensor, dtype});
         if (at == testee.worst.end()) continue;
         const TensorEvidence& e = *at->second.evidence;
-        rows +=
-            element("tr", {}, id_cell(tensor), element("td", {}, dtype), id_cell(testee.about.name),
-                    element("td", {{"class", e.max_ratio <= 1 ? "number" : "number bad"}},
-                            ratio_text(e.max_ratio)),
-                    number(number_text(e.actual)), number(number_text(e.exact)),
-                    number(number_text(e.bound)), id_cell(element_text(tensor, e)),
-                    id_cell(at->second.verdict->case_id));
+        rows += element("tr", {}, id_cell(std::string(name(tensor))), element("td", {}, dtype),
+                        id_cell(testee.about.name),
+                        element("td", {{"class", e.max_ratio <= 1 ? "number" : "number bad"}},
+                                ratio_text(e.max_ratio)),
+                        number(number_text(e.actual)), number(number_text(e.exact)),
+                        number(number_text(e.bound)), id_cell(element_text(tensor, e)),
+                        id_cell(at->second.verdict->case_id));
       }
     }
   }
@@ -114,8 +114,8 @@ Markup slopes(const Digest& d) {
     for (const auto& [key, slope] : testee.slopes) {
       const auto& [feature, tensor] = key;
       const SlopeEvidence& e = *slope.evidence;
-      rows += element("tr", {}, id_cell(testee.about.name), id_cell(feature), id_cell(tensor),
-                      number(std::to_string(slope.count)),
+      rows += element("tr", {}, id_cell(testee.about.name), id_cell(feature),
+                      id_cell(std::string(name(tensor))), number(std::to_string(slope.count)),
                       element("td", {{"class", slope.worst <= 1 ? "number" : "number bad"}},
                               ratio_text(slope.worst)),
                       number(number_text(e.analytic)), number(number_text(e.difference)),

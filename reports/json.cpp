@@ -32,8 +32,8 @@ json verdict_json(VerdictRecord record) {
 
 json evidence_json(const TensorEvidence& evidence) {
   VerdictRecord carrier;  // so that the keys are those of the record, by construction
-  carrier.verdict.tensors["evidence"] = evidence;
-  return line_as_json(to_line(carrier)).at("tensors").at("evidence");
+  carrier.verdict.tensors[TensorName::o] = evidence;
+  return line_as_json(to_line(carrier)).at("tensors").front();
 }
 
 json profiles_json(const Digest& digest) {
@@ -54,12 +54,12 @@ json clauses_json(const TesteeDigest& testee) {
 
 json worst_json(const TesteeDigest& testee, const Digest& digest) {
   json list = json::array();
-  for (const std::string& tensor : digest.tensors) {
+  for (const TensorName tensor : digest.tensors) {
     for (const std::string& dtype : digest.dtypes) {
       const auto at = testee.worst.find({tensor, dtype});
       if (at == testee.worst.end()) continue;
       const VerdictRecord& record = *at->second.verdict;
-      list.push_back({{"tensor", tensor},
+      list.push_back({{"tensor", name(tensor)},
                       {"dtype", dtype},
                       {"case", record.case_id},
                       {"outcome", name(record.verdict.outcome)},
@@ -85,9 +85,8 @@ std::string to_report_json(const Record& record) {
   for (const VerdictRecord* failure : d.failures) {
     failures.push_back(verdict_json(*failure));
     if (const KnownFailure* why = known_of(d, *failure)) {
-      known.push_back({{"case", failure->case_id},
-                       {"testee", failure->testee},
-                       {"why", known_text(*why)}});
+      known.push_back(
+          {{"case", failure->case_id}, {"testee", failure->testee}, {"why", known_text(*why)}});
     }
   }
   const json report = {{"header", line_as_json(to_line(record.header))},

@@ -109,7 +109,7 @@ std::string worst_table(const Digest& d) {
   std::string out =
       head({"testee", "tensor", "dtype", "case", "ratio", "actual", "exact", "bound"}, 4);
   for (const TesteeDigest& testee : d.testees) {
-    for (const std::string& tensor : d.tensors) {
+    for (const TensorName tensor : d.tensors) {
       for (const std::string& dtype : d.dtypes) {
         const auto at = testee.worst.find({tensor, dtype});
         if (at == testee.worst.end()) continue;
@@ -125,7 +125,8 @@ std::string worst_table(const Digest& d) {
 
 // A row for each feature, a column for each gradient: the worst ratio and how many directions.
 std::string slopes_table(const TesteeDigest& testee) {
-  std::vector<std::string> features, tensors;
+  std::vector<std::string> features;
+  std::vector<TensorName> tensors;
   for (const auto& [key, slope] : testee.slopes) {
     if (features.empty() || features.back() != key.first) features.push_back(key.first);
     if (std::find(tensors.begin(), tensors.end(), key.second) == tensors.end()) {
@@ -133,11 +134,11 @@ std::string slopes_table(const TesteeDigest& testee) {
     }
   }
   std::vector<std::string> titles = {"feature"};
-  titles.insert(titles.end(), tensors.begin(), tensors.end());
+  for (const TensorName tensor : tensors) titles.emplace_back(name(tensor));
   std::string out = head(titles, 1);
   for (const std::string& feature : features) {
     std::vector<std::string> cells = {prose(feature)};
-    for (const std::string& tensor : tensors) {
+    for (const TensorName tensor : tensors) {
       const auto at = testee.slopes.find({feature, tensor});
       cells.push_back(at == testee.slopes.end()
                           ? "–"
@@ -157,7 +158,7 @@ std::string left_out_list(const Record& record) {
       const Index all = e.compared + e.unspecified;
       if (e.unspecified * 10 <= all || !named.insert(v.case_id).second) continue;
       out += fmt::format("- {}: {} of {} elements of {}\n", code(v.case_id), e.unspecified, all,
-                         prose(tensor));
+                         prose(name(tensor)));
     }
   }
   return out;

@@ -13,7 +13,7 @@ namespace attest {
 
 std::vector<std::string> parts_text(const Record& record) {
   std::set<std::string> cases;
-  std::map<std::string, double> least;  // of each tensor
+  std::map<TensorName, double> least;  // of each tensor
   for (const VerdictRecord& v : record.verdicts) {
     for (const auto& [tensor, e] : v.verdict.tensors) {
       if (e.compared == 0 || e.compared + e.unspecified >= e.elements) continue;
@@ -26,7 +26,7 @@ std::vector<std::string> parts_text(const Record& record) {
   if (cases.empty()) return {};
   std::vector<std::string> parts;
   for (const auto& [tensor, part] : least) {
-    parts.push_back(fmt::format("{:.2g}% of {}", 100 * part, one_line(tensor)));
+    parts.push_back(fmt::format("{:.2g}% of {}", 100 * part, name(tensor)));
   }
   return {fmt::format("Compared in part: {}, of the least {}.",
                       count_text(std::ssize(cases), "case"), list_text(parts, ""))};

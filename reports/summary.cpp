@@ -45,15 +45,16 @@ class Table {
 std::string verdicts(const Digest& d) {
   std::vector<std::string> titles = {"testee"};
   for (const Outcome outcome : d.outcomes) titles.emplace_back(name(outcome));
-  for (const std::string& tensor : d.tensors)
-    titles.push_back(fmt::format("max {}", one_line(tensor)));
+  for (const TensorName tensor : d.tensors) {
+    titles.push_back(fmt::format("max {}", name(tensor)));
+  }
   Table table(titles, 1);
   for (const TesteeDigest& testee : d.testees) {
     std::vector<std::string> cells = {one_line(testee.about.name)};
     for (const Outcome outcome : d.outcomes) {
       cells.push_back(std::to_string(count_of(testee.counts, outcome)));
     }
-    for (const std::string& tensor : d.tensors) {
+    for (const TensorName tensor : d.tensors) {
       const Worst* worst = testee.worst_of(tensor);
       cells.push_back(worst ? ratio_text(worst->evidence->max_ratio) : "-");
     }

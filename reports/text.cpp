@@ -130,9 +130,9 @@ std::string list_text(const std::vector<std::string>& items, std::string_view if
   return items.empty() ? std::string(if_empty) : fmt::format("{}", fmt::join(items, ", "));
 }
 
-std::string element_text(std::string_view tensor, const TensorEvidence& evidence) {
-  if (evidence.worst.empty()) return std::string(tensor);
-  return fmt::format("{}[{}]", tensor, fmt::join(evidence.worst, ","));
+std::string element_text(TensorName tensor, const TensorEvidence& evidence) {
+  if (evidence.worst.empty()) return std::string(name(tensor));
+  return fmt::format("{}[{}]", name(tensor), fmt::join(evidence.worst, ","));
 }
 
 std::string outcome_text(const Verdict& verdict) {
@@ -140,9 +140,9 @@ std::string outcome_text(const Verdict& verdict) {
                                 : fmt::format("{}({})", name(verdict.outcome), verdict.reason);
 }
 
-std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence) {
+std::string evidence_text(TensorName tensor, const TensorEvidence& evidence) {
   if (evidence.compared == 0 && evidence.max_ratio == 0)
-    return fmt::format("{}: nothing compared", tensor);
+    return fmt::format("{}: nothing compared", name(tensor));
   return fmt::format("{} = {}, exact {}, bound {}, ratio {}", element_text(tensor, evidence),
                      number_text(evidence.actual), number_text(evidence.exact),
                      number_text(evidence.bound), ratio_text(evidence.max_ratio));

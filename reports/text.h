@@ -39,7 +39,7 @@ std::string list_text(const std::vector<std::string>& items, std::string_view if
 std::string outcome_text(const Verdict& verdict);  // "FAIL(bound)", "PASS"
 
 // "O[0,1,5,3] = 0.959, exact -0.158, bound 1e-05, ratio 1.12e+05"
-std::string evidence_text(std::string_view tensor, const TensorEvidence& evidence);
-std::string element_text(std::string_view tensor, const TensorEvidence& evidence);  // "O[0,1,5,3]"
+std::string evidence_text(TensorName tensor, const TensorEvidence& evidence);
+std::string element_text(TensorName tensor, const TensorEvidence& evidence);  // "O[0,1,5,3]"
 
 }  // namespace attest

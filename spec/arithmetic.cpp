@@ -226,6 +226,7 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
   };
   read_ulps("exp_ulp", exp_ulp_cap(dtype), result.exp_error);
   read_ulps("tanh_ulp", tanh_ulp_cap(dtype), result.tanh_error);
+  result.scores = parse_narrowing(reader, "scores", dtype, result.scores);
   result.p = parse_narrowing(reader, "p", dtype, result.p);
   result.ds = parse_narrowing(reader, "ds", dtype, result.ds);
   result.p_normalised = parse_choice(reader, "p_normalised", "first", "last");
@@ -260,6 +261,7 @@ std::vector<std::string> beyond_default(const Arithmetic& a) {
   };
   say(a.exp_error > usual.exp_error, fmt::format("exp of {:g} units", a.exp_error / ulp(a.dtype)));
   say(a.exp_zero_inexact, "exp(0) that is not 1");
+  say(a.scores != Narrowing{}, fmt::format("scores kept in {}", name(a.dtype)));
   say(a.sums_rounded_p, "a row sum over rounded P");
   say(a.truncates_p, fmt::format("P truncated to {}", name(a.dtype)));
   say(a.max_lag > usual.max_lag, fmt::format("a maximum that lags by {:g} in log2", a.max_lag));

@@ -55,6 +55,7 @@ struct Arithmetic {
   double softmax_roundoff = 0;           // u_s: of each operation of the softmax
   double exp_error = 0;                  // e_x: largest relative error of the exponential function
   double tanh_error = 0;                 // e_tanh: largest relative error of tanh, of a softcap
+  Narrowing scores = {};                 // of scores, after each step of them; beyond the default
   Narrowing p = {};                      // rounding of P before PV (and before P^T.dO)
   Choice p_normalised = Choice::either;  // P divided by its sum before PV (first) or after (last)
   Narrowing ds = {};                     // rounding of dS before its products

@@ -123,11 +123,6 @@ void parse_empty_rows(const nlohmann::json& json, Dialect& result) {
   reader.finish();
 }
 
-bool is_a_window(const Mask& mask) {
-  const bool causal = mask.left == kUnbounded && mask.right == 0;
-  return mask.kind == Mask::Kind::band && !causal;
-}
-
 }  // namespace
 
 std::vector<TensorName> Dialect::statistics() const {
@@ -167,7 +162,7 @@ Dialect parse_dialect(const nlohmann::json& keys) {
 
 std::optional<WindowNumbers> numbers_of(const Mask& band, const WindowEnds& ends) {
   const Index left = band.left, right = band.right;
-  if (!is_a_window(band) || ends == WindowEnds{}) return WindowNumbers{left, right};
+  if (!is_window(band) || ends == WindowEnds{}) return WindowNumbers{left, right};
   if (ends.centred) {
     if (left == kUnbounded || right == kUnbounded) {
       if (left != right) return std::nullopt;

@@ -11,10 +11,6 @@ template <Mask::Kind kKind>
 bool is(const Mask& mask) {
   return mask.kind == kKind;
 }
-bool is_causal(const Mask& mask) {
-  return is<Mask::Kind::band>(mask) && mask.left == kUnbounded && mask.right == 0;
-}
-bool is_window(const Mask& mask) { return is<Mask::Kind::band>(mask) && !is_causal(mask); }
 
 bool is_packed(const Problem& p) { return p.packed; }
 bool is_paged(const Problem& p) { return p.paging.page_size > 0; }
@@ -28,9 +24,7 @@ bool is_of(const Problem& p) {
 }
 bool has_any_scale(const Problem& p) { return !(p.scale > 0); }
 bool has_softcap(const Problem& p) { return p.softcap != 0; }
-bool has_bias(const Problem& p) { return p.bias_shape.has_value(); }
 bool has_dbias(const Problem& p) { return has_bias(p) && p.backward; }
-bool has_alibi(const Problem& p) { return p.slopes_shape.has_value(); }
 bool has_sink(const Problem& p) { return p.sink; }
 bool has_dlse(const Problem& p) { return p.d_lse; }
 template <Dropout::Mode kMode>

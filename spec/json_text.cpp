@@ -1,6 +1,8 @@
 #include "spec/json_text.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 namespace attest {
 
@@ -25,6 +27,22 @@ std::optional<std::size_t> too_deep_at(std::string_view text, int levels) {
     }
   }
   return std::nullopt;
+}
+
+std::optional<std::string> doubled_key(std::string_view text) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::set<std::string>> open;  // the keys of the objects around
+  std::optional<std::string> doubled;
+  const auto look = [&](int, Event event, nlohmann::json& parsed) {
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second && !doubled) {
+      doubled = parsed.get<std::string>();
+    }
+    return true;
+  };
+  const nlohmann::json parsed = nlohmann::json::parse(text, look, false);
+  return parsed.is_discarded() ? std::nullopt : doubled;
 }
 
 nlohmann::json parse_json(std::string_view text) { return nlohmann::json::parse(text); }

@@ -20,6 +20,10 @@ inline constexpr int kDeepestJson = 256;
 // Parsers survive any number of levels; what walks over their result does not.
 std::optional<std::size_t> too_deep_at(std::string_view text, int levels);
 
+// A key that stands twice in one object, of which a parser keeps one; nothing if none does, or if
+// it is no JSON.
+std::optional<std::string> doubled_key(std::string_view text);
+
 // Throws nlohmann::json::parse_error.
 nlohmann::json parse_json(std::string_view text);
 

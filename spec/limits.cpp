@@ -10,6 +10,7 @@
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -33,8 +34,6 @@ void for_each_leaf(const Mask& mask, const Visit& visit) {
   if (mask.parts.empty()) visit(mask);
   for (const Mask& part : mask.parts) for_each_leaf(part, visit);
 }
-
-bool has_anchor(Mask::Kind kind) { return kind == Mask::Kind::band || kind == Mask::Kind::dilated; }
 
 std::vector<std::string> lengths_given(const Problem& p) {
   std::vector<std::string> given;
@@ -111,7 +110,7 @@ std::vector<Index> sizes_of(Size size, const Problem& p) {
     case Size::mask_offset: {
       std::vector<Index> offsets;
       for_each_leaf(p.mask, [&](const Mask& part) {
-        if (has_anchor(part.kind)) offsets.push_back(part.offset);
+        if (about(part.kind).is_anchored) offsets.push_back(part.offset);
       });
       return offsets;
     }
@@ -191,23 +190,14 @@ std::string SizeSet::to_string() const {
 // ---- Terms --------------------------------------------------------------------------------------
 
 bool MaskForm::fits(const Mask& part) const {
-  if (part.kind != kind || (anchor && has_anchor(kind) && part.anchor != *anchor)) return false;
+  if (part.kind != kind || (anchor && about(kind).is_anchored && part.anchor != *anchor))
+    return false;
   if (kind != Mask::Kind::band) return true;
-  const bool is_causal = part.left == kUnbounded && part.right == 0;
-  return causal == is_causal && (!right_is_zero || part.right == 0);
+  return causal == is_causal(part) && (!right_is_zero || part.right == 0);
 }
 
 std::string MaskForm::to_string() const {
-  constexpr std::pair<Mask::Kind, std::string_view> kKinds[] = {
-      {Mask::Kind::full, "full"},       {Mask::Kind::dense, "dense-mask"},
-      {Mask::Kind::prefix, "prefix"},   {Mask::Kind::segments, "segments"},
-      {Mask::Kind::dilated, "dilated"}, {Mask::Kind::block_sparse, "block-sparse"},
-      {Mask::Kind::band, "window"},
-  };
-  std::string text(std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& each) {
-                     return each.first == kind;
-                   })->second);
-  if (kind == Mask::Kind::band && causal) text = "causal";
+  std::string text(causal ? "causal" : about(kind).declared);
   if (right_is_zero) text += " causal";
   if (anchor) text += *anchor == Anchor::top_left ? " top_left" : " bottom_right";
   return text;

@@ -11,6 +11,7 @@
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/limits.h"
+#include "spec/mask_kind.h"
 #include "spec/possible_limits.h"
 
 namespace attest {
@@ -88,23 +89,18 @@ std::vector<std::pair<Index, Index>> read_head_dims(const nlohmann::json& list,
 
 MaskForm read_mask_form(const std::string& text, const std::string& pointer,
                         const Declared& declared) {
-  using MaskKind = Mask::Kind;
-  static const std::vector<std::pair<std::string, MaskForm>> kForms = {
-      {"full", {.kind = MaskKind::full}},
-      {"causal", {.kind = MaskKind::band, .causal = true}},
-      {"window", {.kind = MaskKind::band}},
-      {"window causal", {.kind = MaskKind::band, .right_is_zero = true}},
-      {"dense-mask", {.kind = MaskKind::dense}},
-      {"prefix", {.kind = MaskKind::prefix}},
-      {"segments", {.kind = MaskKind::segments}},
-      {"block-sparse", {.kind = MaskKind::block_sparse}},
-      {"dilated", {.kind = MaskKind::dilated}},
-  };
+  std::vector<std::pair<std::string, MaskForm>> forms;
+  for (const MaskKind& each : mask_kinds()) {
+    const bool is_band = each.kind == Mask::Kind::band;
+    if (each.combines) continue;
+    if (is_band) forms.push_back({"causal", {.kind = each.kind, .causal = true}});
+    forms.push_back({std::string(each.declared), {.kind = each.kind}});
+    if (is_band) forms.push_back({"window causal", {.kind = each.kind, .right_is_zero = true}});
+  }
   std::vector<std::string> known;
-  for (const auto& [name, form] : kForms) {
+  for (const auto& [name, form] : forms) {
     for (const char* anchor : {"", " top_left", " bottom_right"}) {
-      const bool anchored = form.kind == MaskKind::band || form.kind == MaskKind::dilated;
-      if (*anchor != '\0' && !anchored) continue;
+      if (*anchor != '\0' && !about(form.kind).is_anchored) continue;
       known.push_back(name + anchor);
       if (known.back() != text) continue;
       const std::string feature = name.substr(0, name.find(' '));

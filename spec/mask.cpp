@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace attest {
 namespace {
 
@@ -14,7 +17,7 @@ std::string anchor_to_string(const Mask& mask) {
 
 std::string band_to_string(const Mask& mask) {
   std::string text;
-  if (mask.left == kUnbounded && mask.right == 0) {
+  if (is_causal(mask)) {
     text = "causal";
   } else {
     const auto bound = [](const char* sign, Index width) {
@@ -50,7 +53,54 @@ void add_tables(const Mask& mask, std::vector<MaskTable>& tables) {
   }
 }
 
+// A table's rows and columns for one batch element.
+std::shared_ptr<const DenseMask> of_batch(const DenseMask& whole, Index b, Index rows,
+                                          Index columns) {
+  const Box box = {{broadcast(whole.shape[kBatch], b), 0, 0, 0},
+                   {1, whole.shape[1], rows, columns}};
+  return std::make_shared<const DenseMask>(
+      DenseMask{.shape = box.size, .allowed = cut(whole.allowed, whole.shape, box)});
+}
+
+SegmentNumbers of_batch(const SegmentNumbers& whole, Index b, Index length) {
+  const Box box = {{broadcast(whole.batches, b), 0, 0, 0}, {1, 1, 1, length}};
+  return {.batches = 1,
+          .length = length,
+          .number = cut(whole.number, {whole.batches, 1, 1, whole.length}, box)};
+}
+
 }  // namespace
+
+Mask of_batch(Mask mask, Index b, const Lengths& sizes) {
+  switch (mask.kind) {
+    case Mask::Kind::dense: {
+      const Shape& shape = mask.table->shape;
+      mask.table =
+          of_batch(*mask.table, b, shape[2] == 1 ? 1 : sizes.query, shape[3] == 1 ? 1 : sizes.key);
+      break;
+    }
+    case Mask::Kind::block_sparse:
+      mask.table = of_batch(*mask.table, b, ceil_div(sizes.query, mask.block_query),
+                            ceil_div(sizes.key, mask.block_key));
+      break;
+    case Mask::Kind::prefix:
+      mask.prefix_lens = {std::min(mask.prefix_of(b), sizes.key)};
+      break;
+    case Mask::Kind::segments:
+      mask.segments = std::make_shared<const Segments>(
+          Segments{.query = of_batch(mask.segments->query, b, sizes.query),
+                   .key = of_batch(mask.segments->key, b, sizes.key)});
+      break;
+    case Mask::Kind::full:
+    case Mask::Kind::band:
+    case Mask::Kind::dilated:
+    case Mask::Kind::all_of:
+    case Mask::Kind::any_of:
+      break;  // the same for every batch element, or by its parts
+  }
+  for (Mask& part : mask.parts) part = of_batch(std::move(part), b, sizes);
+  return mask;
+}
 
 std::vector<MaskTable> tables_of(const Mask& mask) {
   std::vector<MaskTable> tables;

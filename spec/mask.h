@@ -178,6 +178,14 @@ struct Mask {
   }
 };
 
+// A band of all keys up to the diagonal, and one of others.
+inline bool is_causal(const Mask& mask) {
+  return mask.kind == Mask::Kind::band && mask.left == kUnbounded && mask.right == 0;
+}
+inline bool is_window(const Mask& mask) {
+  return mask.kind == Mask::Kind::band && !is_causal(mask);
+}
+
 // A table of a mask or of one of its parts, which it points into.
 struct MaskTable {
   Shape shape;
@@ -187,6 +195,9 @@ struct MaskTable {
 };
 // All of them, in the order of the tree; of segments, those of queries first.
 std::vector<MaskTable> tables_of(const Mask& mask);
+
+// What of a mask is batch element `b`'s, with so many queries and keys.
+Mask of_batch(Mask mask, Index b, const Lengths& sizes);
 
 // One line: "causal bottom_right", "window -16..0 top_left offset=3", "dense [1,2,8,8]",
 // "prefix [3,5]", "segments", "block_sparse 16x32 [1,1,4,2]", "dilated 3 top_left".

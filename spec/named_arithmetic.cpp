@@ -74,12 +74,12 @@ constexpr NamedArithmetic kNamed[] = {
                 "exp_zero": "inexact", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .f16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "f16",
-                "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .f16 = R"({"scores": "f16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
+                "p": "f16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .bf16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "bf16",
-                 "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .bf16 = R"({"scores": "bf16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
+                 "p": "bf16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                  "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                  "dbias_terms": "rounded"})",
      .why = "the caps, but for a row sum over the rounded P, which excludes the other order; steps "
@@ -158,6 +158,9 @@ Description description_by(std::string_view text, DType dtype) {
   if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
   const json declared = parse_json_if_any(text);
   if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");
+  if (const auto key = doubled_key(text)) {
+    throw InputError("", fmt::format("it has the key \"{}\" twice", *key));
+  }
   if (declared.contains("dtypes")) {
     Description whole = parse_description(declared);
     const auto beyond = whole.beyond_caps.find(dtype);

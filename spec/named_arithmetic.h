@@ -26,8 +26,8 @@ struct NamedArithmetic {
 
 std::span<const NamedArithmetic> named_arithmetics();
 
-// The declaration for `dtype` that a name stands for. Throws InputError where it says nothing of that
-// format, and for what is no name.
+// The declaration for `dtype` that a name stands for. Throws InputError where it says nothing of
+// that format, and for what is no name.
 nlohmann::json declaration_named(std::string_view name, DType dtype);
 
 // What `text` says of a kernel for `dtype`: a name of these, or JSON: a whole description, the

@@ -150,29 +150,42 @@ void check_joint(Joint joint, const std::string& pointer, std::span<const std::s
          words_of(joint, {Size::query_len, Size::key_len, Size::pairs}));
 }
 
-// Whether a "never" is met by all that these terms allow. What takes more than sizes and formats to
-// tell counts as not met by some.
-bool excludes_all(const Terms& never, const Joint& joint, std::span<const DType> dtypes,
-                  std::span<const std::string> features) {
-  const bool of_more = !never.head_dims.empty() || never.square || never.keys_at_least_queries ||
-                       never.masks || never.lengths || never.bias_axes || never.layouts ||
-                       never.features || never.lacks;
-  if (of_more || (never.backward && (*never.backward || contains(features, "backward"))))
-    return false;
-  const bool all_formats =
-      !never.dtypes || std::all_of(dtypes.begin(), dtypes.end(),
-                                   [&](DType each) { return contains(*never.dtypes, each); });
-  const auto covers = [&](const auto& each) {
-    const auto& [size, among] = each;
-    if (size == Size::mask_offset || size == Size::page_size || size == Size::pairs) return false;
-    auto number = next_of(joint, {size}, 0);
-    for (int n = 0; number && n < kTries; ++n) {
-      if (!among.has(*number)) return false;
-      number = next_of(joint, {size}, *number + 1);
+// Whether a "never" speaks of sizes, formats and the pass alone. What takes more to tell counts as
+// not met by some problem.
+bool is_plain(const Terms& never) {
+  return never.head_dims.empty() && !never.square && !never.keys_at_least_queries && !never.masks &&
+         !never.lengths && !never.bias_axes && !never.layouts && !never.features && !never.lacks;
+}
+
+// Whether each number that the terms allow is in one of these sets.
+bool cover(const Joint& joint, Size size, const std::vector<const SizeSet*>& sets) {
+  if (size == Size::mask_offset || size == Size::page_size || size == Size::pairs) return false;
+  const auto some = [&](const auto& test) { return std::any_of(sets.begin(), sets.end(), test); };
+  auto number = next_of(joint, {size}, 0);
+  for (int n = 0; number && n < kTries; ++n) {
+    if (!some([&](const SizeSet* set) { return set->has(*number); })) return false;
+    number = next_of(joint, {size}, *number + 1);
+  }
+  return !number || some([](const SizeSet* set) { return set->at_least(kFarOut).has_value(); });
+}
+
+// Whether each problem of that format and pass that the terms allow meets one of these "never".
+bool exclude_all(std::span<const std::pair<Terms, std::string>> never, const Joint& joint,
+                 DType dtype, bool backward) {
+  std::map<Size, std::vector<const SizeSet*>> alone;  // the sizes of which one speaks alone
+  for (const auto& [terms, text] : never) {
+    const bool speaks = is_plain(terms) && terms.backward.value_or(backward) == backward &&
+                        (!terms.dtypes || contains(*terms.dtypes, dtype));
+    if (!speaks) continue;
+    std::vector<std::pair<Size, const SizeSet*>> rest;  // what some problem does not meet
+    for (const auto& [size, among] : terms.sizes) {
+      if (!cover(joint, size, {&among})) rest.emplace_back(size, &among);
     }
-    return !number || among.at_least(kFarOut).has_value();
-  };
-  return all_formats && std::all_of(never.sizes.begin(), never.sizes.end(), covers);
+    if (rest.empty()) return true;
+    if (rest.size() == 1) alone[rest.front().first].push_back(rest.front().second);
+  }
+  return std::any_of(alone.begin(), alone.end(),
+                     [&](const auto& each) { return cover(joint, each.first, each.second); });
 }
 
 }  // namespace
@@ -196,11 +209,24 @@ void check_possible(const KernelLimits& limits, const std::string& pointer,
     check_joint(limits.binding(dtype, true), of_backward(of_format), features);
   }
   const Terms implied = implied_by_absent(features);
-  always.push_back(&implied);
+  const auto exclude_everything = [&](std::span<const std::pair<Terms, std::string>> never) {
+    return std::all_of(dtypes.begin(), dtypes.end(), [&](DType dtype) {
+      const auto in_pass = [&](bool backward) {
+        Joint joint = limits.binding(dtype, backward);
+        joint.push_back(&implied);
+        return exclude_all(never, joint, dtype, backward);
+      };
+      return in_pass(false) && (!contains(features, "backward") || in_pass(true));
+    });
+  };
   for (std::size_t i = 0; i < limits.never.size(); ++i) {
-    if (!excludes_all(limits.never[i].first, always, dtypes, features)) continue;
+    if (!exclude_everything({&limits.never[i], 1})) continue;
     throw InputError(fmt::format("{}/never/{}", pointer, i),
                      "every problem meets it, so nothing could be asked");
+  }
+  if (exclude_everything(limits.never)) {
+    throw InputError(pointer + "/never",
+                     "every problem meets one of them, so nothing could be asked");
   }
 }
 

@@ -140,6 +140,9 @@ struct Problem {
   }
 };
 
+inline bool has_bias(const Problem& problem) { return problem.bias_shape.has_value(); }
+inline bool has_alibi(const Problem& problem) { return problem.slopes_shape.has_value(); }
+
 // Whether `position` takes part: within the lengths and allowed by the mask. The one definition of
 // a visible key, but for a bias of -inf, which hides its key too (MASK-14).
 inline bool visible(const Problem& problem, const Position& position) {

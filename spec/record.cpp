@@ -68,6 +68,12 @@ TensorEvidence evidence_from(const json& j) {
           .noise = noise};
 }
 
+TensorName tensor_from(const std::string& text) {
+  const auto tensor = tensor_named(text);
+  if (!tensor) throw InputError("/tensors", fmt::format("no tensor is called {}", text));
+  return *tensor;
+}
+
 Outcome outcome_from(const json& j) {
   const auto outcome = outcome_named(j.get<std::string>());
   if (!outcome) {
@@ -179,10 +185,10 @@ VerdictRecord verdict_from(const json& j) {
   v.clauses = j.at("clauses").get<std::vector<std::string>>();
   v.blamed = j.value("blamed", "");
   for (const auto& [tensor, evidence] : j.at("tensors").items()) {
-    v.tensors[tensor] = evidence_from(evidence);
+    v.tensors[tensor_from(tensor)] = evidence_from(evidence);
   }
   for (const json& slope : j.value("slopes", json::array())) {
-    v.slopes.push_back({.tensor = slope.at("tensor").get<std::string>(),
+    v.slopes.push_back({.tensor = tensor_from(slope.at("tensor").get<std::string>()),
                         .analytic = number_from_json(slope.at("analytic")),
                         .difference = number_from_json(slope.at("difference")),
                         .allowed = number_from_json(slope.at("allowed"))});
@@ -323,13 +329,15 @@ std::string to_line(const Header& header) {
 json to_json(const VerdictRecord& record) {
   const Verdict& v = record.verdict;
   json tensors = json::object();
-  for (const auto& [tensor, evidence] : v.tensors) tensors[tensor] = to_json(evidence);
+  for (const auto& [tensor, evidence] : v.tensors) {
+    tensors[std::string(name(tensor))] = to_json(evidence);
+  }
   json j = {{"kind", "verdict"},     {"case", record.case_id},    {"testee", record.testee},
             {"dtype", record.dtype}, {"because", record.because}, {"outcome", name(v.outcome)},
             {"reason", v.reason},    {"message", v.message},      {"clauses", v.clauses},
             {"tensors", tensors},    {"wall_s", v.wall_s},        {"repro", v.repro}};
   for (const SlopeEvidence& slope : v.slopes) {
-    j["slopes"].push_back({{"tensor", slope.tensor},
+    j["slopes"].push_back({{"tensor", name(slope.tensor)},
                            {"analytic", number_to_json(slope.analytic)},
                            {"difference", number_to_json(slope.difference)},
                            {"allowed", number_to_json(slope.allowed)}});

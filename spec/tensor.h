@@ -44,6 +44,29 @@ constexpr Index broadcast_index(const Shape& shape, Index b, Index h, Index s, I
                      broadcast(shape[kPosition], s), broadcast(shape[kChannel], d));
 }
 
+// A part of a tensor.
+struct Box {
+  Shape begin, size;
+};
+
+// Its elements, of those of the whole in dense order.
+template <class T>
+std::vector<T> cut(const std::vector<T>& whole, const Shape& shape, const Box& box) {
+  std::vector<T> part;
+  part.reserve(static_cast<std::size_t>(element_count(box.size)));
+  for (Index b = 0; b < box.size[0]; ++b) {
+    for (Index h = 0; h < box.size[1]; ++h) {
+      for (Index s = 0; s < box.size[2]; ++s) {
+        if (box.size[3] == 0) continue;
+        const auto row = whole.begin() + dense_index(shape, box.begin[0] + b, box.begin[1] + h,
+                                                     box.begin[2] + s, box.begin[3]);
+        part.insert(part.end(), row, row + box.size[3]);
+      }
+    }
+  }
+  return part;
+}
+
 // The four coordinates of a dense index: its inverse.
 constexpr std::array<Index, 4> coordinates(const Shape& shape, Index dense) {
   const Index d = dense % shape[kChannel], row = dense / shape[kChannel];

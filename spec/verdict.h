@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spec/index.h"
+#include "spec/tensor_name.h"
 
 namespace attest {
 
@@ -68,7 +69,7 @@ struct TensorEvidence {
 // A returned gradient, summed along a direction, beside the central difference of the exact loss
 // along it (LAW-16).
 struct SlopeEvidence {
-  std::string tensor;
+  TensorName tensor;
   double analytic = 0, difference = 0;
   double allowed = 0;  // how far they may be apart
 };
@@ -101,8 +102,7 @@ struct Verdict {
   // The clause that a fault, or a warning, is blamed on; it decides nothing
   // (harness/judge/blame.h).
   std::string blamed = {};
-  // By name(TensorName), as records have it; those of other programs may name others.
-  std::map<std::string, TensorEvidence> tensors = {};
+  std::map<TensorName, TensorEvidence> tensors = {};  // that were judged
   std::vector<SlopeEvidence> slopes = {};
   std::vector<std::string> features = {};  // that the problem asks for; given with slopes
   std::vector<ScheduleEvidence> schedule = {};

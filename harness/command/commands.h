@@ -1,28 +1,26 @@
-// The commands of `attest`: each lies in a file of its own, with the options that it alone has.
+// The commands of `attest`: each lies in a file of its own, with what it takes.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <functional>
 
-#include "harness/command/options.h"
-
 namespace attest {
 
 struct Command {
-  CLI::App* parser;  // its options, which it writes into those that it was added with
-  // The exit code. Throws InputError, or Interrupted.
-  std::function<int(const Options&)> carry_out;
-  bool starts_testees = true;
+  CLI::App* parser;
+  // Does what was parsed; the exit code. Throws InputError, or Interrupted.
+  std::function<int()> carry_out;
+  bool starts_testees = true;  // and ends them when it is asked to end
 };
 
-Command add_list(CLI::App& app, Options& options);
-Command add_run(CLI::App& app, Options& options);
-Command add_fuzz(CLI::App& app, Options& options);
-Command add_selfcheck(CLI::App& app, Options& options);
-Command add_criteria(CLI::App& app, Options& options);
-Command add_doctor(CLI::App& app, Options& options);
-Command add_repro(CLI::App& app, Options& options);
-Command add_report(CLI::App& app, Options& options);
-Command add_verify(CLI::App& app, Options& options);
+Command add_list(CLI::App& app);
+Command add_run(CLI::App& app);
+Command add_fuzz(CLI::App& app);
+Command add_selfcheck(CLI::App& app);
+Command add_criteria(CLI::App& app);
+Command add_doctor(CLI::App& app);
+Command add_repro(CLI::App& app);
+Command add_report(CLI::App& app);
+Command add_verify(CLI::App& app);
 
 }  // namespace attest

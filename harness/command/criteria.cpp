@@ -22,6 +22,7 @@
 #include "harness/run/conclude.h"
 #include "harness/run/record_file.h"
 #include "harness/run/selection.h"
+#include "harness/selfcheck/catalogue.h"
 #include "harness/selfcheck/selfcheck.h"
 #include "spec/json_reader.h"
 
@@ -30,22 +31,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct CriteriaArguments {
+  TesteeOptions testees;
+  CaseOptions cases;
+  RecordingOptions recording;
+  std::string inputs = "both";  // theirs, ours
+  std::string shard = "1/1";
+  std::filesystem::path plugins;  // the folder of mutants.so, if not the installed one
+};
+
 // What it was asked for, without its sides.
-criteria::Comparison comparison_for(const Options& options) {
+criteria::Comparison comparison_for(const CriteriaArguments& asked,
+                                    const std::vector<std::string>& testees) {
   criteria::Comparison comparison = {
       .suite_version = ATTEST_VERSION,
       .command = fmt::format("attest criteria --tier {} --inputs {} --shard {}",
-                             name_of(options.tier), options.inputs, options.shard),
+                             name_of(asked.cases.tier), asked.inputs, asked.shard),
       .sides = {}};
-  for (const std::string& filter : options.filters) comparison.command += " --cases " + filter;
-  for (const std::string& testee : options.testees) comparison.command += " --testee " + testee;
+  for (const std::string& filter : asked.cases.filters) comparison.command += " --cases " + filter;
+  for (const std::string& testee : testees) comparison.command += " --testee " + testee;
   return comparison;
 }
 
 // The cases of other projects' kind, Attest's own, or both.
-std::vector<criteria::CaseSet> sets_for(const Options& options, const Installation& installation) {
+std::vector<criteria::CaseSet> sets_for(const CriteriaArguments& asked,
+                                        const Installation& installation) {
   std::vector<criteria::CaseSet> sets;
-  if (options.inputs != "ours") {
+  if (asked.inputs != "ours") {
     sets.push_back({.name = "theirs",
                     .about =
                         "On the features and classes of numbers that those projects try, in small "
@@ -53,9 +65,9 @@ std::vector<criteria::CaseSet> sets_for(const Options& options, const Installati
                     .own_inputs = true,
                     .cases = criteria::their_cases()});
   }
-  if (options.inputs != "theirs") {
-    auto cases = selected_cases(options, installation);
-    if (options.filters.empty()) cases = criteria::representatives(cases);
+  if (asked.inputs != "theirs") {
+    auto cases = selected_cases(asked.cases, installation);
+    if (asked.cases.filters.empty()) cases = criteria::representatives(cases);
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});
   }
@@ -63,18 +75,20 @@ std::vector<criteria::CaseSet> sets_for(const Options& options, const Installati
 }
 
 // The rules of other projects beside Attest, on the suite's own kernels unless others are named.
-int side_by_side(Options options) {
+int side_by_side(const CriteriaArguments& asked) {
   constexpr double kLongestSeconds = 5;  // a call of a wrong kernel: some hang
   const auto start = std::chrono::steady_clock::now();
-  const Installation installation = installation_for(options);
-  if (options.plugins.empty()) options.plugins = installation.test_plugins;
-  const fs::path mutants = options.plugins / "mutants.so";
-  criteria::Comparison comparison = comparison_for(options);
-  if (options.inputs == "theirs" && !options.filters.empty()) {
+  const Installation installation = installation_for(asked.cases, asked.plugins);
+  const fs::path mutants = installation.test_plugins / "mutants.so";
+  TesteeOptions options = asked.testees;
+  options.testees = with_mutants(options.testees, mutants);
+  criteria::Comparison comparison = comparison_for(asked, options.testees);
+  if (asked.inputs == "theirs" && !asked.cases.filters.empty()) {
     throw InputError("", "--cases selects Attest's own cases, which --inputs theirs leaves out");
   }
   const bool named = !options.testees.empty();
-  if (!named) options.testees = {mutants.string(), (options.plugins / "legitimate.so").string()};
+  if (!named)
+    options.testees = {mutants.string(), (installation.test_plugins / "legitimate.so").string()};
   const Surroundings around = surroundings_for(options, installation);
   auto testees = testees_for(options, installation, around);
   if (!named) {
@@ -82,16 +96,19 @@ int side_by_side(Options options) {
       testees.push_back(std::move(bundled));
     }
   }
-  const auto subjects = shard_of(criteria::subjects_of(testees, mutants), options.shard);
+  const auto all = criteria::subjects_of(testees, mutants);
+  comparison.mutants = static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& subject) { return subject.wrong; }));
+  const auto subjects = shard_of(all, asked.shard);
 
-  const std::vector<criteria::CaseSet> sets = sets_for(options, installation);
-  const RecordFolder folder(options.out);
+  const std::vector<criteria::CaseSet> sets = sets_for(asked, installation);
+  const RecordFolder folder(asked.recording.out);
   for (const criteria::CaseSet& set : sets) {
     Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
     comparison.sides.push_back(criteria::compare(
         set, subjects,
-        {.jobs = options.jobs,
-         .workers = options.workers,
+        {.jobs = asked.recording.jobs,
+         .workers = asked.recording.workers,
          .threads = options.threads,
          .limits = options.limits},
         [&](const Testee& testee) {
@@ -112,29 +129,30 @@ int side_by_side(Options options) {
     }
     comparison.wall_s =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    criteria::write_comparison(comparison, options.out);
+    criteria::write_comparison(comparison, asked.recording.out);
   }
   fmt::print("{}\nReport: {}\n", criteria::to_text(comparison),
-             (options.out / "criteria.html").string());
+             (asked.recording.out / "criteria.html").string());
   return kConformant;
 }
 
 }  // namespace
 
-Command add_criteria(CLI::App& app, Options& options) {
+Command add_criteria(CLI::App& app) {
+  const auto asked = std::make_shared<CriteriaArguments>();
   CLI::App& command = *app.add_subcommand(
       "criteria", "Put the rules of other projects beside Attest's, on the same results");
-  add_testee_options(command, options,
+  add_testee_options(command, asked->testees,
                      "all bundled kernels, and those that are wrong or right on purpose");
-  add_selection(command, options);
-  add_recording(command, options);
-  command.add_option("--inputs", options.inputs, "theirs, ours or both")
+  add_selection(command, asked->cases);
+  add_recording(command, asked->recording);
+  command.add_option("--inputs", asked->inputs, "theirs, ours or both")
       ->check(takes("--inputs", "theirs, ours or both", [](const std::string& text) {
         return text == "theirs" || text == "ours" || text == "both";
       }));
-  command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the kernels");
-  command.add_option("--plugins", options.plugins, "The folder of mutants.so and legitimate.so");
-  return {.parser = &command, .carry_out = side_by_side};
+  command.add_option("--shard", asked->shard, "I/N: the I-th of N parts of the kernels");
+  command.add_option("--plugins", asked->plugins, "The folder of mutants.so and legitimate.so");
+  return {.parser = &command, .carry_out = [=] { return side_by_side(*asked); }};
 }
 
 }  // namespace attest

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -67,9 +68,9 @@ std::string printed_by(const std::string& command) {
 }
 
 std::string processor() {
-  constexpr const char* kTold[] = {"avx2",        "fma",  "avx512f", "avx512_bf16", "avx512_fp16",
-                                   "amx_tile",    "amx_bf16", "amx_int8", "asimd",  "sve",
-                                   "sve2",        "sme",  "bf16",    "i8mm"};
+  constexpr const char* kTold[] = {"avx2",     "fma",      "avx512f",  "avx512_bf16", "avx512_fp16",
+                                   "amx_tile", "amx_bf16", "amx_int8", "asimd",       "sve",
+                                   "sve2",     "sme",      "bf16",     "i8mm"};
   const std::string cpuinfo = "/proc/cpuinfo";
   std::istringstream flags(entry_of(cpuinfo, "flags") + " " + entry_of(cpuinfo, "Features"));
   std::vector<std::string> has;
@@ -77,9 +78,10 @@ std::string processor() {
     if (std::find(std::begin(kTold), std::end(kTold), flag) != std::end(kTold)) has.push_back(flag);
   }
   const std::string model = entry_of(cpuinfo, "model name");
-  return fmt::format("{}, {} hardware threads; {}", model.empty() ? "unknown" : model,
-                     std::thread::hardware_concurrency(),
-                     has.empty() ? "no vectors that matter" : fmt::format("{}", fmt::join(has, " ")));
+  return fmt::format(
+      "{}, {} hardware threads; {}", model.empty() ? "unknown" : model,
+      std::thread::hardware_concurrency(),
+      has.empty() ? "no vectors that matter" : fmt::format("{}", fmt::join(has, " ")));
 }
 
 std::string memory() {
@@ -101,9 +103,8 @@ std::string why_not_stronger(Isolation isolation) {
   if (geteuid() != 0) why.emplace_back("another user takes root");
   if (!has_namespaces(isolation)) {
     why.emplace_back("namespaces are refused");
-    for (const char* setting :
-         {"user/max_user_namespaces", "kernel/unprivileged_userns_clone",
-          "kernel/apparmor_restrict_unprivileged_userns"}) {
+    for (const char* setting : {"user/max_user_namespaces", "kernel/unprivileged_userns_clone",
+                                "kernel/apparmor_restrict_unprivileged_userns"}) {
       const std::string value = line_of(fs::path("/proc/sys") / setting);
       if (!value.empty()) why.push_back(fmt::format("{} is {}", setting, value));
     }
@@ -166,7 +167,7 @@ std::string python() {
                                   : told);
 }
 
-int tell(const Options& options) {
+int tell(bool as_json) {
   const std::pair<const char*, std::string> facts[] = {
       {"attest", fmt::format("{}, commit {}", ATTEST_VERSION, suite_commit())},
       {"processor", processor()},
@@ -179,20 +180,21 @@ int tell(const Options& options) {
       {"python", python()}};
   nlohmann::json all = nlohmann::json::object();
   for (const auto& [name, text] : facts) {
-    if (!options.json) fmt::print("{:<11}{}\n", name, one_line(text));
+    if (!as_json) fmt::print("{:<11}{}\n", name, one_line(text));
     all[name] = clean(text);
   }
-  if (options.json) fmt::print("{}\n", json_text(all, 2));
+  if (as_json) fmt::print("{}\n", json_text(all, 2));
   return kConformant;
 }
 
 }  // namespace
 
-Command add_doctor(CLI::App& app, Options& options) {
+Command add_doctor(CLI::App& app) {
+  const auto as_json = std::make_shared<bool>(false);
   CLI::App& command = *app.add_subcommand(
       "doctor", "Tell what this machine allows: isolation, counters, accelerators, Python");
-  command.add_flag("--json", options.json, "As a JSON object of texts");
-  return {.parser = &command, .carry_out = tell, .starts_testees = false};
+  command.add_flag("--json", *as_json, "As a JSON object of texts");
+  return {.parser = &command, .carry_out = [=] { return tell(*as_json); }, .starts_testees = false};
 }
 
 }  // namespace attest

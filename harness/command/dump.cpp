@@ -49,11 +49,11 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   problem["page_table"] = test_case.problem.paging.table;
   nlohmann::json tensors = nlohmann::json::object();
   for (const auto& [tensor, e] : examination.verdict.tensors) {
-    tensors[tensor] = {{"max_ratio", number_to_json(e.max_ratio)},
-                       {"worst", e.worst},
-                       {"actual", number_to_json(e.actual)},
-                       {"exact", number_to_json(e.exact)},
-                       {"bound", number_to_json(e.bound)}};
+    tensors[std::string(name(tensor))] = {{"max_ratio", number_to_json(e.max_ratio)},
+                                          {"worst", e.worst},
+                                          {"actual", number_to_json(e.actual)},
+                                          {"exact", number_to_json(e.exact)},
+                                          {"bound", number_to_json(e.bound)}};
   }
   const nlohmann::json about = {{"case", test_case.id},
                                 {"because", test_case.because},

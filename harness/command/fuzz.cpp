@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,29 +30,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int search(const Options& options) {
+struct FuzzArguments {
+  TesteeOptions testees;
+  RecordingOptions recording;
+  CaseOptions cases;  // of which it takes the seed alone
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  double seconds = 0;
+  bool keep_going = false;
+  std::size_t finds = 0;  // 0: one, or a handful with keep_going
+  bool finite = false;
+  std::vector<std::string> dtypes;
+};
+
+int search(const FuzzArguments& asked) {
   constexpr std::size_t kHandful = 10;
   const auto start = std::chrono::steady_clock::now();
-  const fs::path file = fs::absolute(options.out / fmt::format("{}.json", kFuzzStem));
+  const fs::path file = fs::absolute(asked.recording.out / fmt::format("{}.json", kFuzzStem));
   const Installation installation = find_installation();
   const auto suite = load_entries(installation.cases);
   const auto all = load_cases(installation.cases);
-  Plan plan = plan_for(options, installation, all, 0);
-  plan.tier = kSearchTier;
+  Plan plan = plan_for(asked.cases, installation, all, 0);
+  plan.header.tier = kSearchTier;
   plan.more_files = {file.string()};
-  Session session(options, installation, plan);
+  Session session(asked.testees, asked.recording, installation, plan);
   fs::remove(file);  // of an earlier search
-  FuzzOptions search = {.seed = options.seed,
-                        .first = options.first,
-                        .count = options.count,
-                        .seconds = options.seconds,
-                        .finds = options.finds > 0    ? options.finds
-                                 : options.keep_going ? kHandful
-                                                      : 1,
-                        .finite = options.finite,
+  FuzzOptions search = {.seed = asked.cases.seed,
+                        .first = asked.first,
+                        .count = asked.count,
+                        .seconds = asked.seconds,
+                        .finds = asked.finds > 0    ? asked.finds
+                                 : asked.keep_going ? kHandful
+                                                    : 1,
+                        .finite = asked.finite,
                         .run = session.run_options()};
   if (search.count == 0 && search.seconds == 0) search.seconds = 60;
-  for (const std::string& dtype : options.dtypes) search.dtypes.push_back(*dtype_named(dtype));
+  for (const std::string& dtype : asked.dtypes) search.dtypes.push_back(*dtype_named(dtype));
   Record record{.header = session.header(), .verdicts = {}, .footer = Footer()};
   session.results() << to_line(record.header) << '\n';
   std::vector<nlohmann::json> entries;
@@ -94,34 +108,32 @@ int search(const Options& options) {
 
 }  // namespace
 
-Command add_fuzz(CLI::App& app, Options& options) {
+Command add_fuzz(CLI::App& app) {
+  const auto asked = std::make_shared<FuzzArguments>();
   CLI::App& command =
       *app.add_subcommand("fuzz", "Try random problems until one fails, and make that one small");
   command.footer(
       "The same seed gives the same problems, numbered from 0, to the same suite and testee: a "
       "search that ended goes on with --first and the number that its table ends with.");
-  add_testee_options(command, options);
-  add_recording(command, options);
-  command.add_option("--count", options.count, "Problems to try, of each testee")
+  add_testee_options(command, asked->testees);
+  add_recording(command, asked->recording);
+  command.add_option("--count", asked->count, "Problems to try, of each testee")
       ->check(takes_count("--count", 1, kMostOfASeed));
-  command.add_option("--first", options.first, "The number of the first problem")
+  command.add_option("--first", asked->first, "The number of the first problem")
       ->check(takes_count("--first", 0, kMostOfASeed));
-  command.add_flag("--keep-going", options.keep_going,
+  command.add_flag("--keep-going", asked->keep_going,
                    "Go on after a find, until there are ten of distinct causes, or --finds");
   command
-      .add_option("--finds", options.finds, "Distinct causes after which a search ends. Default: 1")
+      .add_option("--finds", asked->finds, "Distinct causes after which a search ends. Default: 1")
       ->check(takes_count("--finds", 1, 1'000'000));
-  command.add_flag("--finite", options.finite, "Hide no NaN and no infinity in the inputs");
+  command.add_flag("--finite", asked->finite, "Hide no NaN and no infinity in the inputs");
   command
-      .add_option("--seconds", options.seconds,
-                  "Time for each testee. Default: 60, without --count")
+      .add_option("--seconds", asked->seconds, "Time for each testee. Default: 60, without --count")
       ->check(takes_seconds("--seconds"));
-  command.add_option("--seed", options.seed, "Of the random problems")
-      ->check(takes_count("--seed", 0, kMostOfASeed))
-      ->capture_default_str();
-  command.add_option("--dtype", options.dtypes, "Only this format; may be given again")
+  add_seed(command, asked->cases, "Of the random problems");
+  command.add_option("--dtype", asked->dtypes, "Only this format; may be given again")
       ->check(takes_dtype());
-  return {.parser = &command, .carry_out = search};
+  return {.parser = &command, .carry_out = [=] { return search(*asked); }};
 }
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 #include <exception>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "harness/command/commands.h"
 #include "harness/command/session.h"
@@ -49,15 +50,23 @@ namespace fs = std::filesystem;
 }
 
 int main(int argc, char** argv) {
-  Options options;
   CLI::App app("Attest: the conformance and verification suite for attention kernels");
   app.set_version_flag("--version", ATTEST_VERSION);
   app.require_subcommand(1);
-  const Command commands[] = {add_list(app, options),     add_run(app, options),
-                              add_fuzz(app, options),     add_selfcheck(app, options),
-                              add_criteria(app, options), add_repro(app, options),
-                              add_report(app, options),   add_verify(app, options),
-                              add_doctor(app, options)};
+  std::vector<Command> commands;
+  for (const auto& add : {
+           add_list,
+           add_run,
+           add_fuzz,
+           add_selfcheck,
+           add_criteria,
+           add_doctor,
+           add_repro,
+           add_report,
+           add_verify,
+       }) {
+    commands.push_back(add(app));
+  }
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());
@@ -67,6 +76,7 @@ int main(int argc, char** argv) {
     throw InputError("", first.empty() ? fmt::format("which command? {}; --help says more", known)
                                        : fmt::format("there is no command {}; {}", first, known));
   }
+  raise_open_files();  // before jobs are counted
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
@@ -74,31 +84,13 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
   }
-  options.limits.memory_bytes = options.memory_mib << 20;
-  for (const CLI::App* command : app.get_subcommands()) {
-    for (const CLI::Option* option : command->get_options()) {
-      if (option->count() > 0) options.given.insert(option->get_name());
-    }
-  }
   // What is asked for is nobody else's: case ids never cross, by no command line either.
   for (int i = 1; i < argc; ++i) std::memset(argv[i], 0, std::strlen(argv[i]));
   harden_this_process();
-  raise_open_files();
-  const Crew crew = crew_for(options.jobs);
-  if (crew.jobs < options.jobs) {
-    fmt::print(stderr, "attest: {} jobs instead of {}: the system lets it open too few files\n",
-               crew.jobs, options.jobs);
-  }
-  options.jobs = crew.jobs;
-  options.workers = crew.workers;
-  const fs::path plugins =
-      options.plugins.empty() ? find_installation().test_plugins : options.plugins;
-  options.testees = with_mutants(options.testees, plugins / "mutants.so");
   const Command& command = *std::find_if(std::begin(commands), std::end(commands),
                                          [](const Command& c) { return c.parser->parsed(); });
-  // Whoever starts testees ends them; in this process, the debugger is asked.
-  if (command.starts_testees && !options.in_process) stop_on_signals();
-  return command.carry_out(options);
+  if (command.starts_testees) stop_on_signals();
+  return command.carry_out();
 }
 
 }  // namespace

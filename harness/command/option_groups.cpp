@@ -8,9 +8,10 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "harness/process/sandbox.h"
+#include "harness/process/pool.h"
 #include "harness/process/surroundings.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
@@ -29,6 +30,10 @@ CLI::Validator takes_isolation() {
 }
 
 }  // namespace
+
+int hardware_threads() {
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 CLI::Validator takes(const std::string& option, const std::string& what,
                      const std::function<bool(const std::string&)>& accepts) {
@@ -67,9 +72,9 @@ CLI::Validator takes_seconds(const std::string& option) {
                });
 }
 
-void add_testee_options(CLI::App& command, Options& options, const std::string& testees) {
-  // Where nothing else has no name, it needs none.
-  const bool alone = command.get_options([](const CLI::Option* o) { return o->get_positional(); }).empty();
+void add_testee_options(CLI::App& command, TesteeOptions& options, const std::string& testees) {
+  const auto has_no_name = [](const CLI::Option* option) { return option->get_positional(); };
+  const bool alone = command.get_options(has_no_name).empty();  // then this needs none
   command.add_option(alone ? "testees,--testee" : "--testee", options.testees,
                      fmt::format("A bundled kernel's name, FILE.py, LIBRARY.so, either with :KERNEL "
                                  "behind it, exec:COMMAND, or mutant:NAME; may be given again. "
@@ -88,10 +93,11 @@ void add_testee_options(CLI::App& command, Options& options, const std::string& 
       ->check(takes_seconds("--call-limit"))
       ->capture_default_str();
   command
-      .add_option("--memory-limit", options.memory_mib,
-                  "MiB of memory for a testee, beside the tensors")
+      .add_option_function<std::size_t>(
+          "--memory-limit", [&](std::size_t mib) { options.limits.memory_bytes = mib << 20; },
+          "MiB of memory for a testee, beside the tensors")
       ->check(takes_count("--memory-limit", 1, 1 << 30))
-      ->capture_default_str();
+      ->default_str(std::to_string(options.limits.memory_bytes >> 20));
   command
       .add_option("--env", options.environment,
                   fmt::format("A variable that testees get besides {}; a * may end the name. May "
@@ -115,7 +121,17 @@ void add_testee_options(CLI::App& command, Options& options, const std::string& 
       ->type_name("LEVEL");
 }
 
-void add_selection(CLI::App& command, Options& options) {
+void add_from(CLI::App& command, CaseOptions& options) {
+  command.add_option("--from", options.from, "Another file or folder of cases");
+}
+
+void add_seed(CLI::App& command, CaseOptions& options, const std::string& about) {
+  command.add_option("--seed", options.seed, about)
+      ->check(takes_count("--seed", 0, kMostOfASeed))
+      ->capture_default_str();
+}
+
+void add_selection(CLI::App& command, CaseOptions& options) {
   command
       .add_option("--cases", options.filters,
                   "A case's id, the beginning of one, or a pattern with * and **")
@@ -127,13 +143,11 @@ void add_selection(CLI::App& command, Options& options) {
       ->check(takes("--tier", "smoke, standard or full", is_tier))
       ->type_name("TIER")
       ->option_text("TIER [standard]");
-  command.add_option("--seed", options.seed, "The s of case ids: other numbers, same cases")
-      ->check(takes_count("--seed", 0, kMostOfASeed))
-      ->capture_default_str();
-  command.add_option("--from", options.from, "Another file or folder of cases");
+  add_seed(command, options, "The s of case ids: other numbers, same cases");
+  add_from(command, options);
 }
 
-CLI::Option* add_shapes(CLI::App& command, Options& options) {
+CLI::Option* add_shapes(CLI::App& command, CaseOptions& options) {
   return command
       .add_option("--shapes", options.shapes,
                   "Shapes in place of cases: a preset (attest list --shapes), or a file of shapes, "
@@ -142,12 +156,24 @@ CLI::Option* add_shapes(CLI::App& command, Options& options) {
       ->excludes("--from");
 }
 
-void add_recording(CLI::App& command, Options& options) {
+void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what) {
+  command.add_option("--out", options.out, "The folder of " + of_what)->capture_default_str();
+}
+
+void add_recording(CLI::App& command, RecordingOptions& options) {
   command
       .add_option("--jobs", options.jobs, "Cases examined at a time. Default: the hardware threads")
       ->check(takes_count("--jobs", 1, 1024));
-  command.add_option("--out", options.out, "The folder of the record and its reports")
-      ->capture_default_str();
+  add_out(command, options, "the record and its reports");
+  command.callback([&] {
+    const Crew crew = crew_for(options.jobs);
+    if (crew.jobs < options.jobs) {
+      fmt::print(stderr, "attest: {} jobs instead of {}: the system lets it open too few files\n",
+                 crew.jobs, options.jobs);
+    }
+    options.jobs = crew.jobs;
+    options.workers = crew.workers;
+  });
 }
 
 }  // namespace attest

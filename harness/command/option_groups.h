@@ -1,16 +1,50 @@
-// Options that several commands have, and what their texts may be: a text that an option does not
-// take is an InputError that says what it takes.
+// Options that several commands have, in groups, and what their texts may be: a text that an option
+// does not take is an InputError that says what it takes.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
-#include "harness/command/options.h"
+#include "harness/process/sandbox.h"
+#include "harness/process/worker.h"
+#include "harness/run/selection.h"
 
 namespace attest {
+
+// Which testees, and what they run in.
+struct TesteeOptions {
+  std::vector<std::string> testees = {};
+  int threads = 1;
+  Limits limits = {};
+  std::vector<std::string> environment = {};  // more names of variables that testees get
+  bool network = false;
+  bool keep_cache = false;
+  Isolation weakest = Isolation::none;  // that will do
+  bool in_process = false;              // of repro alone: in this process, and no worker's
+};
+
+// Which cases.
+struct CaseOptions {
+  std::vector<std::string> filters;
+  Tier tier = Tier::standard;
+  std::uint64_t seed = 1;
+  std::filesystem::path from;       // another file or folder
+  std::vector<std::string> shapes;  // presets and files of shapes, in place of cases
+};
+
+int hardware_threads();
+
+// How many at a time, and where it is written.
+struct RecordingOptions {
+  int jobs = hardware_threads();
+  std::size_t workers = 1;  // that testees have at a time
+  std::filesystem::path out = "reports/out";
+};
 
 constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
 
@@ -27,11 +61,18 @@ CLI::Validator takes_dtype();
 CLI::Validator takes_seconds(const std::string& option);
 
 // --testee, and what it runs in; `testees` says which there are where none is named.
-void add_testee_options(CLI::App& command, Options& options,
+void add_testee_options(CLI::App& command, TesteeOptions& options,
                         const std::string& testees = "all bundled kernels");
-void add_selection(CLI::App& command, Options& options);
+
+// --cases, --tier, --seed and --from; and the latter for who takes no more.
+void add_selection(CLI::App& command, CaseOptions& options);
+void add_seed(CLI::App& command, CaseOptions& options, const std::string& about);
+void add_from(CLI::App& command, CaseOptions& options);
 // --shapes, which goes with no --from.
-CLI::Option* add_shapes(CLI::App& command, Options& options);
-void add_recording(CLI::App& command, Options& options);
+CLI::Option* add_shapes(CLI::App& command, CaseOptions& options);
+
+// --jobs, of which there will be as many as the limit on open files allows, and --out.
+void add_recording(CLI::App& command, RecordingOptions& options);
+void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what);
 
 }  // namespace attest

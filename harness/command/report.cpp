@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "harness/command/session.h"
 #include "harness/run/audit.h"
@@ -17,29 +19,35 @@
 namespace attest {
 namespace {
 
-int report(const Options& options) {
-  Record record = read_and_audit(options.record_folder / kResults, suite_of(find_installation()));
-  if (std::ifstream file(options.record_folder / kDiagnosis); file) {
+struct ReportArguments {
+  std::filesystem::path record_folder;
+  std::filesystem::path write_known;
+};
+
+int report(const ReportArguments& asked) {
+  Record record = read_and_audit(asked.record_folder / kResults, suite_of(find_installation()));
+  if (std::ifstream file(asked.record_folder / kDiagnosis); file) {
     record.diagnoses = read_diagnoses(file);
   }
   // Nobody else writes there meanwhile.
-  const RecordFolder folder(options.record_folder);
-  write_reports(record, options.record_folder);
+  const RecordFolder folder(asked.record_folder);
+  write_reports(record, asked.record_folder);
   fmt::print("{}", to_summary_text(record));
-  if (!options.write_known.empty()) write_file(options.write_known, known_failures_of(record));
-  fmt::print("\nReport: {}\n", (options.record_folder / "index.html").string());
+  if (!asked.write_known.empty()) write_file(asked.write_known, known_failures_of(record));
+  fmt::print("\nReport: {}\n", (asked.record_folder / "index.html").string());
   return exit_code_of(record);
 }
 
 }  // namespace
 
-Command add_report(CLI::App& app, Options& options) {
+Command add_report(CLI::App& app) {
+  const auto asked = std::make_shared<ReportArguments>();
   CLI::App& command = *app.add_subcommand("report", "Make the reports again from results.jsonl");
-  command.add_option("folder", options.record_folder, "The folder of the record")->required();
+  command.add_option("folder", asked->record_folder, "The folder of the record")->required();
   command
-      .add_option("--write-known", options.write_known, "Write what failed into a file for --known")
+      .add_option("--write-known", asked->write_known, "Write what failed into a file for --known")
       ->type_name("FILE");
-  return {.parser = &command, .carry_out = report, .starts_testees = false};
+  return {.parser = &command, .carry_out = [=] { return report(*asked); }, .starts_testees = false};
 }
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 
 #include "cases/case.h"
 #include "cases/entry.h"
+#include "cases/fit.h"
 #include "cases/shapes.h"
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
@@ -22,6 +23,7 @@
 #include "harness/process/plugin_host.h"
 #include "harness/process/testee.h"
 #include "harness/process/worker.h"
+#include "harness/run/asking.h"
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/record_file.h"
@@ -36,6 +38,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct ReproArguments {
+  std::string case_id;
+  CaseOptions cases;
+  TesteeOptions testees;
+  RecordingOptions recording;
+  std::filesystem::path dump_folder;
+  bool shrink = false;
+};
+
 // A kernel's name as that of a folder.
 std::string folder_name(std::string name) {
   std::replace(name.begin(), name.end(), '/', '_');
@@ -43,10 +54,15 @@ std::string folder_name(std::string name) {
 }
 
 // The entry that a case is.
-nlohmann::json entry_of(const Case& test_case, const Options& options,
+nlohmann::json entry_of(const Case& test_case, const ReproArguments& asked,
                         const Installation& installation) {
-  if (options.shapes.empty()) return attest::entry_of(test_case);
-  for (CaseWithEntry& each : load_shapes(options.shapes, installation.cases).cases) {
+  if (const auto fit = fit_of(test_case.id); !fit.empty()) {
+    const Case base =
+        find_case(all_cases(asked.cases, installation), std::string(base_id(test_case.id)));
+    return entry_with_fit({base, attest::entry_of(base)}, Fit::parse(fit));
+  }
+  if (asked.cases.shapes.empty()) return attest::entry_of(test_case);
+  for (CaseWithEntry& each : load_shapes(asked.cases.shapes, installation.cases).cases) {
     if (each.test_case.id == test_case.id) return std::move(each.entry);
   }
   throw InputError("", test_case.id + " is no shape any more");
@@ -54,14 +70,14 @@ nlohmann::json entry_of(const Case& test_case, const Options& options,
 
 // Writes the case that a testee fails, as small as it gets, into shrunk.json.
 void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Testee& testee,
-                 const Options& options, const Surroundings& around) {
-  const RunOptions run = {.threads = options.threads, .limits = options.limits};
+                 const ReproArguments& asked, const Surroundings& around) {
+  const RunOptions run = {.threads = asked.testees.threads, .limits = asked.testees.limits};
   const auto start = [&](const Testee& t) {
-    return std::make_unique<WorkerExecutor>(worker_options(t, options.limits, around));
+    return std::make_unique<WorkerExecutor>(worker_options(t, asked.testees.limits, around));
   };
   const Find find =
       shrunk({.entry = entry, .verdict = verdict}, "attest repro", testee, run, start, interrupted);
-  const fs::path file = fs::absolute(options.out / "shrunk.json");
+  const fs::path file = fs::absolute(asked.recording.out / "shrunk.json");
   write_file(file, to_case_file("What attest repro --shrink made.", {find.entry}));
   const VerdictRecord record = record_of(find, testee, run, file);
   fmt::print("  shrunk   {}\n  message  {}\n  file     {}\n  repeat   {}\n",
@@ -69,83 +85,108 @@ void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Test
              file.string(), record.verdict.repro);
 }
 
+Arithmetic arithmetic_of(const Testee& testee, DType dtype) {
+  const auto declared = testee.description.arithmetic.find(dtype);
+  return declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
+}
+
 // What it computes instead, of numbers that are wrong.
 void print_likeness(PreparedCase& prepared, const Testee& testee, const Examination& examination) {
   if (!asks_for_names(examination.verdict)) return;
-  const DType dtype = prepared.problem().dtype;
-  const auto declared = testee.description.arithmetic.find(dtype);
-  const Arithmetic arithmetic =
-      declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
+  const Arithmetic arithmetic = arithmetic_of(testee, prepared.problem().dtype);
   auto all = best(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
   std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
   const std::string meant = headline(all);
   if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
 }
 
-int repro(const Options& options) {
-  const Installation installation = installation_for(options);
-  const Case test_case = find_case(all_cases(options, installation), options.case_id);
-  const Surroundings around = surroundings_for(options, installation);
-  const auto testees = testees_for(options, installation, around);
+std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions& options,
+                                      const Surroundings& around) {
+  if (options.in_process) {
+    if (testee.plugin.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
+    return std::make_unique<InProcessExecutor>(*load_plugin(testee.plugin));
+  }
+  WorkerOptions worker = worker_options(testee, options.limits, around);
+  worker.interrupted = interrupted;
+  return std::make_unique<WorkerExecutor>(std::move(worker));
+}
+
+void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case) {
+  fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
+             name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
+             test_case.data, test_case.because, fmt::join(v.clauses, ", "));
+  if (!v.blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(v.blamed));
+  if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
+  if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
+  for (const auto& [tensor, e] : v.tensors) {
+    fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", name(tensor),
+               fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
+  }
+}
+
+// One testee on the case, or on what it is asked instead. The verdict.
+Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instead* instead,
+               const ReproArguments& asked, const Surroundings& around, const fs::path& dumped) {
+  PreparedCase prepared(test_case, asked.recording.jobs);
+  const auto executor = executor_of(testee, asked.testees, around);
+  Examination examination;
+  if (instead && !instead->fitted) {
+    examination.verdict = instead->verdict;
+  } else {
+    examination =
+        examine(prepared, testee.description, testee.kernel, *executor, asked.testees.threads);
+  }
+  if (interrupted()) throw Interrupted();
+  print_verdict(examination.verdict, testee, test_case);
+  print_likeness(prepared, testee, examination);
+  if (!examination.verdict.captured.empty()) {
+    fmt::print("  printed  {}\n", clean(examination.verdict.captured));
+  }
+  if (!dumped.empty()) {
+    dump(dumped, prepared, arithmetic_of(testee, test_case.problem.dtype), examination);
+    fmt::print("  dumped   {}\n", dumped.string());
+  }
+  return examination.verdict;
+}
+
+int repro(const ReproArguments& asked) {
+  if (!asked.testees.in_process) stop_on_signals();  // else the debugger is asked
+  const Installation installation = installation_for(asked.cases);
+  const Case wanted = find_case(all_cases(asked.cases, installation), asked.case_id);
+  const Surroundings around = surroundings_for(asked.testees, installation);
+  const auto testees = testees_for(asked.testees, installation, around);
   std::optional<RecordFolder> locked;
-  if (options.shrink) {
-    if (test_case.seed != 1) {
+  if (asked.shrink) {
+    if (wanted.seed != 1) {
       throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
     }
     if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
-    locked.emplace(options.out);
+    locked.emplace(asked.recording.out);
   }
-  if (options.in_process) {
+  if (asked.testees.in_process) {
     fmt::print(
         stderr,
         "attest: --in-process gives the testee this process: no isolation, no guards, no "
         "limits{}\n",
         geteuid() == 0 ? ", and it is root. Do this with none that you would not run as root" : "");
   }
+  // As in a run: a case is fitted to who needs that, unless the id says how.
+  const bool is_base = fit_of(wanted.id).empty();
+  const Asking asking(is_base ? std::vector<Case>{wanted} : std::vector<Case>{}, testees,
+                      installation.cases);
   int exit_code = kConformant;
   for (const Testee& testee : testees) {
-    PreparedCase prepared(test_case, options.jobs);
-    std::unique_ptr<Executor> executor;
-    if (options.in_process) {
-      if (testee.plugin.empty()) throw InputError("", "--in-process needs a plug-in, not exec:");
-      executor = std::make_unique<InProcessExecutor>(*load_plugin(testee.plugin));
-    } else {
-      WorkerOptions worker = worker_options(testee, options.limits, around);
-      worker.interrupted = interrupted;
-      executor = std::make_unique<WorkerExecutor>(std::move(worker));
-    }
-    const Examination examination =
-        examine(prepared, testee.description, testee.kernel, *executor, options.threads);
-    if (interrupted()) throw Interrupted();
-    const Verdict& v = examination.verdict;
-    fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
-               name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
-               test_case.data, test_case.because, fmt::join(v.clauses, ", "));
-    if (!v.blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(v.blamed));
-    if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
-    if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
-    for (const auto& [tensor, e] : v.tensors) {
-      fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
-                 fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
-    }
-    print_likeness(prepared, testee, examination);
-    if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
-    if (!options.dump_folder.empty()) {
-      const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);
-      const fs::path folder = testees.size() == 1 ? options.dump_folder
-                                                  : options.dump_folder / folder_name(testee.name);
-      dump(folder, prepared,
-           declared != testee.description.arithmetic.end() ? declared->second
-                                                           : loosest(test_case.problem.dtype),
-           examination);
-      fmt::print("  dumped   {}\n", folder.string());
-    }
+    const Asking::Instead* instead = asking.instead(testee.name, wanted.id);
+    const Case& test_case = instead && instead->fitted ? *instead->fitted : wanted;
+    fs::path dumped = asked.dump_folder;
+    if (!dumped.empty() && testees.size() > 1) dumped /= folder_name(testee.name);
+    const Verdict v = repeat(testee, test_case, instead, asked, around, dumped);
     if (v.outcome == Outcome::unsupported || v.outcome == Outcome::inconclusive) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
-      if (!options.shrink) continue;
-      shrink_case(entry_of(test_case, options, installation), v, testee, options, around);
+      if (!asked.shrink) continue;
+      shrink_case(entry_of(test_case, asked, installation), v, testee, asked, around);
     }
   }
   return exit_code;
@@ -153,20 +194,21 @@ int repro(const Options& options) {
 
 }  // namespace
 
-Command add_repro(CLI::App& app, Options& options) {
+Command add_repro(CLI::App& app) {
+  const auto asked = std::make_shared<ReproArguments>();
   CLI::App& command = *app.add_subcommand("repro", "Repeat one case");
-  command.add_option("case", options.case_id, "The case's id")->required();
-  command.add_option("--from", options.from, "Another file or folder of cases");
-  add_shapes(command, options);
-  add_testee_options(command, options);
-  command.add_flag("--in-process", options.in_process,
+  command.add_option("case", asked->case_id, "The case's id")->required();
+  add_from(command, asked->cases);
+  add_shapes(command, asked->cases);
+  add_testee_options(command, asked->testees);
+  command.add_flag("--in-process", asked->testees.in_process,
                    "Run the plug-in in this process, for a debugger");
-  command.add_option("--dump", options.dump_folder,
+  command.add_option("--dump", asked->dump_folder,
                      "Write problem, inputs, outputs, exact values, bounds");
-  command.add_flag("--shrink", options.shrink,
+  command.add_flag("--shrink", asked->shrink,
                    "Make a case that fails as small as it gets, and write it to shrunk.json");
-  command.add_option("--out", options.out, "The folder of shrunk.json")->capture_default_str();
-  return {.parser = &command, .carry_out = repro};
+  add_out(command, asked->recording, "shrunk.json");
+  return {.parser = &command, .carry_out = [=] { return repro(*asked); }, .starts_testees = false};
 }
 
 }  // namespace attest

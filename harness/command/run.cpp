@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,6 +26,22 @@
 namespace attest {
 namespace {
 
+struct RunArguments {
+  TesteeOptions testees;
+  CaseOptions cases;
+  RecordingOptions recording;
+  std::vector<std::string> profiles;
+  std::string shard = "1/1";
+  std::filesystem::path known;  // a file of known failures
+  RunOptions ends;              // when the rest is NOT_RUN
+};
+
+// No profile is about shapes.
+std::vector<std::string> profiles_asked_for(const RunArguments& asked) {
+  const bool none = asked.profiles.empty() && !asked.cases.shapes.empty();
+  return none ? std::vector<std::string>{kNoProfile} : asked.profiles;
+}
+
 void check_profiles(const std::vector<std::string>& names) {
   std::vector<std::string> known = {kNoProfile};
   for (const Profile& profile : profiles()) known.emplace_back(profile.name);
@@ -38,16 +56,19 @@ void check_profiles(const std::vector<std::string>& names) {
   }
 }
 
-int judge_cases(const Options& options) {
-  check_profiles(options.profiles);
-  const Installation installation = installation_for(options);
-  const std::vector<Case> all = all_cases(options, installation);
-  const auto whole =
-      select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
-  const auto cases = shard_of(whole, options.shard);
-  Plan plan = plan_for(options, installation, all, cases.size());
-  if (!options.known.empty()) plan.known = read_known_failures(options.known);
-  Session session(options, installation, plan);
+int judge_cases(const RunArguments& asked) {
+  check_profiles(asked.profiles);
+  const Installation installation = installation_for(asked.cases);
+  const std::vector<Case> all = all_cases(asked.cases, installation);
+  const auto whole = select(
+      all, {.tier = asked.cases.tier, .filters = asked.cases.filters, .seed = asked.cases.seed});
+  const auto cases = shard_of(whole, asked.shard);
+  Plan plan = plan_for(asked.cases, installation, all, cases.size());
+  plan.header.shard = asked.shard;
+  plan.header.profiles = profiles_asked_for(asked);
+  if (!asked.known.empty()) plan.header.known = read_known_failures(asked.known);
+  plan.ends = asked.ends;
+  Session session(asked.testees, asked.recording, installation, plan);
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
@@ -69,32 +90,32 @@ int judge_cases(const Options& options) {
 
 }  // namespace
 
-Command add_run(CLI::App& app, Options& options) {
+Command add_run(CLI::App& app) {
+  const auto asked = std::make_shared<RunArguments>();
   CLI::App& command = *app.add_subcommand("run", "Judge testees on cases and write a report");
-  add_testee_options(command, options);
-  add_selection(command, options);
-  command.add_option("--profile", options.profiles,
+  add_testee_options(command, asked->testees);
+  add_selection(command, asked->cases);
+  command.add_option("--profile", asked->profiles,
                      "A profile to be met, or none; X+declared takes arithmetic that is "
                      "declared beyond the default, too, X/limits what is met within the limits "
                      "that are declared. Default: all that a testee declares");
-  add_shapes(command, options);
-  add_recording(command, options);
-  command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
+  add_shapes(command, asked->cases);
+  add_recording(command, asked->recording);
+  command.add_option("--shard", asked->shard, "I/N: the I-th of N parts of the cases");
   command
-      .add_option("--give-up-after", options.give_up_after,
+      .add_option("--give-up-after", asked->ends.give_up_after,
                   "Time-outs of a testee after which its other cases are NOT_RUN; 0: never")
       ->check(takes_count("--give-up-after", 0, 1'000'000))
       ->capture_default_str();
-  command.add_flag("--fail-fast", options.fail_fast,
+  command.add_flag("--fail-fast", asked->ends.fail_fast,
                    "After the first verdict that does not conform the rest is NOT_RUN");
   command
-      .add_option("--max-time", options.max_seconds,
+      .add_option("--max-time", asked->ends.max_seconds,
                   "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
-  command
-      .add_option("--known", options.known, "A file of failures that are known, and don't count")
+  command.add_option("--known", asked->known, "A file of failures that are known, and don't count")
       ->type_name("FILE");
-  return {.parser = &command, .carry_out = judge_cases};
+  return {.parser = &command, .carry_out = [=] { return judge_cases(*asked); }};
 }
 
 }  // namespace attest

@@ -1,4 +1,4 @@
-#include "harness/command/selfcheck_hosts.h"
+#include "harness/command/selfcheck.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -54,13 +54,13 @@ std::vector<Case> random_cases(const Testee& testee) {
 
 class HostsChecker {
  public:
-  HostsChecker(const Options& options, const Session& session, const Catalogue& catalogue,
+  HostsChecker(bool full, const Session& session, const Catalogue& catalogue,
                const std::vector<Case>& cases, const std::filesystem::path& root)
       : session_(session),
         catalogue_(catalogue),
         cases_(cases),
         root_(root),
-        full_(options.full),
+        full_(full),
         run_(session.run_options()),
         progress_(stderr, isatty(STDERR_FILENO) != 0, 0) {
     run_.tries_again = false;  // what hangs is caught by that
@@ -113,30 +113,28 @@ class HostsChecker {
 
 }  // namespace
 
-int selfcheck_hosts(Options options) {
+int selfcheck_hosts(const SelfcheckArguments& asked) {
   constexpr double kMutantSeconds = 3;
   constexpr std::size_t kMutantBytes = std::size_t(512) << 20;
   const auto start = std::chrono::steady_clock::now();
-  const Installation installation = installation_for(options);
-  if (options.plugins.empty()) options.plugins = installation.test_plugins;
-  const std::vector<Case> cases = selected_cases(options, installation);
-  const Catalogue catalogue = load_catalogue(options.plugins / "mutants.so");
-  options.testees = {(options.plugins / "hosts.so").string()};
-  options.limits.call_seconds = kMutantSeconds;
-  options.limits.memory_bytes = kMutantBytes;
-  const Session session(options, installation,
-                        plan_for(options, installation, cases, cases.size()));
+  const Installation installation = installation_for(asked.cases, asked.plugins);
+  const std::vector<Case> cases = selected_cases(asked.cases, installation);
+  const Catalogue catalogue = load_catalogue(installation.test_plugins / "mutants.so");
+  const Session session({.testees = {(installation.test_plugins / "hosts.so").string()},
+                         .limits = {.call_seconds = kMutantSeconds, .memory_bytes = kMutantBytes}},
+                        asked.recording, installation,
+                        plan_for(asked.cases, installation, cases, cases.size()));
   HostsCheck check;
-  HostsChecker checker(options, session, catalogue, cases, installation.cases);
+  HostsChecker checker(asked.full, session, catalogue, cases, installation.cases);
   for (const auto& [host, testees] : by_host(session.testees())) {
-    const auto& wanted = options.only_hosts;
+    const auto& wanted = asked.only_hosts;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), host) == wanted.end()) continue;
     if (!interrupted()) check.hosts.push_back(checker.check(host, testees));
   }
   checker.finish();
   check.interrupted = interrupted();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  write_file(options.out / "hosts.json", json_text(to_json(check), 2) + "\n");
+  write_file(asked.recording.out / "hosts.json", json_text(to_json(check), 2) + "\n");
   fmt::print("{}", to_text(check));
   return exit_code_of(check);
 }

@@ -12,6 +12,7 @@
 #include "harness/command/identity.h"
 #include "harness/run/conclude.h"
 #include "harness/run/sha256.h"
+#include "harness/selfcheck/catalogue.h"
 #include "reports/files.h"
 #include "reports/reports.h"
 #include "spec/diagnosis.h"
@@ -62,7 +63,8 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
 }
 
 // What the options name, so that it is found from any folder: presets, and files by their paths.
-std::vector<std::string> shapes_as_named(const Options& options, const Installation& installation) {
+std::vector<std::string> shapes_as_named(const CaseOptions& options,
+                                         const Installation& installation) {
   std::vector<std::string> all;
   for (const std::string& named : options.shapes) {
     const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
@@ -71,28 +73,39 @@ std::vector<std::string> shapes_as_named(const Options& options, const Installat
   return all;
 }
 
-// No profile is about shapes.
-std::vector<std::string> profiles_asked_for(const Options& options) {
-  const bool none = options.profiles.empty() && !options.shapes.empty();
-  return none ? std::vector<std::string>{kNoProfile} : options.profiles;
+// What --testee names, each mutant as one of its plug-in.
+std::vector<std::string> specs_of(const TesteeOptions& options, const Installation& installation) {
+  return with_mutants(options.testees, installation.test_plugins / "mutants.so");
+}
+
+// What of the options testees feel.
+OptionsRecord options_record(const TesteeOptions& options) {
+  return {.threads = options.threads,
+          .start_limit = options.limits.start_seconds,
+          .call_limit = options.limits.call_seconds,
+          .memory_limit = static_cast<Index>(options.limits.memory_bytes >> 20),
+          .env = options.environment,
+          .allow_network = options.network,
+          .require_isolation = std::string(name_of(options.weakest))};
 }
 
 }  // namespace
 
-Installation installation_for(const Options& options) {
+Installation installation_for(const CaseOptions& options, const fs::path& test_plugins) {
   Installation installation = find_installation();
   if (!options.from.empty()) installation.cases = options.from;
+  if (!test_plugins.empty()) installation.test_plugins = test_plugins;
   return installation;
 }
 
-std::vector<Case> all_cases(const Options& options, const Installation& installation) {
+std::vector<Case> all_cases(const CaseOptions& options, const Installation& installation) {
   if (options.shapes.empty()) return load_cases(installation.cases, options.seed);
   const Shapes shapes = load_shapes(options.shapes, installation.cases, options.seed);
   for (const std::string& note : shapes.notes) fmt::print(stderr, "attest: {}\n", note);
   return cases_of(shapes);
 }
 
-std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
+std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation) {
   return select(all_cases(options, installation),
                 {.tier = options.tier, .filters = options.filters, .seed = options.seed});
 }
@@ -114,47 +127,44 @@ FileSums sums_of(const Testee& testee, FileSums& known) {
   return sums;
 }
 
-Plan plan_for(const Options& options, const Installation& installation,
+Plan plan_for(const CaseOptions& options, const Installation& installation,
               const std::vector<Case>& all, std::size_t selected) {
   const Tier complete = std::max(options.tier, Tier::standard);
   const bool of_shapes = !options.shapes.empty();
   const std::string digest =
       of_shapes ? sha256_of_files(files_of_shapes(options.shapes, installation.cases))
                 : sha256_of_cases(installation.cases);
-  return {.tier = std::string(name_of(options.tier)),
-          .filters = options.filters,
-          .cases = {
-              .digest = digest,
-              .bundled = options.from.empty() && !of_shapes && digest == digest_of_bundled_cases(),
-              .selected = static_cast<Index>(selected),
-              .complete = std::count_if(all.begin(), all.end(),
-                                        [&](const Case& c) { return c.tier <= complete; })}};
+  return {.header = {.suite_version = ATTEST_VERSION,
+                     .suite_commit = suite_commit(),
+                     .cases = {.digest = digest,
+                               .bundled = options.from.empty() && !of_shapes &&
+                                          digest == digest_of_bundled_cases(),
+                               .selected = static_cast<Index>(selected),
+                               .complete = std::count_if(
+                                   all.begin(), all.end(),
+                                   [&](const Case& c) { return c.tier <= complete; })},
+                     .testees = {},
+                     .tier = std::string(name_of(options.tier)),
+                     .seed = options.seed,
+                     .filters = options.filters,
+                     .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
+                     .shapes = shapes_as_named(options, installation)}};
 }
 
-Surroundings surroundings_for(const Options& options, const Installation& installation,
+Surroundings surroundings_for(const TesteeOptions& options, const Installation& installation,
                               const std::vector<std::string>& files) {
   Surroundings around = {.variables = passed_variables(options.environment),
                          .homes = std::make_shared<Homes>(options.keep_cache),
-                         .read_only = files_to_keep(installation, options.testees),
+                         .read_only = files_to_keep(installation, specs_of(options, installation)),
                          .network = options.network};
   hide(around, files);
   return around;
 }
 
-OptionsRecord options_record(const Options& options) {
-  return {.threads = options.threads,
-          .start_limit = options.limits.start_seconds,
-          .call_limit = options.limits.call_seconds,
-          .memory_limit = static_cast<Index>(options.limits.memory_bytes >> 20),
-          .env = options.environment,
-          .allow_network = options.network,
-          .require_isolation = std::string(name_of(options.weakest))};
-}
-
-std::vector<Testee> testees_for(const Options& options, const Installation& installation,
+std::vector<Testee> testees_for(const TesteeOptions& options, const Installation& installation,
                                 const Surroundings& around) {
-  std::vector<Testee> testees =
-      find_testees(options.testees, installation, options.limits, around, interrupted);
+  std::vector<Testee> testees = find_testees(specs_of(options, installation), installation,
+                                             options.limits, around, interrupted);
   for (const Testee& testee : testees) {
     if (testee.isolation <= options.weakest) continue;
     throw InputError("",
@@ -190,27 +200,16 @@ void stop_on_signals() {
 
 bool interrupted() { return g_interrupted; }
 
-Session::Session(const Options& options, const Installation& installation, const Plan& plan)
-    : options_(options), folder_(options.out) {
+Session::Session(const TesteeOptions& testees, const RecordingOptions& recording,
+                 const Installation& installation, const Plan& plan)
+    : folder_(recording.out), header_(plan.header), run_options_(plan.ends) {
   std::vector<std::string> hidden = plan.more_files;
-  for (const fs::path& file : files_of_record(options.out)) hidden.push_back(file.string());
-  around_ = surroundings_for(options, installation, hidden);
-  testees_ = testees_for(options, installation, around_);
-  header_ = {.suite_version = ATTEST_VERSION,
-             .suite_commit = suite_commit(),
-             .cases = plan.cases,
-             .testees = {},
-             .tier = plan.tier,
-             .seed = options.seed,
-             .shard = options.shard,
-             .filters = plan.filters,
-             .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
-             .shapes = shapes_as_named(options, installation),
-             .isolation = describe(weakest_isolation(testees_)),
-             .uncontained = uncontained(testees_, options.network),
-             .profiles = profiles_asked_for(options),
-             .known = plan.known,
-             .options = options_record(options)};
+  for (const fs::path& file : files_of_record(recording.out)) hidden.push_back(file.string());
+  around_ = surroundings_for(testees, installation, hidden);
+  testees_ = testees_for(testees, installation, around_);
+  header_.isolation = describe(weakest_isolation(testees_));
+  header_.uncontained = uncontained(testees_, testees.network);
+  header_.options = options_record(testees);
   FileSums known;
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,
@@ -231,20 +230,18 @@ Session::Session(const Options& options, const Installation& installation, const
     }
     header_.testees.push_back(std::move(record));
   }
-  results_.emplace(options.out, [](const std::string& why) {
+  results_.emplace(recording.out, [](const std::string& why) {
     fmt::print(stderr, "attest: {}\n", why);
     g_interrupted = true;  // the run ends: nothing more would be kept of it
   });
-  run_options_ = {.jobs = options.jobs,
-                  .workers = options.workers,
-                  .threads = options.threads,
-                  .limits = options.limits,
-                  .from = header_.from,
-                  .shapes = header_.shapes,
-                  .give_up_after = options.give_up_after,
-                  .fail_fast = options.fail_fast,
-                  .max_seconds = options.max_seconds,
-                  .changes = [this] { return changes(); }};
+  run_options_.jobs = recording.jobs;
+  run_options_.workers = recording.workers;
+  run_options_.threads = testees.threads;
+  run_options_.limits = testees.limits;
+  run_options_.from = header_.from;
+  run_options_.shapes = header_.shapes;
+  run_options_.begun = std::chrono::steady_clock::now();
+  run_options_.changes = [this] { return changes(); };
 }
 
 std::vector<std::string> Session::changes() const {
@@ -272,7 +269,7 @@ std::vector<std::string> Session::changes() const {
 }
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
-  WorkerOptions worker = worker_options(testee, options_.limits, around_);
+  WorkerOptions worker = worker_options(testee, run_options_.limits, around_);
   worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
 }
@@ -281,13 +278,13 @@ void Session::publish(const Record& record) {
   // Where namespaces are not to be had, a testee may move what is above the folder.
   folder_.check_identity();
   results_->publish();
-  write_reports(record, options_.out);
+  write_reports(record, folder_.path());
 }
 
 int Session::finish(const Record& record) {
   publish(record);
   fmt::print("{}", to_summary_text(record));
-  fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+  fmt::print("\nReport: {}\n", (folder_.path() / "index.html").string());
   if (!record.footer) {
     fmt::print(stderr, "attest: interrupted; the record is truncated\n");
     return kIncomplete;
@@ -297,8 +294,8 @@ int Session::finish(const Record& record) {
 
 void Session::add_diagnosis(const Record& record, const nlohmann::json& diagnosis) {
   folder_.check_identity();  // testees have run again
-  write_file(options_.out / kDiagnosis, json_text(diagnosis, 2) + "\n");
-  write_reports(record, options_.out);
+  write_file(folder_.path() / kDiagnosis, json_text(diagnosis, 2) + "\n");
+  write_reports(record, folder_.path());
 }
 
 }  // namespace attest

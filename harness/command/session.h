@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/command/options.h"
+#include "harness/command/option_groups.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
 #include "harness/run/audit.h"
@@ -19,26 +19,24 @@
 
 namespace attest {
 
-// With the cases that the options name.
-Installation installation_for(const Options& options);
+// With the cases that the options name, and mutants of another folder if one is given.
+Installation installation_for(const CaseOptions& options,
+                              const std::filesystem::path& test_plugins = {});
 
 // All cases that there are, with the seed that the options say: those of a folder or a file, or the
 // shapes that they name, of which notes are printed.
-std::vector<Case> all_cases(const Options& options, const Installation& installation);
+std::vector<Case> all_cases(const CaseOptions& options, const Installation& installation);
 
 // The cases that the options select, all shards of them.
-std::vector<Case> selected_cases(const Options& options, const Installation& installation);
+std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation);
 
 // What testees find around them, where `files` are not for them.
-Surroundings surroundings_for(const Options& options, const Installation& installation,
+Surroundings surroundings_for(const TesteeOptions& options, const Installation& installation,
                               const std::vector<std::string>& files = {});
 
-// What of the options testees feel.
-OptionsRecord options_record(const Options& options);
-
-// Those that the options name. Throws InputError if one would run with less isolation than the
-// options ask for.
-std::vector<Testee> testees_for(const Options& options, const Installation& installation,
+// Those that the options name, mutants by their names among them. Throws InputError if one would
+// run with less isolation than the options ask for.
+std::vector<Testee> testees_for(const TesteeOptions& options, const Installation& installation,
                                 const Surroundings& around);
 
 // What this program can hold records to.
@@ -54,22 +52,21 @@ bool interrupted();
 
 // What is to be recorded.
 struct Plan {
-  std::string tier;  // as the header has it
-  std::vector<std::string> filters = {};
-  CasesRecord cases = {};
-  std::vector<KnownFailure> known = {};
-  std::vector<std::string> more_files =
-      {};  // of the record's folder that are not for testees either
+  Header header;         // but for the testees, and what they run in
+  RunOptions ends = {};  // when the rest is NOT_RUN
+  // Of the record's folder, that are not for testees either.
+  std::vector<std::string> more_files = {};
 };
 
 // That of a run on cases that were selected among all that there are.
-Plan plan_for(const Options& options, const Installation& installation,
+Plan plan_for(const CaseOptions& options, const Installation& installation,
               const std::vector<Case>& all, std::size_t selected);
 
 class Session {
  public:
-  // Finds the testees and begins the record. `options` must outlive the session. Throws InputError.
-  Session(const Options& options, const Installation& installation, const Plan& plan);
+  // Finds the testees and begins the record. Throws InputError.
+  Session(const TesteeOptions& testees, const RecordingOptions& recording,
+          const Installation& installation, const Plan& plan);
 
   const std::vector<Testee>& testees() const { return testees_; }
   const Header& header() const { return header_; }
@@ -90,7 +87,6 @@ class Session {
   void add_diagnosis(const Record& record, const nlohmann::json& diagnosis);
 
  private:
-  const Options& options_;
   RecordFolder folder_;
   Surroundings around_;
   std::vector<Testee> testees_;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -31,10 +33,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct VerifyArguments {
+  std::filesystem::path record_folder;
+  std::size_t rerun = 0;  // verdicts to repeat
+  TesteeOptions testees;
+  const CLI::App* said = nullptr;  // which of them were given
+};
+
 // Those of the command, and for what it doesn't say those of the run; but for what a testee may
 // take from here, which a record of others has no say in. Throws InputError for what no run has.
-Options as_in_the_run(Options options, const OptionsRecord& run) {
-  const auto said = [&](const char* name) { return options.given.contains(name); };
+TesteeOptions as_in_the_run(const VerifyArguments& asked, const OptionsRecord& run) {
+  TesteeOptions options = asked.testees;
+  const auto said = [&](const char* name) { return asked.said->count(name) > 0; };
   const bool possible = run.threads >= 1 && run.start_limit > 0 && run.call_limit > 0 &&
                         run.memory_limit >= 1 && run.memory_limit <= (Index(1) << 30);
   if (!possible) throw InputError("", "the options in its header are those of no run");
@@ -62,7 +72,7 @@ Options as_in_the_run(Options options, const OptionsRecord& run) {
 
 // The testees of the record, by the name that they have there, as they are to be found now.
 std::map<std::string, Testee> testees_of(const Record& record, const std::set<std::string>& names,
-                                         Options options, const Installation& installation,
+                                         TesteeOptions options, const Installation& installation,
                                          const Surroundings& around) {
   const bool named = !options.testees.empty();
   for (const TesteeRecord& t : record.header.testees) {
@@ -134,17 +144,17 @@ std::vector<const VerdictRecord*> drawn_from(const Record& record, std::size_t c
   return drawn;
 }
 
-int verify(const Options& said) {
+int verify(const VerifyArguments& asked) {
   const Installation installation = find_installation();
-  const Record record = read_and_audit(said.record_folder / kResults, suite_of(installation));
+  const Record record = read_and_audit(asked.record_folder / kResults, suite_of(installation));
   fmt::print("{}", to_verification_text(record));
   const bool holds = is_consistent(record);
-  const auto drawn = drawn_from(record, said.rerun);
+  const auto drawn = drawn_from(record, asked.rerun);
   if (drawn.empty()) return holds ? kConformant : kIncomplete;
-  const Options options = as_in_the_run(said, record.header.options);
+  const TesteeOptions options = as_in_the_run(asked, record.header.options);
 
   const bool found = record.header.tier == kSearchTier;  // its cases lie beside
-  const fs::path root = found ? options.record_folder / fmt::format("{}.json", kFuzzStem)
+  const fs::path root = found ? asked.record_folder / fmt::format("{}.json", kFuzzStem)
                         : record.header.from.empty() ? installation.cases
                                                      : fs::path(record.header.from);
   const std::vector<Case> cases =
@@ -154,12 +164,11 @@ int verify(const Options& said) {
   std::set<std::string> names;
   for (const VerdictRecord* v : drawn) names.insert(v->testee);
   std::vector<std::string> hidden;
-  for (const fs::path& file : files_of_record(options.record_folder)) {
+  for (const fs::path& file : files_of_record(asked.record_folder)) {
     hidden.push_back(file.string());
   }
   const Surroundings around = surroundings_for(options, installation, hidden);
   const auto testees = testees_of(record, names, options, installation, around);
-  stop_on_signals();
   std::size_t agreed = 0, tried = 0;
   for (const VerdictRecord* v : drawn) {
     const Case test_case = find_case(cases, v->case_id);
@@ -190,17 +199,19 @@ int verify(const Options& said) {
 
 }  // namespace
 
-Command add_verify(CLI::App& app, Options& options) {
+Command add_verify(CLI::App& app) {
+  const auto asked = std::make_shared<VerifyArguments>();
   CLI::App& command = *app.add_subcommand(
       "verify", "Check that a record is as it was written, and repeat some of its verdicts");
-  command.add_option("folder", options.record_folder, "The folder of the record")->required();
-  command.add_option("--rerun", options.rerun, "Verdicts to repeat, drawn by the record's digest")
+  command.add_option("folder", asked->record_folder, "The folder of the record")->required();
+  command.add_option("--rerun", asked->rerun, "Verdicts to repeat, drawn by the record's digest")
       ->check(takes_count("--rerun", 0, 1'000'000'000));
-  add_testee_options(command, options, "those of the record");
+  add_testee_options(command, asked->testees, "those of the record");
   for (const char* name : {"--threads", "--start-limit", "--call-limit", "--memory-limit"}) {
     command.get_option(name)->default_str("the run's");
   }
-  return {.parser = &command, .carry_out = verify};
+  asked->said = &command;
+  return {.parser = &command, .carry_out = [=] { return verify(*asked); }};
 }
 
 }  // namespace attest

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "spec/description.h"
+#include "spec/mask_kind.h"
 
 namespace attest::criteria {
 
@@ -69,6 +70,15 @@ bool is_gradient_or_dbias(const Sample& s) {
 std::vector<std::string> all_but(const std::set<std::string>& tried) {
   std::vector<std::string> features = known_features();
   std::erase_if(features, [&](const std::string& feature) { return tried.contains(feature); });
+  return features;
+}
+
+std::vector<std::string> tables_and(const std::vector<std::string>& more) {
+  std::vector<std::string> features;
+  for (const MaskKind& kind : mask_kinds()) {
+    if (!kind.tables.empty()) features.emplace_back(kind.declared);
+  }
+  features.insert(features.end(), more.begin(), more.end());
   return features;
 }
 

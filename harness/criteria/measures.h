@@ -68,6 +68,8 @@ bool is_gradient_or_dbias(const Sample& s);
 
 // What a suite of a single problem does not try.
 std::vector<std::string> all_but(const std::set<std::string>& tried);
+// Masks that are tables, and more.
+std::vector<std::string> tables_and(const std::vector<std::string>& more);
 
 inline constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16;
 

@@ -234,6 +234,7 @@ std::string to_json(const Comparison& comparison) {
   for (const Side& side : comparison.sides) sides.push_back(to_json(side));
   const json all = {{"schema", 1},
                     {"suite_version", comparison.suite_version},
+                    {"mutants", comparison.mutants},
                     {"command", comparison.command},
                     {"wall_s", comparison.wall_s},
                     {"judges", rules},

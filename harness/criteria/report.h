@@ -12,7 +12,8 @@ namespace attest::criteria {
 
 struct Comparison {
   std::string suite_version;
-  std::string command;  // that makes it again
+  std::string command;      // that makes it again
+  std::size_t mutants = 0;  // that there are, whatever shard of them was judged
   double wall_s = 0;
   std::vector<Side> sides;
 };

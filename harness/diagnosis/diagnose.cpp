@@ -123,13 +123,14 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                            {"outcome", name(group.outcome)},
                            {"reason", group.reason},
                            {"features", group.features},
-                           {"tensors", group.tensors},
+                           {"tensors", nlohmann::json::array()},
                            {"failures", group.failures},
                            {"case", group.case_id},
                            {"headline", headline(group.alike)},
                            {"blamed", group.blamed},
                            {"did_you_mean", nlohmann::json::array()},
                            {"passes_without", nlohmann::json::array()}};
+    for (const TensorName tensor : group.tensors) each["tensors"].push_back(name(tensor));
     for (const Likeness& likeness : group.alike) {
       each["did_you_mean"].push_back({{"name", likeness.name},
                                       {"clause", likeness.clause},

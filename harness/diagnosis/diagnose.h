@@ -18,7 +18,7 @@ struct Group {
   std::string testee;
   Outcome outcome;
   Reason reason;
-  std::vector<std::string> tensors;  // that are wrong
+  std::vector<TensorName> tensors;  // that are wrong
   Index failures;
   std::string case_id;                // of the simplest
   std::vector<std::string> features;  // that its problem needs

@@ -50,8 +50,6 @@ Mistake elsewhere(std::string name, std::string clause,
           }};
 }
 
-bool is_causal(const Mask& mask) { return mask.left == kUnbounded && mask.right == 0; }
-
 std::vector<Mistake> bands() {
   const auto anchored = [](Anchor anchor) {
     return [anchor](Mask& m) { return std::exchange(m.anchor, anchor) != anchor; };

@@ -37,8 +37,6 @@ Mistake scored(std::string name, std::string clause, bool (*applies)(const Probl
 }
 
 bool has_cap(const Problem& p) { return p.softcap > 0; }
-bool has_bias(const Problem& p) { return p.bias_shape.has_value(); }
-bool has_alibi(const Problem& p) { return p.slopes_shape.has_value(); }
 bool caps_and_adds(const Problem& p) { return has_cap(p) && (has_bias(p) || has_alibi(p)); }
 
 double cap(double x, double c) { return c > 0 ? c * std::tanh(x / c) : x; }

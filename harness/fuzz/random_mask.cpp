@@ -29,7 +29,7 @@ json MaskDrawing::any(int depth) const {
     case 4:
       return has("dense-mask") ? json{{"dense", table("bhqk", sizes_.key_len)}} : json();
     case 5:
-      return block_or_prefix();
+      return blocks_or_lengths();
     case 6:
       return has("segments") ? segments() : json();
     case 7:
@@ -65,7 +65,7 @@ json MaskDrawing::window() const {
   return fmt::format("window {}..{}{}", text("-", left), text("", right), placed());
 }
 
-json MaskDrawing::block_or_prefix() const {
+json MaskDrawing::blocks_or_lengths() const {
   if (has("prefix") && chance(50)) {
     if (sizes_.batch > 1 && chance(50)) return {{"prefix", any_lens(sizes_.key_len, sizes_.batch)}};
     return fmt::format("prefix {}", within(0, sizes_.key_len));

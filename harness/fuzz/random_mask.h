@@ -28,7 +28,7 @@ class MaskDrawing : Drawing {
   nlohmann::json any(int depth) const;
   std::string placed() const;
   nlohmann::json window() const;
-  nlohmann::json block_or_prefix() const;
+  nlohmann::json blocks_or_lengths() const;
   nlohmann::json segments() const;
   nlohmann::json several(int depth) const;
   nlohmann::json diagonal_and_keys() const;

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cases/repair.h"
 #include "spec/index.h"
@@ -121,6 +122,20 @@ class Steps {
     }
   }
 
+  // Sizes that are the same, all at once.
+  void reduce(const std::vector<const char*>& sizes) {
+    const json size = problem_.value(sizes.front(), json());
+    const bool same = std::all_of(sizes.begin(), sizes.end(), [&](const char* each) {
+      return !size.is_null() && problem_.value(each, json()) == size;
+    });
+    if (!same) return;
+    for (const Index less : smaller(size.get<Index>(), 1)) {
+      json other = problem_;
+      for (const char* each : sizes) other[each] = less;
+      add(std::move(other));
+    }
+  }
+
   void sizes() {
     const Index heads = problem_.value("query_heads", Index(1)),
                 groups = problem_.value("key_heads", Index(1));
@@ -139,13 +154,11 @@ class Steps {
       for (const Index fewer : smaller(group, 1)) add_heads(groups * fewer, groups);
     }
     for (const char* size : {"batch", "query_len", "key_len", "head_dim", "value_dim"}) {
-      if (!problem_.contains(size)) continue;
-      for (const Index less : smaller(problem_[size].get<Index>(), 1)) {
-        json other = problem_;
-        other[size] = less;
-        add(std::move(other));
-      }
+      reduce({size});
     }
+    // Alike, for kernels that take no others.
+    reduce({"query_len", "key_len"});
+    reduce({"head_dim", "value_dim"});
   }
 
   const json& entry_;

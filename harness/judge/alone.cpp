@@ -7,30 +7,8 @@
 namespace attest {
 namespace {
 
-// A box of a tensor.
-struct Part {
-  Shape begin, size;
-};
-
-template <class T>
-std::vector<T> cut(const std::vector<T>& data, const Shape& shape, const Part& part) {
-  std::vector<T> result;
-  result.reserve(static_cast<std::size_t>(element_count(part.size)));
-  for (Index b = 0; b < part.size[0]; ++b) {
-    for (Index h = 0; h < part.size[1]; ++h) {
-      for (Index s = 0; s < part.size[2]; ++s) {
-        if (part.size[3] == 0) continue;
-        const auto row = data.begin() + dense_index(shape, part.begin[0] + b, part.begin[1] + h,
-                                                    part.begin[2] + s, part.begin[3]);
-        result.insert(result.end(), row, row + part.size[3]);
-      }
-    }
-  }
-  return result;
-}
-
-Values cut(const Values& values, const Part& part) {
-  return {part.size, cut(values.data, values.shape, part)};
+Values cut(const Values& values, const Box& box) {
+  return {box.size, cut(values.data, values.shape, box)};
 }
 
 // The cuts that make one batch element of a whole problem.
@@ -42,70 +20,27 @@ class Knife {
   Index query_len() const { return p_.packed ? lengths_.query : p_.query_len; }
   Index key_len() const { return p_.packed && !paged() ? lengths_.key : p_.key_len; }
 
-  Part queries(const Shape& shape) const { return rows(shape, p_.query_lens, query_len()); }
-  Part keys(const Shape& shape) const { return rows(shape, p_.key_lens, key_len()); }
+  Box queries(const Shape& shape) const { return rows(shape, p_.query_lens, query_len()); }
+  Box keys(const Shape& shape) const { return rows(shape, p_.key_lens, key_len()); }
 
   // Of a tensor over (b, h, i, j) whose axes of size 1 hold for all positions.
-  Part scores(const Shape& shape) const {
+  Box scores(const Shape& shape) const {
     return {{batch_of(shape), 0, 0, 0},
             {1, shape[1], shape[2] == 1 ? 1 : query_len(), shape[3] == 1 ? 1 : key_len()}};
   }
 
   Keep keep(const Keep& whole) const {
-    const Part part = {{b_, 0, 0, 0}, {1, whole.shape[1], query_len(), key_len()}};
-    return {part.size, cut(whole.kept, whole.shape, part)};
-  }
-
-  Mask mask(Mask mask) const {
-    switch (mask.kind) {
-      case Mask::Kind::dense:
-        mask.table = table(*mask.table, scores(mask.table->shape));
-        break;
-      case Mask::Kind::block_sparse: {
-        const Shape& shape = mask.table->shape;
-        mask.table = table(*mask.table, {{batch_of(shape), 0, 0, 0},
-                                         {1, shape[1], ceil_div(query_len(), mask.block_query),
-                                          ceil_div(key_len(), mask.block_key)}});
-        break;
-      }
-      case Mask::Kind::prefix:
-        mask.prefix_lens = {std::min(mask.prefix_of(b_), key_len())};
-        break;
-      case Mask::Kind::segments:
-        mask.segments = std::make_shared<const Segments>(
-            Segments{.query = numbers(mask.segments->query, query_len()),
-                     .key = numbers(mask.segments->key, key_len())});
-        break;
-      case Mask::Kind::full:
-      case Mask::Kind::band:
-      case Mask::Kind::dilated:
-      case Mask::Kind::all_of:
-      case Mask::Kind::any_of:
-        break;  // the same for every batch element, or by its parts
-    }
-    for (Mask& part : mask.parts) part = this->mask(std::move(part));
-    return mask;
+    const Box box = {{b_, 0, 0, 0}, {1, whole.shape[1], query_len(), key_len()}};
+    return {box.size, cut(whole.kept, whole.shape, box)};
   }
 
  private:
   Index batch_of(const Shape& shape) const { return broadcast(shape[kBatch], b_); }
 
-  Part rows(const Shape& shape, const SequenceLengths& lens, Index length) const {
+  Box rows(const Shape& shape, const SequenceLengths& lens, Index length) const {
     const Index batch = p_.packed ? 0 : b_;
     const Index first = p_.packed ? lens.start(b_) : 0;
     return {{batch, 0, first, 0}, {1, shape[1], length, shape[3]}};
-  }
-
-  static std::shared_ptr<const DenseMask> table(const DenseMask& whole, const Part& part) {
-    return std::make_shared<const DenseMask>(
-        DenseMask{.shape = part.size, .allowed = cut(whole.allowed, whole.shape, part)});
-  }
-
-  SegmentNumbers numbers(const SegmentNumbers& whole, Index length) const {
-    const Part part = {{whole.batches == 1 ? 0 : b_, 0, 0, 0}, {1, 1, 1, length}};
-    return {.batches = 1,
-            .length = length,
-            .number = cut(whole.number, {whole.batches, 1, 1, whole.length}, part)};
   }
 
   const Problem& p_;
@@ -127,7 +62,7 @@ Alone alone(const Problem& whole, const Inputs& in, Index b) {
   if (!whole.query_lens.empty()) p.query_lens = {whole.query_lens[at]};
   if (!whole.key_lens.empty()) p.key_lens = {whole.key_lens[at]};
   if (knife.paged()) p.paging.table = {whole.paging.table[at]};
-  p.mask = knife.mask(whole.mask);
+  p.mask = of_batch(whole.mask, b, {.query = p.query_len, .key = p.key_len});
 
   Inputs& own = result.inputs;
   own.q = cut(in.q, knife.queries(in.q.shape));
@@ -150,20 +85,20 @@ Alone alone(const Problem& whole, const Inputs& in, Index b) {
 
 std::optional<Returned> share_of(const Problem& problem, const Returned& whole, Index b) {
   const Knife knife(problem, b);
-  Part part;
+  Box box;
   if (is_of_keys(whole.name)) {
-    part = knife.keys(whole.shape);
+    box = knife.keys(whole.shape);
   } else if (whole.name == TensorName::dbias) {
     if (whole.shape[0] == 1 && problem.batch > 1) return std::nullopt;
-    part = knife.scores(whole.shape);
+    box = knife.scores(whole.shape);
   } else if (whole.name == TensorName::dsink) {
     return std::nullopt;
   } else {
-    part = knife.queries(whole.shape);
+    box = knife.queries(whole.shape);
   }
   Returned share = whole;
-  share.shape = part.size;
-  share.bits = cut(whole.bits, whole.shape, part);
+  share.shape = box.size;
+  share.bits = cut(whole.bits, whole.shape, box);
   return share;
 }
 

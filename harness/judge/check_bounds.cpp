@@ -92,7 +92,7 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
       left_out = true;
       continue;
     }
-    const auto [entry, fresh] = subject.verdict.tensors.emplace(name(tensor.name), e);
+    const auto [entry, fresh] = subject.verdict.tensors.emplace(tensor.name, e);
     if (!fresh && e.max_ratio > entry->second.max_ratio) entry->second = e;
     if (!judged.passed) {
       forward_fails |= !gradient;

@@ -30,7 +30,7 @@ std::string noise_complaint(Subject& subject, const Trial& trial, PreparedCase& 
     const NoiseEvidence noise = noise_of(values, tensor.dtype, part ? *part : whole,
                                          spread_of(tensor.name, prepared, subject.arithmetic),
                                          rounding_of(tensor.name, subject.arithmetic), rows);
-    const auto known = subject.verdict.tensors.find(std::string(name(tensor.name)));
+    const auto known = subject.verdict.tensors.find(tensor.name);
     if (record && known != subject.verdict.tensors.end()) known->second.noise = noise;
     if (complaint.empty()) {
       complaint = complaint_of(noise);

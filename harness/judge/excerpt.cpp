@@ -101,7 +101,8 @@ std::string shares_of(const Verdict& verdict) {
   std::string text;
   for (const auto& [tensor, e] : verdict.tensors) {
     if (e.compared + e.unspecified >= e.elements) continue;
-    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", tensor, e.compared, e.elements);
+    text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", name(tensor), e.compared,
+                        e.elements);
   }
   return text.empty() ? text : text + " elements";
 }

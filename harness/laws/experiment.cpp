@@ -193,7 +193,7 @@ void Experiment::expect_equal(TensorName tensor, const At& place, const Known& l
 void Experiment::expect_slope(TensorName tensor, const Known& analytic, const Known& difference) {
   if (analytic.tells_nothing() || difference.tells_nothing()) return;
   tally_.slopes.push_back(
-      {.tensor = std::string(name(tensor)),
+      {.tensor = tensor,
        .analytic = static_cast<double>(analytic.value),
        .difference = static_cast<double>(difference.value),
        .allowed = static_cast<double>(gap_between(analytic, difference).allowed)});

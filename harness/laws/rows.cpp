@@ -4,6 +4,7 @@
 
 #include "harness/laws/law.h"
 #include "harness/laws/variant.h"
+#include "spec/mask_kind.h"
 
 namespace attest::laws {
 namespace {
@@ -48,12 +49,9 @@ void causal_prefix(Experiment& experiment) {
 
 std::string unmet_by_decode_row(const Problem& p, const Inputs&) {
   if (auto why = unmet_by_lengths(p); !why.empty()) return why;
-  const Mask::Kind kind = p.mask.kind;
-  const bool diagonal = kind == Mask::Kind::band || kind == Mask::Kind::dilated;
-  if ((diagonal && p.mask.anchor == Anchor::bottom_right) || kind == Mask::Kind::full ||
-      kind == Mask::Kind::prefix) {
-    return "";
-  }
+  const MaskKind& kind = about(p.mask.kind);
+  const bool at_the_end = kind.is_anchored && p.mask.anchor == Anchor::bottom_right;
+  if (at_the_end || kind.asks_no_query) return "";
   return "the mask does not place its last row by the end of the keys";
 }
 

@@ -20,6 +20,7 @@
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/mask_kind.h"
 #include "spec/tensor_name.h"
 
 namespace attest {
@@ -78,64 +79,54 @@ std::int64_t append_chain(attest_mask_kind kind, const json& parts, const json& 
   return root;
 }
 
-// Appends the nodes of a mask, children before parents; the index of its root.
-std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
-                         std::vector<attest_mask>& nodes) {
+// A combination of nothing: an intersection allows everything, a union nothing.
+std::int64_t append_empty(Mask::Kind kind, std::vector<attest_mask>& nodes) {
+  static std::uint8_t never = 0;
   attest_mask node{};
   node.struct_size = sizeof(node);
-  const auto kind = j.at("kind").get<std::string>();
-  const auto table = [&](const char* key) {
-    return tensor_of(tensors, j.at(key).get<std::string>(), locate);
-  };
-  const auto read_diagonal = [&] {
-    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
-    node.offset = j.at("offset").get<std::int64_t>();
-  };
-  if (kind == "full") {
-    node.kind = ATTEST_MASK_FULL;
-  } else if (kind == "band") {
-    const auto width = [&](const char* key) {
-      return j.at(key).is_null() ? ATTEST_UNBOUNDED : j.at(key).get<std::int64_t>();
-    };
-    node.kind = ATTEST_MASK_BAND;
-    read_diagonal();
-    node.left = width("left");
-    node.right = width("right");
-  } else if (kind == "dense") {
-    node.kind = ATTEST_MASK_DENSE;
-    node.table = table("table");
-  } else if (kind == "prefix") {
-    node.kind = ATTEST_MASK_PREFIX;
-    node.table = table("table");
-  } else if (kind == "segments") {
-    node.kind = ATTEST_MASK_SEGMENTS;
-    node.table = table("query_table");
-    node.table2 = table("key_table");
-  } else if (kind == "block_sparse") {
-    node.kind = ATTEST_MASK_BLOCK_SPARSE;
-    node.block_query = j.at("block_query").get<std::int64_t>();
-    node.block_key = j.at("block_key").get<std::int64_t>();
-    node.table = table("table");
-  } else if (kind == "dilated") {
-    node.kind = ATTEST_MASK_DILATED;
-    read_diagonal();
-    node.dilation = j.at("dilation").get<std::int64_t>();
-  } else if (kind == "all_of" && j.at("parts").empty()) {
-    node.kind = ATTEST_MASK_FULL;
-  } else if (kind == "any_of" && j.at("parts").empty()) {
-    static std::uint8_t never = 0;
-    node.kind = ATTEST_MASK_DENSE;
+  node.kind = kind == Mask::Kind::all_of ? ATTEST_MASK_FULL : ATTEST_MASK_DENSE;
+  if (node.kind == ATTEST_MASK_DENSE) {
     node.table = {.data = &never,
                   .dtype = ATTEST_U8,
                   .reserved = 0,
                   .shape = {1, 1, 1, 1},
                   .stride = {1, 1, 1, 1},
                   .capacity_bytes = 1};
-  } else if (kind == "all_of" || kind == "any_of") {
-    return append_chain(kind == "all_of" ? ATTEST_MASK_ALL_OF : ATTEST_MASK_ANY_OF, j.at("parts"),
-                        tensors, locate, nodes);
-  } else {
-    throw InputError("", fmt::format("no mask is called {}", kind));
+  }
+  nodes.push_back(node);
+  return static_cast<std::int64_t>(nodes.size()) - 1;
+}
+
+// Appends the nodes of a mask, children before parents; the index of its root.
+std::int64_t append_mask(const json& j, const json& tensors, const Locate& locate,
+                         std::vector<attest_mask>& nodes) {
+  const auto word = j.at("kind").get<std::string>();
+  const MaskKind* const kind = mask_kind_called(word);
+  if (!kind) throw InputError("", fmt::format("no mask is called {}", word));
+  if (kind->combines) {
+    if (j.at("parts").empty()) return append_empty(kind->kind, nodes);
+    return append_chain(kind->in_abi, j.at("parts"), tensors, locate, nodes);
+  }
+  attest_mask node{};
+  node.struct_size = sizeof(node);
+  node.kind = kind->in_abi;
+  if (kind->is_anchored) {
+    node.anchored_bottom_right = j.at("anchor") == "bottom_right";
+    node.offset = j.at("offset").get<std::int64_t>();
+  }
+  if (kind->kind == Mask::Kind::band) {
+    const auto width = [&](const char* key) {
+      return j.at(key).is_null() ? ATTEST_UNBOUNDED : j.at(key).get<std::int64_t>();
+    };
+    node.left = width("left");
+    node.right = width("right");
+  }
+  for (const auto& number : kind->numbers) {
+    node.*number.in_node = j.at(std::string(number.key)).get<std::int64_t>();
+  }
+  for (const auto& table : kind->tables) {
+    const auto name = j.at(std::string(table.key)).get<std::string>();
+    node.*table.in_node = tensor_of(tensors, name, locate);
   }
   nodes.push_back(node);
   return static_cast<std::int64_t>(nodes.size()) - 1;
@@ -419,6 +410,11 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
       if (description.is_discarded()) {
         return {{"status", "error"},
                 {"message", fmt::format("the description of {} is no JSON", kernel->name)}};
+      }
+      if (const auto key = doubled_key(text)) {
+        return {{"status", "error"},
+                {"message", fmt::format("the description of {} has the key \"{}\" twice",
+                                        kernel->name, *key)}};
       }
       kernels.push_back({{"name", kernel->name}, {"description", description}});
     }

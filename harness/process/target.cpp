@@ -69,8 +69,8 @@ void check_program(const std::string& spec, const std::string& command) {
   if (found_on_path(program).empty()) complain("is no program on the PATH");
 }
 
-// Where the file ends in FILE.so:NAME or FILE.so, or with another extension; 0 if it is neither. The
-// name of a kernel may hold the extension, too.
+// Where the file ends in FILE.so:NAME or FILE.so, or with another extension; 0 if it is neither.
+// The name of a kernel may hold the extension, too.
 std::size_t end_of_file(const std::string& spec, const std::string& extension) {
   const std::size_t colon = spec.find(extension + ":");
   if (colon != std::string::npos) return colon + extension.size();
@@ -95,8 +95,8 @@ Target of_python(const std::string& spec, std::size_t end) {
     throw InputError("", fmt::format("--testee {}: there is no file {}", spec, file.string()));
   }
   if (access(python.c_str(), X_OK) != 0) {
-    throw InputError("", fmt::format("--testee {}: there is no Python; ATTEST_PYTHON names one",
-                                     spec));
+    throw InputError("",
+                     fmt::format("--testee {}: there is no Python; ATTEST_PYTHON names one", spec));
   }
   return {.spec = spec,
           .base = file.string(),

@@ -20,7 +20,8 @@ struct Target {
   std::string prefix = {};        // of its kernels' names in records: the file that they are of
 };
 
-// The interpreter of kernels in Python: that of ATTEST_PYTHON, else python3; empty if there is none.
+// The interpreter of kernels in Python: that of ATTEST_PYTHON, else python3; empty if there is
+// none.
 std::string python_program();
 
 // Throws InputError for a spec that names nothing.

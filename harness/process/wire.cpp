@@ -7,6 +7,7 @@
 
 #include "spec/assert.h"
 #include "spec/json_reader.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -16,46 +17,23 @@ using nlohmann::json;
 json bound_to_json(Index bound) { return bound == kUnbounded ? json(nullptr) : json(bound); }
 
 json mask_to_json(const Mask& mask, const WindowEnds& windows, std::size_t& tables) {
-  const auto next_table = [&tables] { return mask_table_name(tables++); };
-  const char* anchor = mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left";
-  switch (mask.kind) {
-    case Mask::Kind::full:
-      return {{"kind", "full"}};
-    case Mask::Kind::band: {
-      const auto numbers = numbers_of(mask, windows);
-      ATTEST_ASSERT(numbers);
-      return {{"kind", "band"},
-              {"anchor", anchor},
-              {"offset", mask.offset},
-              {"left", bound_to_json(numbers->left)},
-              {"right", bound_to_json(numbers->right)}};
-    }
-    case Mask::Kind::dense:
-      return {{"kind", "dense"}, {"table", next_table()}};
-    case Mask::Kind::prefix:
-      return {{"kind", "prefix"}, {"table", next_table()}};
-    case Mask::Kind::segments: {
-      const std::string queries = next_table();
-      return {{"kind", "segments"}, {"query_table", queries}, {"key_table", next_table()}};
-    }
-    case Mask::Kind::block_sparse:
-      return {{"kind", "block_sparse"},
-              {"block_query", mask.block_query},
-              {"block_key", mask.block_key},
-              {"table", next_table()}};
-    case Mask::Kind::dilated:
-      return {{"kind", "dilated"},
-              {"anchor", anchor},
-              {"offset", mask.offset},
-              {"dilation", mask.dilation}};
-    case Mask::Kind::all_of:
-    case Mask::Kind::any_of: {
-      json parts = json::array();
-      for (const Mask& part : mask.parts) parts.push_back(mask_to_json(part, windows, tables));
-      return {{"kind", mask.kind == Mask::Kind::all_of ? "all_of" : "any_of"}, {"parts", parts}};
-    }
+  const MaskKind& kind = about(mask.kind);
+  json node = {{"kind", kind.word}};
+  if (kind.is_anchored) {
+    node["anchor"] = mask.anchor == Anchor::bottom_right ? "bottom_right" : "top_left";
+    node["offset"] = mask.offset;
   }
-  return {};
+  if (mask.kind == Mask::Kind::band) {
+    const auto numbers = numbers_of(mask, windows);
+    ATTEST_ASSERT(numbers);
+    node["left"] = bound_to_json(numbers->left);
+    node["right"] = bound_to_json(numbers->right);
+  }
+  for (const auto& number : kind.numbers) node[std::string(number.key)] = mask.*number.in_mask;
+  for (const auto& table : kind.tables) node[std::string(table.key)] = mask_table_name(tables++);
+  if (kind.combines) node["parts"] = json::array();
+  for (const Mask& part : mask.parts) node["parts"].push_back(mask_to_json(part, windows, tables));
+  return node;
 }
 
 const char* mode_name(Dropout::Mode mode) {

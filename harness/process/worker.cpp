@@ -317,6 +317,12 @@ Reply WorkerExecutor::understand(const std::string& text, const std::string& non
   if (!body.is_object() || !body.contains("status") || !body["status"].is_string()) {
     return ended(Kind::protocol_error, "sent a reply that is no JSON object with a status");
   }
+  if (body.contains("kernels")) {
+    if (const auto key = doubled_key(text)) {
+      return ended(Kind::protocol_error,
+                   fmt::format("sent a description that has the key \"{}\" twice", *key));
+    }
+  }
   const nlohmann::json echoed = body.value("nonce", nlohmann::json());
   if (echoed != nonce) {
     const bool earlier = echoed.is_string() && process.nonces.contains(echoed);

@@ -108,6 +108,7 @@ RowBounds bound_row(const Model<double>& model, const Channels& q, const KeyHead
                   model.tau * std::max(q_sum, head.k.sum) >= model.score_overflow;
   row.eps = model.score_share * row.size + model.score_absolute +
             model.score_operand * (q_sum + head.k.sum) + model.tau * (q_small + q_most);
+  row.eps += stored_product(model, row.size, row.eps);
   row.m = row.size;
   const double most_keys = static_cast<double>(row.n);
   const double least_sum = std::max(1.0, (sight.known ? most_keys : 1) * std::exp(-2 * row.size));

@@ -31,20 +31,20 @@ Score product_of(const Symbols& sy, const View& view, Index j) {
   const Real larger = std::max({Real(1), sy.tau, Real(sy.p.softcap)});
   const Real sizes = sum(d, [&](Index c) { return q(c) + k(c); });
   const Real G = share(sy.a.qk, steps(sy.a.qk, d, d), sy.u(sy.a.qk));
-  return {.s = x,
-          .eps = (G + 2 * sy.u_s + sy.scale_share) * a + phi + sy.z * Real(d) * larger +
-                 2 * Real(unit_roundoff(sy.p.lse_dtype())) * sy.z * larger * sizes,
-          .a = a};
+  const Real eps = (G + 2 * sy.u_s + sy.scale_share) * a + phi + sy.z * Real(d) * larger +
+                   2 * Real(unit_roundoff(sy.p.lse_dtype())) * sy.z * larger * sizes;
+  return {.s = x, .eps = eps + sy.stored(2, std::abs(x) + eps, sy.tau), .a = a};
 }
 
 // "Softcap."
 Score softcapped(const Symbols& sy, const Score& x) {
   const Real c = sy.p.softcap, t = std::tanh(x.s / c), size = std::abs(t);
   const auto slope_at = [&](Real y) { return 1 / (std::cosh(y / c) * std::cosh(y / c)); };
-  const Real eps = x.eps + 5 * sy.u_s * std::abs(x.s);
+  const Real eps = x.eps + 5 * sy.u_s * std::abs(x.s) + sy.stored(1, std::abs(x.s) + x.eps, c);
   const Real steepest = slope_at(std::max(Real(0), std::abs(x.s) - eps));
-  const Real capped = std::min(eps * steepest, c * (1 + size)) * (1 + sy.e_t) +
-                      (sy.e_t + 3 * sy.u_s) * c * size + sy.z * (1 + c);
+  const Real moved = std::min(eps * steepest, c * (1 + size)) * (1 + sy.e_t) +
+                     (sy.e_t + 3 * sy.u_s) * c * size + sy.z * (1 + c);
+  const Real capped = moved + sy.stored(2, c * size + moved, c);
   const Real eps_t = capped / c + 3 * sy.u_s * size;
   return {.s = c * t,
           .eps = capped,
@@ -61,6 +61,7 @@ Score with_bias_and_alibi(const Symbols& sy, const View& view, Index j, Score sc
   if (sy.p.softcap == 0) {
     score.eps += gamma_of(steps(sy.a.qk, d + 2, d + 2), sy.u(sy.a.qk)) * added;
   }
+  score.eps += sy.stored(3, std::abs(score.s) + added + score.eps, sy.tau);
   if (std::abs(b) < sy.small) score.eps += std::abs(b);
   if (sy.a.flushes_inputs && std::abs(view.slope()) < 0x1p-126L) score.eps += std::abs(alpha);
   score.s += b - alpha;

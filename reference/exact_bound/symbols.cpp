@@ -61,6 +61,15 @@ Symbols::Symbols(const Problem& problem, const Arithmetic& arithmetic)
   }
 }
 
+Real Symbols::stored(int times, Real x, Real f) const {
+  const Real u_S = a.scores.roundoff;
+  if (u_S == 0) return 0;
+  const Real eta_S = flushes ? Real(smallest_normal(p.dtype)) : Real(a.scores.underflow);
+  Real factor = 1;
+  for (int k = 0; k < times; ++k) factor *= 1 + u_S;
+  return (factor - 1) * x + Real(times + 1) * eta_S * std::max(Real(1), f);
+}
+
 Real Symbols::rho(const Narrowing& to, Real factor, Real low, Real high) const {
   if (to.roundoff == 0) return 0;
   const Real normal = Real(to.underflow) / Real(to.roundoff) * factor;

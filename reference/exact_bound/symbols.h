@@ -52,6 +52,8 @@ struct Symbols {
   Real u(const Product& product) const { return Real(product.accumulator_roundoff) + u_ref; }
   Real widest(const Product& product) const { return std::max(u(product), u_s); }
 
+  // K_k(x; f) of "Scores that are stored".
+  Real stored(int times, Real x, Real f) const;
   // rho(x) for a magnitude in [low, high]; eta counts `factor` times.
   Real rho(const Narrowing& to, Real factor, Real low, Real high) const;
   // The rounding of an output that is known up to `bound`.

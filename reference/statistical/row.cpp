@@ -25,7 +25,8 @@ double noise_of_sum(const Product& product, double roundings, double size) {
 // The softcap of a score whose products add up to `size` in magnitude.
 void Noise::cap(Key& key, double size) const {
   // At most: where the slope vanishes, its own error is all that is left of it.
-  const double error = model_.score_share * model_.tau * size + model_.score_absolute;
+  double error = model_.score_share * model_.tau * size + model_.score_absolute;
+  error += stored_product(model_, key.s, error);
   const auto capped = bound::cap(model_, key.s, error);
   key.s = capped.score;
   key.g = capped.slope + capped.slope_error;

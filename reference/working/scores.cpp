@@ -48,6 +48,13 @@ Real reference_error(const Model<Real>& model, Real size, Index channels) {
 }
 
 template <class Real>
+void store_products(const Model<Real>& model, Seen<Real>& seen) {
+  for (std::size_t t = 0; t < seen.key.size(); ++t) {
+    seen.eps[t] += stored_product(model, seen.s[t], seen.eps[t]);
+  }
+}
+
+template <class Real>
 void apply_softcap(const Model<Real>& model, Seen<Real>& seen) {
   seen.g.resize(seen.key.size());
   seen.eps_g.resize(seen.key.size());
@@ -88,7 +95,7 @@ void add_bias_and_alibi(const Context<Real>& context, const Block<Real>& block, 
     row.eps_ref = std::max(
         row.eps_ref,
         reference_error(model, model.tau * block.size.row(r)[j] + added, problem.head_dim));
-    eps += addend_error(model, std::abs(s) + added, added);
+    eps += addend_error(model, std::abs(s) + added, added, eps);
     if (std::abs(b) < model.tiny) eps += std::abs(b);
     if (std::abs(slope) < model.tiny_f32) eps += std::abs(alpha);
     s += b - alpha;
@@ -166,6 +173,7 @@ void score(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>&
   if (q_small) add_flushed(block.q.small, head.k_panels);
   const bool adds = context.problem.bias_shape || context.problem.slopes_shape;
   for (Index r = 0; r < block.count; ++r) {
+    if (model.scores.roundoff > 0) store_products(model, block.rows[at(r)].seen);
     if (context.problem.softcap > 0) apply_softcap(model, block.rows[at(r)].seen);
     if (adds) add_bias_and_alibi(context, block, r, block.rows[at(r)]);
   }

@@ -1,60 +1,14 @@
 #include "tests/bounds/kernel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <utility>
 
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
+#include "tests/bounds/kernel_row.h"
 
 namespace attest::bounds {
 namespace {
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
-// The processor flushes subnormal operands or results, as long as this lives.
-class Flushing {
- public:
-#ifdef __SSE2__
-  Flushing(bool inputs, bool outputs) : saved_(_mm_getcsr()) {
-    constexpr unsigned kInputs = 0x0040, kOutputs = 0x8000;
-    _mm_setcsr(saved_ | (inputs ? kInputs : 0) | (outputs ? kOutputs : 0));
-  }
-  ~Flushing() { _mm_setcsr(saved_); }
-
- private:
-  unsigned saved_;
-#else
-  Flushing(bool, bool) {}  // only what Kernel does by itself
-#endif
-  Flushing(const Flushing&) = delete;
-  Flushing& operator=(const Flushing&) = delete;
-};
-
-template <class T>
-struct Matrix {
-  Index rows = 0, columns = 0;
-  std::vector<T> data = {};
-
-  Matrix() = default;
-  Matrix(Index r, Index c, T value = 0) : rows(r), columns(c), data(at(r * c), value) {}
-  T* row(Index r) { return data.data() + r * columns; }
-  const T* row(Index r) const { return data.data() + r * columns; }
-
-  Matrix transposed() const {
-    Matrix result(columns, rows);
-    for (Index r = 0; r < rows; ++r) {
-      for (Index c = 0; c < columns; ++c) result.row(c)[r] = row(r)[c];
-    }
-    return result;
-  }
-};
-
-enum ProductIndex { kQk, kPv, kDp, kDv, kDq, kDk };
 
 // All query rows that read one key head, and that head.
 template <class T>
@@ -68,35 +22,11 @@ struct Group {
 };
 
 template <class T>
-class Kernel {
+class Kernel : RowPass<T> {
  public:
   Kernel(const Problem& problem, const Inputs& inputs, const std::vector<std::uint8_t>& seen,
          const Style& style, const Outputs* forward)
-      : p_(problem),
-        in_(inputs),
-        seen_(seen),
-        style_(style),
-        given_(forward),
-        scale_(static_cast<T>(problem.scale)),
-        cap_(static_cast<T>(problem.softcap)),
-        unit_(static_cast<T>(style.base_2 ? std::numbers::log2e : 1.0)),
-        fused_(style.scale == Style::Scale::exponent),
-        smallest_(static_cast<T>(smallest_normal(problem.dtype))),
-        softmax_roundoff_(unit_roundoff(problem.lse_dtype())),
-        exp_error_(declared(style, problem.dtype).exp_error),
-        tanh_error_(declared(style, problem.dtype).tanh_error),
-        ones_(at(std::max(problem.key_len, problem.query_heads * problem.query_len)), T(1)) {
-    if (style.fault == Style::Fault::exp_error) exp_error_ *= 128;
-    if (fused_) {
-      // A negative scale would turn the maximum of q k into the minimum.
-      const bool bare = cap_ == 0 && !p_.bias_shape && !p_.slopes_shape && !p_.sink && scale_ > 0;
-      to_natural_ = bare ? scale_ : T(1);
-      to_units_ = to_natural_ * unit_;
-    }
-    if (p_.dropout.mode != Dropout::Mode::none) {
-      kept_share_ = static_cast<T>(1 / (1 - problem.dropout.probability));
-    }
-  }
+      : Base(problem, inputs, style), seen_(seen), given_(forward) {}
 
   Outputs run() {
     std::vector<Group<T>> groups;
@@ -136,8 +66,33 @@ class Kernel {
   }
 
  private:
-  static constexpr T kInfinity = std::numeric_limits<T>::infinity();
-  using Vector = std::vector<T>;
+  using Base = RowPass<T>;
+  using Base::cap_;
+  using Base::forward_row;
+  using Base::fused_;
+  using Base::in_;
+  using Base::input;
+  using Base::kept_share_;
+  using Base::kInfinity;
+  using Base::narrow;
+  using Base::narrow_p;
+  using Base::natural_score;
+  using Base::operands;
+  using Base::output;
+  using Base::p_;
+  using Base::scale_;
+  using Base::sink_of;
+  using Base::stored_score;
+  using Base::style_;
+  using Base::sum;
+  using Base::tanh;
+  using Base::to_natural_;
+  using Base::unit_;
+  using Base::weight;
+  using Base::weight_by_lse;
+  using typename Base::RowView;
+  using typename Base::Statistics;
+  using typename Base::Vector;
 
   void prepare() {
     if (!given_) {
@@ -162,105 +117,6 @@ class Kernel {
       dsink_.resize(sink_terms_.size());
     }
   }
-
-  // ---- Numbers ----
-
-  T flushed(T x) const { return std::abs(x) < smallest_ ? T(0) : x; }
-  T input(double value) const {
-    const T x = static_cast<T>(value);
-    return style_.flushes_inputs ? flushed(x) : x;
-  }
-  // As a P or dS that is kept in the problem's format.
-  T narrow(T x) const {
-    return style_.narrows ? flushed_result(static_cast<T>(round_to(p_.dtype, double(x)))) : x;
-  }
-  T narrow_p(T x) const {
-    if (!style_.truncates_p || !style_.narrows) return narrow(x);
-    double result = round_to(p_.dtype, double(x));
-    if (result > double(x)) result = decode(p_.dtype, encode(p_.dtype, result) - 1);
-    return flushed_result(static_cast<T>(result));
-  }
-  T flushed_result(T result) const {
-    const bool flushes = style_.flushes_inputs || style_.flushes_outputs;
-    return flushes && p_.dtype != p_.lse_dtype() ? flushed(result) : result;
-  }
-  double output(T x, DType dtype) const {
-    double result = round_to(dtype, static_cast<double>(x));
-    if (style_.truncates_output && std::isfinite(result) &&
-        std::abs(result) > std::abs(static_cast<double>(x))) {
-      result = decode(dtype, encode(dtype, result) - 1);  // towards zero
-    }
-    return style_.flushes_outputs && std::abs(result) < smallest_normal(dtype) ? 0 : result;
-  }
-  Matrix<T> operands(Matrix<T> from, ProductIndex product) const {
-    round_operands(from.data.data(), Index(from.data.size()), product);
-    return from;
-  }
-  void round_operands(T* x, Index n, ProductIndex product) const {
-    if (style_.operand_digits == 0 || !(style_.rounded_products >> product & 1)) return;
-    constexpr int kDigits = std::numeric_limits<Wider<T>>::digits;
-    const Wider<T> factor = std::ldexp(Wider<T>(1), kDigits - style_.operand_digits) + 1;
-    for (Index t = 0; t < n; ++t) {  // Veltkamp's splitting: what is left rounds to the digits
-      const Wider<T> large = factor * x[t];
-      x[t] = static_cast<T>(large - (large - x[t]));
-    }
-  }
-
-  // How far the value of a function at x is off, within [-1, 1].
-  static double share(Error error, T x) {
-    switch (error) {
-      case Error::rounded:
-        return 0;
-      case Error::scattered:
-        return static_cast<double>(
-                   static_cast<std::int64_t>(scramble(std::bit_cast<std::uint64_t>(double(x))))) *
-               0x1p-63;
-      case Error::high:
-        return 1;
-      case Error::low:
-        return -1;
-    }
-    return 0;
-  }
-  T with_error(double exact, Error error, double most, T x) const {
-    // What is left of it after the result is rounded to T.
-    const double left = std::max(0.0, most - 1.01 * softmax_roundoff_);
-    return static_cast<T>(exact * (1 + share(error, x) * left));
-  }
-  // In units of unit_; 1 at 0, as every exponential function has it.
-  T power(T x) const {
-    if (x == 0 && !style_.exp_zero_inexact) return 1;
-    const double exact = style_.base_2 ? std::exp2(double(x)) : std::exp(double(x));
-    return with_error(exact, style_.exp_error, exp_error_, x);
-  }
-  T tanh(T x) const { return with_error(std::tanh(double(x)), style_.tanh_error, tanh_error_, x); }
-  T fma(T x, T y, T z) const {  // of floats but for 2^-53
-    if constexpr (std::is_same_v<T, float>) return static_cast<T>(double(x) * y + z);
-    return std::fma(x, y, z);
-  }
-  // exp of the difference of two scores, and of a score and LSE.
-  T weight(T s, T m) const {
-    if (!fused_) return power(s - m);
-    if (style_.clamps_exponent && s == m) return 1;
-    return power(clamped(fma(s, to_units_, -(m * to_units_))));
-  }
-  T clamped(T exponent) const { return style_.clamps_exponent && exponent > 0 ? T(0) : exponent; }
-  // From one running maximum to the next: the difference comes first, or else roundings of m would
-  // add up from step to step.
-  T rescale(T m, T next) const { return power(fused_ ? (m - next) * to_units_ : m - next); }
-  T weight_by_lse(T s, T lse) const {
-    return power(fused_ ? clamped(fma(s, to_units_, -(lse * unit_))) : s - lse * unit_);
-  }
-  T log_of(T x) const {
-    return static_cast<T>(style_.base_2 ? std::log2(double(x)) : std::log(double(x)));
-  }
-  T natural(T x) const { return style_.base_2 ? x * static_cast<T>(std::numbers::ln2) : x; }
-
-  T sum(Order order, const Vector& terms) {
-    if (ones_.size() < terms.size()) ones_.resize(terms.size(), T(1));
-    return dot(order, terms.data(), ones_.data(), Index(terms.size()));
-  }
-  T sum(const T* terms, Index n) const { return dot(style_.order, terms, ones_.data(), n); }
 
   // ---- Loading ----
 
@@ -309,6 +165,11 @@ class Kernel {
   }
 
   // ---- Forward ----
+
+  T scaled(T product, T factor) const {
+    const T x = stored_score(product);
+    return factor == 1 ? x : stored_score(x * factor);
+  }
 
   // Fills s and tanh.
   void score(Group<T>& group) const {
@@ -365,203 +226,25 @@ class Kernel {
           append(q_terms, q.row(r), 1, -1);
           append(k_terms, k.row(j), bias * share, alibi * share);
           group.s.row(r)[j] =
-              dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2) * factor;
+              scaled(dot(style_.order, q_terms.data(), k_terms.data(), p_.head_dim + 2), factor);
           continue;
         }
-        T x = products[at(j)];
-        if (factor != 1) x *= factor;
+        T x = scaled(products[at(j)], factor);
         if (cap_ > 0) {
           if (style_.fault == Style::Fault::capped_bias) {
             x += std::exchange(bias, T(0)) / unit / (style_.folds_cap ? cap_ : T(1));
           }
-          const T t = tanh(style_.folds_cap ? x : x / cap_);
-          x = t * (cap_ * unit);
+          const T t = stored_score(tanh(style_.folds_cap ? x : stored_score(x / cap_)));
+          x = stored_score(t * (cap_ * unit));
           group.tanh.row(r)[j] = style_.slope_from_score ? x / (cap_ * unit) : t;
         }
-        if (p_.bias_shape) x += bias;
-        if (p_.slopes_shape) x -= alibi;
+        if (p_.bias_shape) x = stored_score(x + bias);
+        if (p_.slopes_shape) x = stored_score(x - alibi);
         group.s.row(r)[j] = x;
       }
     }
   }
 
-  struct Partial {
-    T m = -kInfinity, l = 0;
-    Vector o;
-  };
-
-  struct RowView {
-    const T* s;
-    const std::uint8_t* kept;  // null without dropout
-    const Matrix<T>* v;
-  };
-
-  // One pass over keys [begin, end); `sink` is that of this pass, or -inf.
-  Partial pass(const RowView& row, Index begin, Index end, T sink) const {
-    Partial state = {.o = Vector(at(p_.value_dim), T(0))};
-    if (style_.sink == Style::Sink::first && sink > -kInfinity) {
-      state.m = sink;
-      state.l = 1;
-    }
-    const Index step = style_.block == 0 ? std::max<Index>(end, 1) : style_.block;
-    Vector w, narrowed;
-    for (const Index block : blocks(begin / step, (end + step - 1) / step)) {
-      const Index first = std::max(begin, block * step), last = std::min(end, (block + 1) * step);
-      if (first >= last) continue;
-      const T highest = *std::max_element(row.s + first, row.s + last);
-      if (highest > -kInfinity) {
-        add_block(row, first, last, highest, w, narrowed, state);
-      } else if (style_.exp_zero_inexact && state.m > -kInfinity) {  // rescaled all the same
-        state.l *= power(0);
-        if (!style_.renormalises) {
-          for (T& o : state.o) o *= power(0);
-        }
-      }
-    }
-    if (style_.sink != Style::Sink::first && sink > -kInfinity) {
-      const bool keeps = style_.keeps_maximum && sink - state.m <= 20;
-      const T m = keeps ? state.m : std::max(state.m, sink);
-      const T alpha = state.m > -kInfinity ? rescale(state.m, m) : T(0);
-      const T l = state.l * alpha + weight(sink, m);
-      const bool normal = style_.renormalises || style_.normalises_p;
-      for (T& o : state.o) o = normal ? o * (state.l * alpha / l) : o * alpha;
-      state.m = m;
-      state.l = l;
-    }
-    if (state.l > 0 && !style_.renormalises && !style_.normalises_p) {
-      for (T& o : state.o) o /= state.l;
-    }
-    return state;
-  }
-
-  std::vector<Index> blocks(Index begin, Index end) const {
-    std::vector<Index> order;
-    if (!style_.any_order) {
-      for (Index block = begin; block < end; ++block) order.push_back(block);
-      return order;
-    }
-    for (Index block = begin; block < end; block += 2) order.push_back(block);
-    for (Index block = end - 1; block >= begin; --block) {
-      if ((block - begin) % 2 == 1) order.push_back(block);
-    }
-    return order;
-  }
-
-  T maximum(T highest) const {
-    if (fused_ || !style_.base_2) return highest;
-    using Whole = Style::Whole;
-    return style_.whole_maximum == Whole::up     ? std::ceil(highest)
-           : style_.whole_maximum == Whole::down ? std::floor(highest)
-                                                 : highest;
-  }
-
-  void add_block(const RowView& row, Index first, Index last, T highest, Vector& w,
-                 Vector& narrowed, Partial& state) const {
-    const Index n = last - first;
-    // A maximum that lags behind is as good, as long as no weight overflows.
-    const T lag = static_cast<T>(style_.lag) * (fused_ ? 1 / to_natural_ : unit_);
-    const T m = highest > state.m + lag || state.m == -kInfinity
-                    ? std::max(state.m, maximum(highest))
-                    : state.m;
-    const T alpha = state.m == -kInfinity                      ? T(0)
-                    : style_.fault == Style::Fault::no_rescale ? T(1)
-                                                               : rescale(state.m, m);
-    w.assign(at(n), T(0));
-    for (Index t = 0; t < n; ++t) {
-      if (row.s[first + t] > -kInfinity) w[at(t)] = weight(row.s[first + t], m);
-    }
-    if (style_.sums_narrow_p) {
-      for (T& each : w) each = narrow_p(each);
-    }
-    T added = sum(w.data(), n);
-    if (style_.fault == Style::Fault::sum_in_bf16) {
-      added = static_cast<T>(round_to(DType::bf16, static_cast<double>(added)));
-    }
-    const T l = state.l * alpha + added;
-    narrowed.assign(at(n), T(0));
-    for (Index t = 0; t < n; ++t) {
-      T p = style_.normalises_p ? w[at(t)] / l : w[at(t)];
-      if (row.kept && !row.kept[first + t]) p = 0;
-      if (row.kept && style_.drops_first) p *= kept_share_;
-      narrowed[at(t)] = narrow_p(p);
-    }
-    round_operands(narrowed.data(), n, kPv);
-    w.resize(at(std::max(n, p_.value_dim)));
-    dots(style_.order, narrowed.data(), row.v->row(first), p_.value_dim, n, p_.value_dim, w.data());
-    for (Index c = 0; c < p_.value_dim; ++c) {
-      const T product = w[at(c)];
-      T& o = state.o[at(c)];
-      o = style_.renormalises ? (state.l * alpha * o + product) / l : o * alpha + product;
-    }
-    state.l = l;
-    state.m = m;
-  }
-
-  T sink_of(Index h) const {
-    return p_.sink ? static_cast<T>(in_.sink.data[at(h)]) * (fused_ ? T(1) : unit_) : -kInfinity;
-  }
-
-  // What a row leaves beside O: m and l in their own units, and LSE.
-  struct Statistics {
-    T lse = -kInfinity, m = -kInfinity, l = 0;
-  };
-  T natural_score(T m) const { return fused_ ? m * to_natural_ : natural(m); }
-
-  // Of parts that are merged, relative to their largest maximum.
-  Statistics merged(const std::vector<Partial>& parts, T lse) const {
-    Statistics whole = {.lse = lse};
-    for (const Partial& part : parts) whole.m = std::max(whole.m, part.m);
-    for (const Partial& part : parts) whole.l += part.l * rescale(part.m, whole.m);
-    return whole;
-  }
-
-  // O before it is rounded, and LSE.
-  std::pair<Vector, Statistics> forward_row(const RowView& row, Index keys, Index h) const {
-    const T sink = sink_of(h);
-    const Index splits = std::max<Index>(1, std::min(style_.splits, keys));
-    std::vector<Partial> parts;
-    const bool merges_sink =
-        (splits > 1 || style_.merges_lone_sink) && style_.sink == Style::Sink::merged;
-    for (Index part = 0; part < splits; ++part) {
-      const bool has_sink = (part == 0 && !merges_sink) || style_.fault == Style::Fault::sink_twice;
-      parts.push_back(pass(row, part * keys / splits, (part + 1) * keys / splits,
-                           has_sink ? sink : -kInfinity));
-      if (!(parts.back().l > 0)) parts.pop_back();
-    }
-    if (merges_sink && sink > -kInfinity) {
-      parts.push_back({.m = sink, .l = 1, .o = Vector(at(p_.value_dim), T(0))});
-    }
-    Vector o(at(p_.value_dim), T(0));
-    if (parts.empty()) return {o, {}};
-    if (parts.size() == 1) {
-      const T lse = natural_score(parts[0].m) + natural(log_of(parts[0].l));
-      return {parts[0].o, {.lse = lse, .m = parts[0].m, .l = parts[0].l}};
-    }
-    Vector lse, weights;
-    for (const Partial& part : parts) lse.push_back(part.m * to_units_ + log_of(part.l));
-    const T top = *std::max_element(lse.begin(), lse.end());
-    T total = 0;
-    for (const T each : lse) {
-      weights.push_back(power(each - top));
-      total += weights.back();
-    }
-    const T whole = top + log_of(total);
-    if (style_.merges_by_lse) {
-      for (std::size_t part = 0; part < parts.size(); ++part) {
-        weights[part] =
-            power(style_.merges_natural_lse ? natural(lse[part]) * unit_ - natural(whole) * unit_
-                                            : lse[part] - whole);
-      }
-    }
-    for (std::size_t c = 0; c < o.size(); ++c) {
-      for (std::size_t part = 0; part < parts.size(); ++part)
-        o[c] += weights[part] * parts[part].o[c];
-      if (!style_.merges_by_lse) o[c] /= total;
-    }
-    return {o, merged(parts, natural(whole))};
-  }
-
-  // Whether 1 / (1 - p) is left to the sums of the backward pass too.
   bool drops_sums() const { return style_.drops_sums && p_.dropout.mode != Dropout::Mode::none; }
 
   const std::uint8_t* kept_row(const Group<T>& group, Index r) const {
@@ -795,120 +478,14 @@ class Kernel {
     }
   }
 
-  const Problem& p_;
-  const Inputs& in_;
   const std::vector<std::uint8_t>& seen_;
-  const Style& style_;
   const Outputs* given_;
-  T scale_, cap_, unit_;
-  bool fused_;                       // scores are multiplied in the exponent:
-  T to_natural_ = 1, to_units_ = 1;  // what they are then multiplied with
-  T smallest_;
-  double softmax_roundoff_, exp_error_, tanh_error_;
-  T kept_share_ = 1;
-  Vector ones_;
   // Before they are rounded to their formats.
   Vector o_, lse_, dq_, dk_, dv_, dbias_, dsink_, maximum_, sum_;
   std::vector<Vector> bias_terms_, sink_terms_;  // by element and head
 };
 
 }  // namespace
-
-Arithmetic declared(const Style& style, DType dtype) {
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  const double u = unit_roundoff(wide);
-  const double widest = wide == DType::f64 ? 0x1p-64 : 0x1p-53;
-  const auto product = [&](int index) {
-    const bool rounds = style.operand_digits > 0 && (style.rounded_products >> index & 1);
-    return Product{.operand_roundoff = rounds ? std::ldexp(1.0, -style.operand_digits) : 0,
-                   .accumulator_roundoff = style.order == Order::wide ? widest
-                                           : truncates(style.order)   ? 2 * u
-                                                                      : u,
-                   .truncates = truncates(style.order)};
-  };
-  const bool narrow_format = dtype != wide, narrows = style.narrows && narrow_format;
-  const Narrowing narrowing = narrows ? Narrowing{.roundoff = unit_roundoff(dtype),
-                                                  .underflow = half_smallest_subnormal(dtype)}
-                                      : Narrowing{};
-  const double cut = narrows && style.truncates_p ? 2 : 1;
-  const bool whole = style.base_2 && style.whole_maximum != Style::Whole::no &&
-                     style.scale != Style::Scale::exponent;
-  return {
-      .dtype = dtype,
-      .qk = product(kQk),
-      .pv = product(kPv),
-      .dp = product(kDp),
-      .dv = product(kDv),
-      .dq = product(kDq),
-      .dk = product(kDk),
-      .softmax_roundoff = u,
-      .exp_error =
-          (narrow_format && style.narrow_exp_ulps > 0 ? style.narrow_exp_ulps : style.exp_ulps) *
-          2 * u,
-      .tanh_error = style.coarse_tanh ? loosest(dtype).tanh_error : 2 * u,
-      .p = {cut * narrowing.roundoff, cut * narrowing.underflow},
-      .p_normalised = style.normalises_p ? Choice::first : Choice::last,
-      .ds = narrowing,
-      .ds_scaled = style.scale_ds == Style::ScaleDs::before ? Choice::first : Choice::last,
-      .ds_from_p = style.ds_from_narrow_p ? Choice::last : Choice::first,
-      .kv_splits = style.splits,
-      .rescales_output = style.renormalises,
-      .key_block = style.block == 0 ? Index(1) << 30 : style.block,  // all of them at once
-      .exp_zero_inexact = style.exp_zero_inexact,
-      .sums_rounded_p = narrows && style.sums_narrow_p,
-      .truncates_p = cut == 2,
-      .max_lag = style.lag * std::numbers::log2e,
-      .integer_max = whole,
-      .any_block_order = style.any_order,
-      .gradient_block = style.gradient_block,
-      .rounds_head_gradients = style.rounds_head_gradients,
-      .rounds_dbias_terms = style.rounds_dbias_terms,
-      .flushes_inputs = style.flushes_inputs,
-      .flushes_outputs = style.flushes_outputs,
-      .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,
-      .lse = style.lse,
-  };
-}
-
-namespace {
-
-// Whether heads may see different keys.
-bool differs_by_head(const Mask& mask) {
-  return (mask.table && mask.table->shape[kHead] > 1) ||
-         std::any_of(mask.parts.begin(), mask.parts.end(), differs_by_head);
-}
-
-}  // namespace
-
-std::vector<std::uint8_t> visible_elements(const Problem& problem, const Inputs& inputs) {
-  std::vector<std::uint8_t> result(at(element_count(problem.keep_shape())));
-  const Index plane = problem.query_len * problem.key_len;
-  const bool alike = !differs_by_head(problem.mask);
-  auto to = result.begin();
-  for (Index b = 0; b < problem.batch; ++b) {
-    for (Index h = 0; h < problem.query_heads; ++h) {
-      if (h > 0 && alike) {
-        to = std::copy_n(to - plane, plane, to);
-        continue;
-      }
-      for (Index i = 0; i < problem.query_len; ++i) {
-        for (Index j = 0; j < problem.key_len; ++j) {
-          *to++ = visible(problem, {.batch = b, .head = h, .query = i, .key = j});
-        }
-      }
-    }
-  }
-  if (!problem.bias_shape) return result;
-  for (std::size_t e = 0; e < result.size(); ++e) {
-    if (!result[e]) continue;
-    auto place = coordinates(problem.keep_shape(), static_cast<Index>(e));
-    for (std::size_t axis = 0; axis < 4; ++axis) {
-      if ((*problem.bias_shape)[axis] == 1) place[axis] = 0;
-    }
-    result[e] = std::isfinite(inputs.bias.at(place[0], place[1], place[2], place[3]));
-  }
-  return result;
-}
 
 Outputs run_kernel(const Problem& problem, const Inputs& inputs,
                    const std::vector<std::uint8_t>& visible, const Style& style,

@@ -118,6 +118,31 @@ std::vector<Style> correct_styles() {
       {.name = "matrix unit of 16, naive", .order = Order::truncated_16, .normalises_p = true},
       {.name = "accumulated wider", .order = Order::wide, .block = 16},
       {.name = "P and dS not narrowed", .order = Order::fused, .block = 16, .narrows = false},
+      {.name = "scores stored, P normalised",
+       .order = Order::pairwise,
+       .stores_scores = true,
+       .normalises_p = true},
+      {.name = "scores stored in base 2, scale in Q",
+       .order = Order::truncated_8,
+       .block = 64,
+       .base_2 = true,
+       .stores_scores = true,
+       .scale = Scale::query,
+       .slope_from_score = true},
+      {.name = "scores stored, 4 splits, lagging maximum, flushed",
+       .order = Order::fused,
+       .block = 16,
+       .lag = 5.5,
+       .any_order = true,
+       .splits = 4,
+       .merges_by_lse = true,
+       .stores_scores = true,
+       .scale = Scale::exponent,
+       .sink = Sink::merged,
+       .coarse_tanh = true,
+       .flushes_inputs = true,
+       .flushes_outputs = true,
+       .d_by_key = true},
       {.name = "operands of 11 digits", .order = Order::fused, .operand_digits = 11, .block = 16},
       {.name = "operands of 8 digits",
        .order = Order::lanes,
@@ -333,6 +358,7 @@ std::string describe(const Style& style) {
   add(style.whole_maximum == Style::Whole::up, "maximum rounded up");
   add(style.whole_maximum == Style::Whole::down, "maximum rounded down");
   add(style.any_order, "blocks in any order");
+  add(style.stores_scores, "scores stored");
   add(style.sums_narrow_p, "sums over narrow P");
   add(style.truncates_p, "P truncated");
   add(style.gradient_block > 0, "gradients stored");

@@ -44,10 +44,10 @@ std::vector<std::string> choices_of(const Problem& p) {
                                 : fmt::format("D = {}, Dv = {}", p.head_dim, p.value_dim);
   const bool lengths = !p.query_lens.empty() && !p.key_lens.empty();
   const Mask& mask = p.mask;
-  const std::string band = mask.kind == Mask::Kind::full                ? "full"
-                           : mask.kind != Mask::Kind::band              ? ""
-                           : mask.left == kUnbounded && mask.right == 0 ? "causal"
-                                                                        : "window";
+  const std::string band = mask.kind == Mask::Kind::full   ? "full"
+                           : mask.kind != Mask::Kind::band ? ""
+                           : is_causal(mask)               ? "causal"
+                                                           : "window";
   return {width,
           p.packed  ? "packed"
           : lengths ? "padded"

@@ -147,6 +147,8 @@ TEST(FitTest, CornersAndOrdersAreThoseThatAreTaken) {
   EXPECT_EQ(fit_or_why(fitted_to(base, R"({"masks": ["causal top_left"], "layouts": ["bshd"]})")),
             "corner:top_left,order:bshd");
   EXPECT_EQ(fit_or_why(fitted_to(base, "{}", {"causal"})), "order:bhsd");
+  const CaseWithEntry dense = case_of(kProblem, {"SOFTMAX-1"});
+  EXPECT_EQ(fit_or_why(fitted_to(dense, R"({"layouts": ["hbsd", "dhsb"]})")), "order:hbsd");
 }
 
 TEST(FitTest, NoFitTakesMoreThanEightTimesTheWork) {
@@ -173,6 +175,9 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
       {case_of(kProblem), {R"({"masks": ["causal"]})", "mask full: takes causal"}},
       {case_of(kProblem),
        {R"({"never": [{"lacks": ["causal"]}]})", "never {\"lacks\":[\"causal\"]}"}},
+      {case_of(kProblem),
+       {R"({"key_len": 64, "never": [{"key_len": 64, "lacks": ["causal"]}]})",
+        "key_len 80: takes 64; with sk:64: never {\"key_len\":64,\"lacks\":[\"causal\"]}"}},
       {case_of(with(kProblem, {{"key_heads", 2}}), {"HEAD-1"}),
        {"{}", "group 2: takes 1; with kv:4: nothing is left of what it tries"}},
       {case_of(kProblem, {"MASK-1"}, {{"pin", {"key_len"}}}),
@@ -229,6 +234,27 @@ TEST(FitTest, ACaseIsFoundByTheIdOfAFit) {
   for (const char* wrong : {"/fit=", "/fit=sq", "/fit=page:16", "/fit=packed:square",
                             "/fit=kv:3,d:64", "/fit=sq:4611686018427387904"}) {
     EXPECT_THROW(find_case(cases, id + wrong), InputError) << wrong;
+  }
+}
+
+TEST(FitTest, AnIdOfAFitSaysWhatIsWrongWithIt) {
+  const std::vector<Case> cases = load_cases(ATTEST_CASES_DIR);
+  const std::string id = "mask/causal/bottom_right_more_keys/dtype=f32/data=normal/s=1/fit=";
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"h:3,kv:2", "ill-formed (HEAD-1): 2 key heads do not divide 3 query heads"},
+      {"sq:17", "sq:17 changes nothing"},
+      {"sq:18,d:16,dv:16", "d:16 changes nothing"},
+      {"corner:bottom_right", "the corner changes nothing"},
+      {"order:bhsd", "the order changes nothing"},
+      {"without:softcap", "without:softcap changes nothing"},
+      {"sq:50", "nothing is left of what the case tries"}};
+  for (const auto& [fit, told] : kWrong) {
+    try {
+      find_case(cases, id + fit);
+      ADD_FAILURE() << fit << " is taken";
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.what(), fmt::format("{}{}: {}", id, fit, told));
+    }
   }
 }
 

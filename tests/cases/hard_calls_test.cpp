@@ -189,7 +189,7 @@ TEST(HardDecodeTest, EveryFeatureIsTriedWith64HeadsAndMore) {
 
 // ---- Windows ------------------------------------------------------------------------------------
 
-bool is_window(const Mask& m) {
+bool has_an_edge(const Mask& m) {
   return m.kind == Mask::Kind::band &&
          (m.left != kUnbounded || (m.right != kUnbounded && m.right > 0));
 }
@@ -211,7 +211,7 @@ TEST(WindowEdgesTest, LieOnTheEdgesOfTilesWhereTheDiagonalDoesNot) {
   }
   expect_each_tried(wanted, [](const Case& c, const auto& add) {
     const Problem& p = c.problem;
-    if (!is_window(p.mask) || p.backward) return;
+    if (!has_an_edge(p.mask) || p.backward) return;
     for (Index b = 0; b < p.batch; ++b) {
       const Lengths lengths = p.lengths(b);
       const Index shift = shift_of(p.mask, lengths);
@@ -242,7 +242,7 @@ TEST(WindowEdgesTest, ReachBeyondTheLastKeyWithMoreQueriesThanKeys) {
   expect_each_tried(wanted, [](const Case& c, const auto& add) {
     const Mask& m = c.problem.mask;
     const Lengths lengths = {c.problem.query_len, c.problem.key_len};
-    if (!is_window(m) || m.right == kUnbounded || m.right <= lengths.key ||
+    if (!has_an_edge(m) || m.right == kUnbounded || m.right <= lengths.key ||
         lengths.query <= lengths.key) {
       return;
     }

@@ -12,7 +12,7 @@ What the rules of other projects catch and fail, beside Attest: tables of one ru
 
 which writes this page from `reports/out/criteria.json`; README.md says what is compared. A mutant
 counts once for each format that its fault concerns and the rule is for, and the bundled kernels
-once for each instruction set of the machine.
+once for each instruction set of the machine. The catalogue had {mutants} mutants.
 """
 
 
@@ -45,7 +45,7 @@ def table(side):
 def main():
     with open(sys.argv[1]) as file:
         found = json.load(file)
-    page = HEAD
+    page = HEAD.format(mutants=found["mutants"])
     for side in found["sides"]:
         attest = next(judge for judge in side["judges"] if judge["name"] == "Attest")
         names = {name for score in attest["scores"].values()

@@ -355,6 +355,19 @@ Comparison comparison_in(const std::string& text) {
   return c;
 }
 
+// Of how many mutants the page is, and how many there are if that is another number.
+std::string of_mutants(const std::string& page) {
+  static const std::regex made_of("The catalogue had (\\d+) mutants[.]");
+  std::smatch match;
+  if (!std::regex_search(page, match, made_of)) {
+    throw std::runtime_error("reports/CRITERIA.md does not say how many mutants there were");
+  }
+  const bool is_current = match[1] == std::to_string(count_mutants());
+  return is_current
+             ? fmt::format("of {} mutants", match[1].str())
+             : fmt::format("of {} mutants, before there were {}", match[1].str(), count_mutants());
+}
+
 std::string criteria_lines() {
   const std::string page = contents("reports/CRITERIA.md");
   const Comparison theirs = comparison_in(chapter(page, "On what those projects try")),
@@ -363,8 +376,8 @@ std::string criteria_lines() {
     return fmt::format("| {} | {} to {} % | {} % |\n", what, c.least, c.most, c.attest.caught);
   };
   return fmt::format(
-             "| [rule by rule](reports/CRITERIA.md) | {} rules of other projects | Attest |\n",
-             theirs.rules) +
+             "| [rule by rule](reports/CRITERIA.md), {} | {} rules of other projects | Attest |\n",
+             of_mutants(page), theirs.rules) +
          "|---|--:|--:|\n" + line("mutants caught, on what those projects try", theirs) +
          line("mutants caught, on cases of Attest", ours) +
          fmt::format("| rules that fail correct kernels there, and here | {}, {} | {}, {} |\n",

@@ -129,7 +129,7 @@ TEST_F(AuditTest, TruncatedOrIncompleteRecordsMissNoCases) {
 TEST_F(AuditTest, AnEditIsSeenByTheDigests) {
   record_.verdicts[0].verdict.wall_s = 3;
   EXPECT_THAT(defects(), ElementsAre(HasSubstr("something was changed")));
-  record_.verdicts[0].verdict.tensors["O"] = {.max_ratio = 0.5};
+  record_.verdicts[0].verdict.tensors[TensorName::o] = {.max_ratio = 0.5};
   EXPECT_THAT(defects(), ElementsAre(HasSubstr("its verdicts are not those")));
 }
 

@@ -74,7 +74,7 @@ TEST_F(CommandTest, WrongKernelExitsWithOneAndAReproLineThatRepeatsTheWorstEleme
     EXPECT_EQ(again.exit_code, 1) << again.text;
     const auto dumped = parse_json(contents(folder_ / "dump" / "problem.json"));
     for (const auto& [tensor, evidence] : v.verdict.tensors) {
-      const auto& e = dumped.at("tensors").at(tensor);
+      const auto& e = dumped.at("tensors").at(std::string(name(tensor)));
       EXPECT_EQ(e.at("worst").get<std::vector<Index>>(), evidence.worst);
       EXPECT_EQ(number_from_json(e.at("actual")), evidence.actual);
       EXPECT_EQ(number_from_json(e.at("exact")), evidence.exact);

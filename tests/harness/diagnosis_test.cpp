@@ -305,7 +305,7 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
       {.testee = "mine",
        .outcome = Outcome::fail,
        .reason = "bound",
-       .tensors = {"O"},
+       .tensors = {TensorName::o},
        .failures = 3,
        .case_id = "a",
        .features = {"sink"},

@@ -162,9 +162,9 @@ TEST(ExcerptTest, FewResultsOfALongShapeAreAllLookedAtWhereTheirBoundsCanBeTold)
 
 TEST(ExcerptTest, SharesAreSaidOfTensorsThatWereComparedInPart) {
   Verdict verdict;
-  verdict.tensors["O"] = {.compared = 24, .unspecified = 8, .elements = 32};
+  verdict.tensors[TensorName::o] = {.compared = 24, .unspecified = 8, .elements = 32};
   EXPECT_EQ(shares_of(verdict), "");
-  verdict.tensors["dK"] = {.compared = 24, .unspecified = 7, .elements = 32};
+  verdict.tensors[TensorName::dk] = {.compared = 24, .unspecified = 7, .elements = 32};
   EXPECT_EQ(shares_of(verdict), "dK 24 of 32 elements");
 }
 

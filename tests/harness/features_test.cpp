@@ -23,14 +23,15 @@ using Fault = std::function<void(attest_problem&, attest_inputs&, std::vector<at
 struct Feature {
   const char* name;
   Problem problem;
-  std::set<std::string> tensors;  // that are judged
+  std::set<TensorName> tensors;  // that are judged
   Fault fault;
 };
 
-const std::set<std::string> kForward = {"O", "LSE"};
-const std::set<std::string> kBackward = {"O", "LSE", "dQ", "dK", "dV"};
+const std::set<TensorName> kForward = {TensorName::o, TensorName::lse};
+const std::set<TensorName> kBackward = {TensorName::o, TensorName::lse, TensorName::dq,
+                                        TensorName::dk, TensorName::dv};
 
-std::set<std::string> with(std::set<std::string> names, const std::string& more) {
+std::set<TensorName> with(std::set<TensorName> names, TensorName more) {
   names.insert(more);
   return names;
 }
@@ -85,13 +86,13 @@ std::vector<Feature> features() {
                [](Problem& p) {
                  p.bias_shape = Shape{2, 4, 7, 11};
                }),
-       with(kBackward, "dBias"), [](auto&, auto& in, auto&) { in.bias = in.k; }},
+       with(kBackward, TensorName::dbias), [](auto&, auto& in, auto&) { in.bias = in.k; }},
       {"bias_broadcast",
        changed(problem(true),
                [](Problem& p) {
                  p.bias_shape = Shape{1, 4, 1, 11};
                }),
-       with(kBackward, "dBias"),
+       with(kBackward, TensorName::dbias),
        [](auto&, auto& in, auto&) {
          in.bias.shape[1] = 1;  // the first head's for all
        }},
@@ -114,8 +115,8 @@ std::vector<Feature> features() {
                  p.slopes_shape = Shape{2, 4, 1, 1};
                }),
        kForward, [](auto& p, auto&, auto&) { p.has_alibi = 0; }},
-      {"sink", changed(problem(true), [](Problem& p) { p.sink = true; }), with(kBackward, "dSink"),
-       [](auto& p, auto&, auto&) { p.has_sink = 0; }},
+      {"sink", changed(problem(true), [](Problem& p) { p.sink = true; }),
+       with(kBackward, TensorName::dsink), [](auto& p, auto&, auto&) { p.has_sink = 0; }},
       {"dlse", changed(problem(true), [](Problem& p) { p.d_lse = true; }), kBackward,
        [](auto& p, auto&, auto&) { p.has_dlse = 0; }},
       {"dropout_given",
@@ -203,7 +204,7 @@ TEST_P(FeatureTest, KernelThatKnowsItPassesWithEveryTensorJudged) {
   ON_CALL(mock_, backward).WillByDefault(plain::backward);
   const Verdict v = verdict();
   EXPECT_EQ(v.outcome, Outcome::pass) << v.reason << ": " << v.message;
-  std::set<std::string> judged;
+  std::set<TensorName> judged;
   for (const auto& [tensor, evidence] : v.tensors) judged.insert(tensor);
   EXPECT_EQ(judged, GetParam().tensors);
 }

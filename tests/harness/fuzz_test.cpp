@@ -332,6 +332,25 @@ TEST(ShrinkTest, KeepsWhatTheFaultNeedsAndNothingElse) {
   EXPECT_LT(asked, 300);
 }
 
+TEST(ShrinkTest, SizesThatAKernelTakesOnlyAlikeBecomeSmallTogether) {
+  const json entry = {
+      {"name", "a"},
+      {"clauses", {"SOFTMAX-1"}},
+      {"because", "b"},
+      {"dtypes", {"f32"}},
+      {"data", {"normal"}},
+      {"bits", "c"},
+      {"problem", {{"query_len", 100}, {"key_len", 100}, {"head_dim", 40}, {"value_dim", 40}}}};
+  const json small = shrink(entry, 3000, [&](const json& candidate) {
+    const Problem p = read_entry(candidate, kFuzzStem).problem;
+    return p.query_len == p.key_len && p.query_len > 16 && p.head_dim == p.value_dim &&
+           p.head_dim > 7;
+  });
+  const Problem p = read_entry(small, kFuzzStem).problem;
+  EXPECT_EQ(p.query_len, 17);
+  EXPECT_EQ(p.head_dim, 8);
+}
+
 TEST(ShrinkTest, AsksNoMoreThanItMay) {
   int asked = 0;
   const auto never = [&](const json&) { return ++asked < 0; };

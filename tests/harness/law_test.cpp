@@ -634,7 +634,7 @@ TEST_F(LawsOfLongCasesTest, HoldForARightKernel) {
   std::erase(laws, "unseen_keys");  // there are none
   const Verdict v = verdict(laws);
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
-  EXPECT_EQ(v.tensors.at("O").compared, 16 * 8);
+  EXPECT_EQ(v.tensors.at(TensorName::o).compared, 16 * 8);
 }
 
 TEST_F(LawsOfLongCasesTest, SeeARowThatIsItsNeighbour) {

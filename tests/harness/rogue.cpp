@@ -126,6 +126,12 @@ int main(int argc, char** argv) {
       attest::write_frame(attest::kReplyFd, "hello");
     } else if (way == "no_object") {
       attest::write_frame(attest::kReplyFd, "[1, 2]");
+    } else if (way == "key_twice") {
+      const std::string kernels =
+          R"(,"kernels":[{"name":"a","description":{"batch":1,"batch":2}}]})";
+      std::string text = attest::json_text(honest);
+      text.pop_back();
+      attest::write_frame(attest::kReplyFd, text + kernels);
     } else if (way == "deep") {
       constexpr std::size_t kDepth = 5'000'000;
       attest::write_frame(attest::kReplyFd,

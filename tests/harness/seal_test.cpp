@@ -17,7 +17,7 @@ namespace {
 VerdictRecord a_verdict(const std::string& id, const std::string& testee = "fa2") {
   VerdictRecord v{.case_id = id, .testee = testee, .dtype = "f32", .verdict = {}};
   v.verdict.outcome = Outcome::pass;
-  v.verdict.tensors["O"] = {.max_ratio = 0.1, .compared = 3};
+  v.verdict.tensors[TensorName::o] = {.max_ratio = 0.1, .compared = 3};
   return v;
 }
 
@@ -127,7 +127,7 @@ TEST(SealTest, WhatWasFoundChangesTheDigestOfTheVerdicts) {
     VerdictRecord v = a_verdict("a");
     if (what == 0) v.verdict.outcome = Outcome::warn;
     if (what == 1) v.verdict.reason = "bound";
-    if (what == 2) v.verdict.tensors["O"].max_ratio = 0.2;
+    if (what == 2) v.verdict.tensors[TensorName::o].max_ratio = 0.2;
     if (what == 3) v.verdict.clauses = {"MASK-1"};
     EXPECT_NE(sealed_record({v}).footer->digests.verdicts, before.verdicts) << what;
   }

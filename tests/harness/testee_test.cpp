@@ -111,6 +111,11 @@ TEST(TesteeTest, ArithmeticBeyondTheCapsIsRefused) {
               AllOf(HasSubstr("/arithmetic/f32/exp_ulp"), HasSubstr("1000")));
 }
 
+TEST(TesteeTest, DescriptionThatSaysOneThingTwiceIsRefused) {
+  EXPECT_THAT(complaint(std::string(PLUGINS) + "/stutters.so"),
+              HasSubstr("has the key \"batch\" twice"));
+}
+
 TEST(TesteeTest, FileThatIsNoLibraryIsExplained) {
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/text.so"), HasSubstr("cannot load the library"));
 }

@@ -81,6 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Breach{"no_nonce", Kind::protocol_error, "a reply to another request"},
                     Breach{"no_json", Kind::protocol_error, "no JSON object"},
                     Breach{"no_object", Kind::protocol_error, "no JSON object"},
+                    Breach{"key_twice", Kind::protocol_error, "the key \"batch\" twice"},
                     Breach{"doubled", Kind::protocol_error, "more than one reply"},
                     Breach{"absurd_length", Kind::protocol_error, "a malformed frame"},
                     Breach{"deep", Kind::protocol_error, "nests too deep"},

@@ -272,6 +272,7 @@ std::string arithmetic_json(const Style& given, DType dtype) {
   if (!style.coarse_tanh) json["tanh_ulp"] = 1;  // else as coarse as any may be
   // What is declared or not done.
   const Arithmetic said = bounds::declared(style, dtype);
+  if (style.stores_scores) json["scores"] = name(dtype);
   json["exp_ulp"] = said.exp_error / (2 * unit_roundoff(dtype == DType::f64 ? dtype : DType::f32));
   if (said.exp_zero_inexact) json["exp_zero"] = "inexact";
   if (said.sums_rounded_p) json["row_sum"] = "rounded_p";

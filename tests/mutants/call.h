@@ -20,8 +20,20 @@ inline constexpr Index kTile = 64;  // queries and keys
 
 inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
+inline Index round_up(Index n, Index multiple) { return (n + multiple - 1) / multiple * multiple; }
+
 inline Index elements(const attest_tensor& t) {
   return t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
+}
+
+// An element of a table, whose axes of size 1 hold for all positions.
+template <class T>
+T entry(const attest_tensor& table, const std::array<Index, 4>& place) {
+  Index offset = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (table.shape[axis] > 1) offset += place[axis] * table.stride[axis];
+  }
+  return static_cast<const T*>(table.data)[offset];
 }
 
 // Elements where the strides say.

@@ -47,6 +47,9 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
   const auto seldom = [&] { return random() % 5 == 0; };
   a.exp_zero_inexact = a.key_block > 0 && seldom();
   if (seldom()) a.exp_error = 1024 * 0x1p-23;
+  if (dtype == DType::f16 || dtype == DType::bf16) {
+    if (seldom()) a.scores = {unit_roundoff(dtype), half_smallest_subnormal(dtype)};
+  }
   a.sums_rounded_p = a.p.roundoff > 0 && a.p_normalised == Choice::last && seldom();
   if (a.p.roundoff > 0 && seldom()) {
     a.truncates_p = true;

@@ -99,6 +99,7 @@ Arithmetic some_arithmetic(DType dtype, Random& random) {
     if (one_in(random, 6)) each->operand_roundoff = 0x1p-11;
   }
   maybe(a.exp_error, a.softmax_roundoff);
+  if (one_in(random, 6)) a.scores = a.p;
   maybe(a.p, Narrowing{});
   maybe(a.ds, Narrowing{});
   maybe(a.p_normalised, one_in(random, 2) ? Choice::first : Choice::last);

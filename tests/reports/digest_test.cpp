@@ -13,6 +13,7 @@ namespace attest {
 namespace {
 
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -21,7 +22,7 @@ VerdictRecord verdict(Outcome outcome, std::vector<std::string> clauses, double 
   VerdictRecord record{.case_id = "mask/a", .testee = "naive", .dtype = dtype, .verdict = {}};
   record.verdict.outcome = outcome;
   record.verdict.clauses = std::move(clauses);
-  record.verdict.tensors["O"] = {.max_ratio = ratio, .compared = 1};
+  record.verdict.tensors[TensorName::o] = {.max_ratio = ratio, .compared = 1};
   return record;
 }
 
@@ -43,7 +44,7 @@ TEST(DigestTest, SlopesAreGroupedByFeatureAndTensorAndTheWorstIsKept) {
   const auto with_slope = [](double apart, std::vector<std::string> features) {
     VerdictRecord record = verdict(Outcome::pass, {"LAW-16"});
     record.verdict.slopes = {
-        {.tensor = "dQ", .analytic = 1 + apart, .difference = 1, .allowed = 0.5}};
+        {.tensor = TensorName::dq, .analytic = 1 + apart, .difference = 1, .allowed = 0.5}};
     record.verdict.features = std::move(features);
     return record;
   };
@@ -54,11 +55,11 @@ TEST(DigestTest, SlopesAreGroupedByFeatureAndTensorAndTheWorstIsKept) {
   const Digest d = digest(record);
   const auto& slopes = d.testees.at(0).slopes;
   ASSERT_EQ(slopes.size(), 3u);
-  EXPECT_EQ(slopes.at({"sink", "dQ"}).count, 2);
-  EXPECT_EQ(slopes.at({"sink", "dQ"}).worst, 0.5);
-  EXPECT_EQ(slopes.at({"sink", "dQ"}).verdict, &record.verdicts[1]);
-  EXPECT_EQ(slopes.at({"causal", "dQ"}).count, 1);
-  EXPECT_EQ(slopes.at({"plain", "dQ"}).worst, 0);
+  EXPECT_EQ(slopes.at({"sink", TensorName::dq}).count, 2);
+  EXPECT_EQ(slopes.at({"sink", TensorName::dq}).worst, 0.5);
+  EXPECT_EQ(slopes.at({"sink", TensorName::dq}).verdict, &record.verdicts[1]);
+  EXPECT_EQ(slopes.at({"causal", TensorName::dq}).count, 1);
+  EXPECT_EQ(slopes.at({"plain", TensorName::dq}).worst, 0);
 }
 
 TEST(DigestTest, BlamesOnlyTheClauseNamedFirst) {
@@ -108,10 +109,10 @@ TEST(DigestTest, KeepsTheWorstRatioOfEachDtype) {
                 "conformant");
   const Digest d = digest(record);
   const TesteeDigest& testee = d.testees.at(0);
-  EXPECT_EQ(testee.worst.at({"O", "f32"}).evidence->max_ratio, 0.7);
-  EXPECT_EQ(testee.worst.at({"O", "f32"}).verdict, &record.verdicts[1]);
-  EXPECT_EQ(testee.worst_of("O")->evidence->max_ratio, 0.9);
-  EXPECT_EQ(testee.worst_of("dQ"), nullptr);
+  EXPECT_EQ(testee.worst.at({TensorName::o, "f32"}).evidence->max_ratio, 0.7);
+  EXPECT_EQ(testee.worst.at({TensorName::o, "f32"}).verdict, &record.verdicts[1]);
+  EXPECT_EQ(testee.worst_of(TensorName::o)->evidence->max_ratio, 0.9);
+  EXPECT_EQ(testee.worst_of(TensorName::dq), nullptr);
 }
 
 TEST(DigestTest, NanIsTheWorstRatioWhereverItStands) {
@@ -120,24 +121,25 @@ TEST(DigestTest, NanIsTheWorstRatioWhereverItStands) {
   for (const auto& [first, second] : {std::pair{nan, inf}, std::pair{inf, nan}}) {
     const Record record =
         record_of({verdict(Outcome::fail, {}, first), verdict(Outcome::fail, {}, second)}, "");
-    EXPECT_TRUE(std::isnan(digest(record).testees.at(0).worst_of("O")->evidence->max_ratio));
+    EXPECT_TRUE(
+        std::isnan(digest(record).testees.at(0).worst_of(TensorName::o)->evidence->max_ratio));
   }
 }
 
 TEST(DigestTest, OrdersTensorsAsAttentionDoesAndClausesAsTheStandard) {
   VerdictRecord v = verdict(Outcome::pass, {"LSE-1", "FORMAT-5", "OWN-1", "SHAPE-1"});
-  for (const char* tensor : {"dSink", "dV", "dBias", "dK", "LSE", "dQ", "other"}) {
+  for (const TensorName tensor : kReturnedTensors) {
     v.verdict.tensors[tensor] = {.max_ratio = 0.1, .compared = 1};
   }
   const Record record = record_of({v}, "conformant");
   const Digest d = digest(record);
-  EXPECT_THAT(d.tensors, ElementsAre("O", "LSE", "dQ", "dK", "dV", "dBias", "dSink", "other"));
+  EXPECT_THAT(d.tensors, ElementsAreArray(kReturnedTensors));
   EXPECT_THAT(d.clauses, ElementsAre("SHAPE-1", "LSE-1", "FORMAT-5", "OWN-1"));
 }
 
 TEST(DigestTest, TensorsWithoutElementsAreNotCompared) {
   VerdictRecord v = verdict(Outcome::pass, {});
-  v.verdict.tensors["O"] = {};
+  v.verdict.tensors[TensorName::o] = {};
   const Record record = record_of({v}, "conformant");
   EXPECT_TRUE(digest(record).tensors.empty());
 }

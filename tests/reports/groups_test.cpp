@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 VerdictRecord failure(const std::string& problem, const std::string& blamed,
-                      const std::string& dtype = "f32", const std::string& tensor = "O") {
+                      const std::string& dtype = "f32", TensorName tensor = TensorName::o) {
   VerdictRecord record{.case_id = "a/" + problem + "/dtype=" + dtype,
                        .testee = "mine",
                        .dtype = dtype,
@@ -28,9 +28,10 @@ VerdictRecord failure(const std::string& problem, const std::string& blamed,
 
 TEST(GroupsTest, AlikeFailuresOfAllFormatsAreOneGroupBehindTheSimplest) {
   Record record;
-  record.verdicts = {
-      failure("b1 h2/1 q8 k8 causal sink", "MASK-3"), failure("b1 q8 k8 causal", "MASK-3", "bf16"),
-      failure("b1 q8 k8 causal", "MASK-3", "f16"), failure("b1 q8", "LSE-1", "f32", "LSE")};
+  record.verdicts = {failure("b1 h2/1 q8 k8 causal sink", "MASK-3"),
+                     failure("b1 q8 k8 causal", "MASK-3", "bf16"),
+                     failure("b1 q8 k8 causal", "MASK-3", "f16"),
+                     failure("b1 q8", "LSE-1", "f32", TensorName::lse)};
   const Digest d = digest(record);
   const std::vector<FailureGroup> groups = failure_groups(d);
   ASSERT_EQ(groups.size(), 2u);
@@ -42,7 +43,7 @@ TEST(GroupsTest, AlikeFailuresOfAllFormatsAreOneGroupBehindTheSimplest) {
 
 TEST(GroupsTest, OtherTensorsClausesAndTesteesAreOtherGroups) {
   Record record;
-  record.verdicts = {failure("p", "MASK-3"), failure("p", "MASK-3", "f32", "dQ"),
+  record.verdicts = {failure("p", "MASK-3"), failure("p", "MASK-3", "f32", TensorName::dq),
                      failure("p", "MASK-2"), failure("p", "MASK-3")};
   record.verdicts.back().testee = "another";
   EXPECT_EQ(failure_groups(digest(record)).size(), 4u);
@@ -51,7 +52,7 @@ TEST(GroupsTest, OtherTensorsClausesAndTesteesAreOtherGroups) {
 TEST(GroupsTest, DiagnosisOfAnyFailureIsThatOfItsGroup) {
   Record record;
   record.verdicts = {failure("b1 q8", "MASK-3"), failure("b1 q8 k8", "MASK-3"),
-                     failure("b1 q8", "LSE-1", "f32", "LSE")};
+                     failure("b1 q8", "LSE-1", "f32", TensorName::lse)};
   record.diagnoses = {{.testee = "mine",
                        .case_id = record.verdicts[1].case_id,
                        .headline = "O is exactly what no mask (MASK-1) gives",

@@ -43,7 +43,7 @@ TEST(MarkdownTest, SaysWhereCasesOfOthersCameFrom) {
 
 TEST(MarkdownTest, ShowsGradientsBesideDifferencesByFeature) {
   const std::string text = to_summary_markdown(realistic_record());
-  EXPECT_THAT(text, HasSubstr("| feature | dK | dQ | dV |"));
+  EXPECT_THAT(text, HasSubstr("| feature | dQ | dK | dV |"));
   EXPECT_THAT(text, HasSubstr("| causal | 0."));
 }
 
@@ -57,7 +57,7 @@ TEST(MarkdownTest, NothingThatATesteeSaysBecomesMarkup) {
 TEST(MarkdownTest, BarsDoNotSplitTables) {
   VerdictRecord v{.case_id = "a|b", .testee = "x|y", .dtype = "f32", .verdict = {}};
   v.verdict.outcome = Outcome::pass;
-  v.verdict.tensors["O"] = {.max_ratio = 0.5, .compared = 1};
+  v.verdict.tensors[TensorName::o] = {.max_ratio = 0.5, .compared = 1};
   const std::string text = to_summary_markdown(record_of({v}, "conformant"));
   EXPECT_THAT(text, HasSubstr("| `x\\|y` | `O` | f32 | `a\\|b` | 0.5 |"));
 }

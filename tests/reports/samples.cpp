@@ -78,9 +78,9 @@ VerdictRecord ordinary(const std::string& name, const Topic& topic, int variant,
   v.outcome = Outcome::pass;
   v.clauses = topic.clauses;
   const double ratio = 0.02 + 0.037 * variant + (dtype == "f32" ? 0.05 : 0.0);
-  v.tensors = {{"O", evidence(ratio)}, {"LSE", evidence(ratio / 2)}};
+  v.tensors = {{TensorName::o, evidence(ratio)}, {TensorName::lse, evidence(ratio / 2)}};
   if (topic.backward) {
-    for (const char* gradient : {"dQ", "dK", "dV"}) {
+    for (const TensorName gradient : {TensorName::dq, TensorName::dk, TensorName::dv}) {
       v.tensors[gradient] = evidence(ratio * 1.1);
       v.tensors[gradient].noise = {.max_ratio = ratio,
                                    .ratio = 0.5,
@@ -117,18 +117,18 @@ void spoil(std::vector<VerdictRecord>& all) {
       case 5:
         fail(record, Outcome::fail, "bound", "MASK-3",
              "O[0,1,17,3] = 0.959, exact 0.158: the newest keys are hidden.");
-        v.tensors["O"] = evidence(2.16e5);
+        v.tensors[TensorName::o] = evidence(2.16e5);
         break;
       case 7:
         fail(record, Outcome::fail, "nonfinite", "EMPTY-1",
              "O[0,0,0,0] = nan in a row without keys.");
-        v.tensors["O"] = {.max_ratio = kInfinity,
-                          .worst = {0, 0, 0, 0},
-                          .actual = kNan,
-                          .exact = 0,
-                          .bound = 0,
-                          .rms = kNan,
-                          .compared = 4096};
+        v.tensors[TensorName::o] = {.max_ratio = kInfinity,
+                                    .worst = {0, 0, 0, 0},
+                                    .actual = kNan,
+                                    .exact = 0,
+                                    .bound = 0,
+                                    .rms = kNan,
+                                    .compared = 4096};
         break;
       case 9:
         fail(record, Outcome::crash, "", "SAFE-4", "The worker died of SIGSEGV.");
@@ -271,7 +271,7 @@ Record hostile_record() {
                  .reason = i == 2 ? "property:" + evil : "",
                  .message = evil,
                  .clauses = {evil, "MASK-2", "MASK-2"},
-                 .tensors = {{evil,
+                 .tensors = {{TensorName::o,
                               {.max_ratio = kNan,
                                .worst = {0, 0, 0, 0},
                                .actual = -kInfinity,
@@ -279,7 +279,7 @@ Record hostile_record() {
                                .bound = kInfinity,
                                .rms = -kNan,
                                .compared = 1}},
-                             {"O", {}}},
+                             {TensorName::lse, {}}},
                  .wall_s = 1e-9,
                  .repro = evil,
                  .captured = evil + std::string(100000, '<')};

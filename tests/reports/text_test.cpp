@@ -106,9 +106,9 @@ TEST(TextTest, EvidenceNamesElementValuesAndRatio) {
                                    .exact = -0.158,
                                    .bound = 1e-5,
                                    .compared = 8};
-  EXPECT_EQ(evidence_text("O", evidence),
+  EXPECT_EQ(evidence_text(TensorName::o, evidence),
             "O[0,1,5,3] = 0.959, exact -0.158, bound 1e-05, ratio 1.12e+05");
-  EXPECT_EQ(evidence_text("O", {}), "O: nothing compared");
+  EXPECT_EQ(evidence_text(TensorName::o, {}), "O: nothing compared");
 }
 
 }  // namespace

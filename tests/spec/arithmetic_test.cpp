@@ -163,6 +163,7 @@ TEST(ArithmeticTest, WhatLiesBeyondTheDefaultIsReadKeyByKey) {
     a.truncates_p = true;
     a.p = {0x1p-7, 0x1p-133};
   });
+  with({{"scores", "bf16"}}, [](Arithmetic& a) { a.scores = {0x1p-8, 0x1p-134}; });
   with({{"max_lag", 8}}, [](Arithmetic& a) { a.max_lag = 8; });
   with({{"max_lag", 5.5}}, [](Arithmetic& a) { a.max_lag = 5.5; });
   with({{"max_rounding", "integer"}}, [](Arithmetic& a) { a.integer_max = true; });
@@ -177,7 +178,8 @@ TEST(ArithmeticTest, WhatLiesBeyondTheDefaultIsReadKeyByKey) {
 
 TEST(ArithmeticTest, DeclaringTheUsualOfWhatMayGoBeyondChangesNothing) {
   for (const DType dtype : kDTypes) {
-    EXPECT_EQ(parse({{"exp_zero", "exact"},
+    EXPECT_EQ(parse({{"scores", dtype == DType::f64 ? "f64" : "f32"},
+                     {"exp_zero", "exact"},
                      {"row_sum", "p"},
                      {"p_rounding", "nearest"},
                      {"max_lag", 0},

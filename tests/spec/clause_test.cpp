@@ -230,7 +230,7 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
   keys_of(header);
   keys_of(header["testees"][0]);
   VerdictRecord record{.case_id = "", .testee = "", .dtype = "", .verdict = {}};
-  record.verdict.tensors["O"] = {};
+  record.verdict.tensors[TensorName::o] = {};
   record.verdict.captured = "x";
   const auto line = parse_json(to_line(record));
   keys_of(line);
@@ -243,7 +243,7 @@ TEST(ClauseTest, SpecNamesWhateverOthersMustSpell) {
         "operands", "softmax", "exp_ulp", "p", "p_normalised", "ds", "ds_scaled", "ds_from",
         "kv_splits", "rescales_output", "key_block", "subnormal_inputs", "subnormal_outputs",
         "output_rounding", "deterministic", "thread_invariant", "batch_invariant", "tanh_ulp",
-        "exp_zero", "row_sum", "p_rounding", "max_lag", "max_rounding", "block_order",
+        "exp_zero", "scores", "row_sum", "p_rounding", "max_lag", "max_rounding", "block_order",
         "gradient_block", "grouped_gradients", "dbias_terms", "alignment", "keep_quantum",
         "leaves_padding_unwritten", "empty_rows", "dialect",
         // Worker: the problem, the mask, the tensors.

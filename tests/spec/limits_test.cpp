@@ -161,7 +161,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLimit{R"({"never": [{"square": true}, {"dtypes": ["f16", "f32"]}]})",
                    "/limits/never/1", "every problem meets it"},
         WrongLimit{R"({"never": [{"query_len": {"min": 0}, "dtypes": ["f32", "f16"]}]})",
-                   "/limits/never/0", "every problem meets it"}));
+                   "/limits/never/0", "every problem meets it"},
+        WrongLimit{R"({"never": [{"backward": true}, {"backward": false}]})", "/limits/never",
+                   "every problem meets one of them"},
+        WrongLimit{R"({"never": [{"backward": false}, {"dtypes": ["f16"], "backward": true},
+                                 {"dtypes": ["f32"]}]})",
+                   "/limits/never", "every problem meets one of them"},
+        WrongLimit{
+            R"({"never": [{"key_len": {"max": 9}}, {"key_len": {"min": 9}, "batch": {"min": 1}}]})",
+            "/limits/never", "every problem meets one of them"}));
 
 TEST(LimitsTest, WhatSpeaksOfAFeatureNeedsItDeclared) {
   const std::pair<const char*, const char*> kSpeaking[] = {
@@ -189,6 +197,9 @@ TEST(LimitsTest, WhatIsNarrowButPossibleIsTaken) {
         R"({"square": true, "query_len": {"multiple": 48}, "key_len": {"multiple": 36}})",
         R"({"mask_offset": {"max": -1}, "masks": ["causal"]})",
         R"({"never": [{"batch": {"max": 1000000}}]})", R"({"never": [{"backward": false}]})",
+        R"({"never": [{"backward": false}, {"dtypes": ["f16"], "backward": true}]})",
+        R"({"never": [{"key_len": {"max": 9}}, {"key_len": {"min": 11}}]})",
+        R"({"never": [{"key_len": {"max": 9}}, {"query_len": {"min": 10}}]})",
         R"({"masks": ["causal"], "backward": {"masks": ["causal top_left"]}})",
         R"({"head_dim": [[64, 64], [128, 128]], "backward": {"head_dim": {"max": 64}}})"}) {
     EXPECT_EQ(error_of(limits), "") << limits;

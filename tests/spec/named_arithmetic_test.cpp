@@ -85,5 +85,10 @@ TEST(NamedArithmeticTest, NumericsNamesThem) {
   }
 }
 
+TEST(NamedArithmeticTest, AKeyThatStandsTwiceIsAMistake) {
+  EXPECT_EQ(error_of(R"({"exp_ulp": 1, "exp_ulp": 2})", DType::f32),
+            ": it has the key \"exp_ulp\" twice");
+}
+
 }  // namespace
 }  // namespace attest

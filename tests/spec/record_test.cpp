@@ -52,41 +52,42 @@ VerdictRecord verdict(const std::string& id = "mask/causal") {
           .testee = "fa2",
           .dtype = "f32",
           .because = "a \"quote\",\na newline",
-          .verdict = {.outcome = Outcome::fail,
-                      .reason = "bound",
-                      .message = "O is far off",
-                      .clauses = {"MASK-2", "NUM-1"},
-                      .tensors = {{"O",
-                                   {.max_ratio = kInfinity,
-                                    .worst = {0, 1, 2, 3},
-                                    .actual = std::nan(""),
-                                    .exact = -kInfinity,
-                                    .bound = 0.1,
-                                    .rms = 5e-324,
-                                    .mean = -1e-9,
-                                    .compared = 12,
-                                    .elements = 40,
-                                    .noise = NoiseEvidence{.max_ratio = 0.2,
-                                                           .worst = 3,
-                                                           .ratio = 0.5,
-                                                           .ratio_limit = 1.3,
-                                                           .bias = -0.01,
-                                                           .growth = 0.02,
-                                                           .bias_limit = 0.6,
-                                                           .compared = 12}}},
-                                  {"LSE", {.actual = -0.0}}},
-                      .slopes = {{.tensor = "dQ", .analytic = 1, .difference = 2, .allowed = 3}},
-                      .features = {"sink"},
-                      .schedule = {{.pass = "forward",
-                                    .threads = 2,
-                                    .blocks = 9,
-                                    .masked = 4,
-                                    .imbalance = 1.25,
-                                    .seen = true}},
-                      .wall_s = 0.25,
-                      .time = {{.wall_s = 3, .cpu_s = 1, .idle_s = 2, .busy = true}},
-                      .repro = "attest repro mask/causal",
-                      .captured = "hello"}};
+          .verdict = {
+              .outcome = Outcome::fail,
+              .reason = "bound",
+              .message = "O is far off",
+              .clauses = {"MASK-2", "NUM-1"},
+              .tensors = {{TensorName::o,
+                           {.max_ratio = kInfinity,
+                            .worst = {0, 1, 2, 3},
+                            .actual = std::nan(""),
+                            .exact = -kInfinity,
+                            .bound = 0.1,
+                            .rms = 5e-324,
+                            .mean = -1e-9,
+                            .compared = 12,
+                            .elements = 40,
+                            .noise = NoiseEvidence{.max_ratio = 0.2,
+                                                   .worst = 3,
+                                                   .ratio = 0.5,
+                                                   .ratio_limit = 1.3,
+                                                   .bias = -0.01,
+                                                   .growth = 0.02,
+                                                   .bias_limit = 0.6,
+                                                   .compared = 12}}},
+                          {TensorName::lse, {.actual = -0.0}}},
+              .slopes = {{.tensor = TensorName::dq, .analytic = 1, .difference = 2, .allowed = 3}},
+              .features = {"sink"},
+              .schedule = {{.pass = "forward",
+                            .threads = 2,
+                            .blocks = 9,
+                            .masked = 4,
+                            .imbalance = 1.25,
+                            .seen = true}},
+              .wall_s = 0.25,
+              .time = {{.wall_s = 3, .cpu_s = 1, .idle_s = 2, .busy = true}},
+              .repro = "attest repro mask/causal",
+              .captured = "hello"}};
 }
 
 Footer footer() {
@@ -150,7 +151,7 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(read_back.outcome, Outcome::fail);
   EXPECT_EQ(read_back.clauses, verdict().verdict.clauses);
   EXPECT_EQ(read_back.captured, "hello");
-  const TensorEvidence& evidence = read_back.tensors.at("O");
+  const TensorEvidence& evidence = read_back.tensors.at(TensorName::o);
   EXPECT_EQ(evidence.max_ratio, kInfinity);
   EXPECT_TRUE(std::isnan(evidence.actual));
   EXPECT_EQ(evidence.exact, -kInfinity);
@@ -160,7 +161,7 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   ASSERT_TRUE(evidence.noise);
   EXPECT_EQ(evidence.noise->bias_limit, 0.6);
   EXPECT_EQ(evidence.noise->growth, 0.02);
-  EXPECT_FALSE(read_back.tensors.at("LSE").noise);
+  EXPECT_FALSE(read_back.tensors.at(TensorName::lse).noise);
   ASSERT_EQ(read_back.slopes.size(), 1u);
   EXPECT_EQ(read_back.slopes[0].difference, 2);
   ASSERT_EQ(read_back.schedule.size(), 1u);
@@ -170,7 +171,7 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   EXPECT_EQ(read_back.time[0].idle_s, 2);
   EXPECT_EQ(read_back.features, std::vector<std::string>{"sink"});
   EXPECT_EQ(evidence.worst, (std::vector<Index>{0, 1, 2, 3}));
-  EXPECT_TRUE(std::signbit(read_back.tensors.at("LSE").actual));
+  EXPECT_TRUE(std::signbit(read_back.tensors.at(TensorName::lse).actual));
   EXPECT_EQ(record.footer->profiles[0].demanded, 4);
   EXPECT_EQ(record.footer->profiles[0].with, std::vector<std::string>{"exp of 736 units"});
   EXPECT_EQ(record.header.testees[0].beyond_caps.at("f32"), "anything");
@@ -181,7 +182,7 @@ TEST(RecordTest, HowManyElementsATensorHasAndWhichShapesWereJudgedComeBack) {
   std::istringstream in(to_line(header()) + "\n" + to_line(verdict()) + "\n");
   const Record record = read_record(in);
   EXPECT_EQ(record.header.shapes, header().shapes);
-  EXPECT_EQ(record.verdicts.at(0).verdict.tensors.at("O").elements, 40);
+  EXPECT_EQ(record.verdicts.at(0).verdict.tensors.at(TensorName::o).elements, 40);
 }
 
 TEST(RecordTest, NumbersThatJsonLacksAreStrings) {
@@ -250,6 +251,10 @@ TEST(RecordTest, MalformedLinesAreNamedByTheirNumber) {
   wrong["outcome"] = "GREAT";
   EXPECT_THAT(record_error(first + json_text(wrong) + "\n"),
               HasSubstr("line 2: no outcome is called \"GREAT\""));
+  wrong = parse_json(to_line(verdict()));
+  wrong["tensors"]["P"] = wrong["tensors"]["O"];
+  EXPECT_THAT(record_error(first + json_text(wrong) + "\n"),
+              HasSubstr("line 2: no tensor is called P"));
   wrong = parse_json(to_line(header()));
   wrong["schema"] = kRecordSchema + 1;
   EXPECT_THAT(record_error(json_text(wrong) + "\n"), HasSubstr("line 1: the record has schema"));

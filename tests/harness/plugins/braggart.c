@@ -1,10 +1,16 @@
-/* A plug-in whose one kernel declares arithmetic beyond the caps. */
+/* A plug-in whose one kernel declares arithmetic beyond the caps, or, as `stutters`, one key twice.
+ */
 #include "spec/attest_plugin.h"
 
 static const char* describe(const attest_kernel* kernel) {
   (void)kernel;
   return "{\"name\": \"braggart\", \"version\": \"1\", \"vendor\": \"test\", \"profiles\": [], "
-         "\"dtypes\": [\"f32\"], \"features\": [], \"arithmetic\": {\"f32\": {\"exp_ulp\": 1000}}}";
+         "\"dtypes\": [\"f32\"], \"features\": [], "
+#ifdef STUTTERS
+         "\"limits\": {\"batch\": 1, \"batch\": 2}}";
+#else
+         "\"arithmetic\": {\"f32\": {\"exp_ulp\": 1000}}}";
+#endif
 }
 
 static int32_t supports(const attest_kernel* kernel, const attest_problem* problem, char* reason,
