@@ -19,6 +19,7 @@ Command add_fuzz(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_new(CLI::App& app);
 Command add_repro(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);
