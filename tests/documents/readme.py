@@ -102,25 +102,51 @@ def blind():
             f"| {', '.join(passed)} | Attest, on each of these inputs |\n")
 
 
-def one_line():
-    """assert_close in a test, and what it says; None where no python3 has NumPy."""
-    code = (HERE / "one_line.py").read_text()
+def python_with_numpy():
+    """Its path and environment; None where there is none."""
     library = pathlib.Path(sys.argv[1]).resolve().parent.parent / "lib" / "libattest.so.0"
-    environment = {**os.environ, "ATTEST_LIBRARY": str(library),
-                   "PYTHONPATH": str(README.parent / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-    pythons = [python for python in ("/usr/bin/python3", sys.executable)
-               if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0]
-    if not pythons:
-        print("skipped: no python3 has NumPy, which README.md, one_line, needs")
+    for python in ("/usr/bin/python3", sys.executable):
+        if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
+            return python, {**os.environ, "ATTEST_LIBRARY": str(library), "ATTEST_PYTHON": python,
+                            "PYTHONPATH": str(README.parent / "python"),
+                            "PYTHONDONTWRITEBYTECODE": "1"}
+    print("skipped: no python3 has NumPy, which parts of README.md need")
+    return None
+
+
+def shown(code):
+    """What of an example stands behind its dashes."""
+    return code[code.index("# ----\n"):].splitlines()[1:]
+
+
+def kernel():
+    """A kernel in Python, and what comes of it."""
+    found = python_with_numpy()
+    if not found:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        told = subprocess.run([pythons[0], "-c", code], capture_output=True, text=True,
-                              env={**environment, "TMPDIR": folder}).stderr
+        os.chmod(folder, 0o755)
+        told = subprocess.run([sys.argv[1], "run", str(HERE / "mine.py"), "--tier", "smoke", "--profile",
+                               "none", "--out", folder], capture_output=True, text=True, env=found[1])
+    lines = [*shown((HERE / "mine.py").read_text()), "", "$ attest run mine.py --tier smoke --profile none",
+             *re.findall("^No failure .*", told.stdout, re.M)]
+    if told.returncode != 0:
+        raise SystemExit(told.stdout + told.stderr)
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def one_line():
+    """assert_close in a test, and what it says; None where no python3 has NumPy."""
+    code, found = (HERE / "one_line.py").read_text(), python_with_numpy()
+    if not found:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        told = subprocess.run([found[0], "-c", code], capture_output=True, text=True,
+                              env={**found[1], "TMPDIR": folder}).stderr
         told = re.sub(rf"{folder}/attest-\w+", "/tmp/attest-ck2x8f", told)
     if "AssertionError: " not in told:
         raise SystemExit(told)
-    lines = code[code.index("# ----\n"):].splitlines()[1:]
-    lines += ["", *told[told.index("AssertionError: "):].splitlines()]
+    lines = [*shown(code), "", *told[told.index("AssertionError: "):].splitlines()]
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
@@ -198,7 +224,7 @@ def main():
     compile_the_skeleton(text)
     compile_the_glue(text)
     compare_the_synopsis(text)
-    for part_of in (failure, one_line, diagnosis, blind, find, jobs):
+    for part_of in (failure, one_line, kernel, diagnosis, blind, find, jobs):
         name = part_of.__name__
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:
