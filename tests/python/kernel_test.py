@@ -229,13 +229,19 @@ class DecoratorTest(unittest.TestCase):
         twice = attest.kernel(dtypes=["f32"])(lambda p, q, k, v: 2 * q)
         self.assertEqual(twice(None, 3, None, None), 6)
 
-    def test_kernel_that_was_typed_in_is_told_what_to_do(self):
-        told = subprocess.run([sys.executable, "-"], text=True, capture_output=True, input="""
+    def test_kernel_that_was_typed_in_is_judged_or_told_what_to_do(self):
+        told = subprocess.run([sys.executable, "-"], text=True, capture_output=True, input=f"""
 import attest_attention as attest
-mine = attest.kernel(dtypes=["f32"], name="mine")(lambda p, q, k, v: q)
-attest.run(mine)
-""").stderr
-        self.assertIn("%%writefile mine.py", told)
+factor = 2
+@attest.kernel(dtypes=["f32"])
+def mine(p, q, k, v):
+    raise ValueError(f"{{factor}} is what is there")
+print(attest.run(mine, cases=["{CASE}"]).failures)
+""")
+        if importlib.util.find_spec("cloudpickle"):
+            self.assertIn("forward failed: ValueError: 2 is what is there", told.stdout)
+        else:
+            self.assertIn("%%writefile mine.py", told.stderr)
 
     def test_profiles_follow_from_features(self):
         claimed = kernels.right.description["profiles"]
