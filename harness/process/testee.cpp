@@ -79,9 +79,10 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
 [[noreturn]] void complain(const Target& target, const Reply& reply, const std::string& what) {
   constexpr std::size_t kMostQuoted = 4096;  // of what a testee says or prints
   const std::size_t printed = reply.captured.size();
-  throw InputError("", fmt::format("--testee {}: {}{}{}", target.spec, what.substr(0, kMostQuoted),
-                                   printed == 0 ? "" : "\nIt printed:\n",
-                                   reply.captured.substr(printed - std::min(printed, kMostQuoted))));
+  throw InputError("",
+                   fmt::format("--testee {}: {}{}{}", target.spec, what.substr(0, kMostQuoted),
+                               printed == 0 ? "" : "\nIt printed:\n",
+                               reply.captured.substr(printed - std::min(printed, kMostQuoted))));
 }
 
 // What it answers to "describe".

@@ -138,7 +138,8 @@ TEST(TesteeTest, PythonFileIsRunByThePackagesWorkerInThatInterpreter) {
   const std::string file = folder + "/mine.py";
   std::ofstream(file).put('\n');
   setenv("ATTEST_PYTHON", "/bin/true", 1);
-  const Target target = parse_target(folder + "/../attest_python_target/mine.py:fast", kInstallation);
+  const Target target =
+      parse_target(folder + "/../attest_python_target/mine.py:fast", kInstallation);
   EXPECT_EQ(target.base, file);
   EXPECT_EQ(target.kernel, "fast");
   EXPECT_EQ(target.prefix, "mine.py:");

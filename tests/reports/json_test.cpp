@@ -43,9 +43,8 @@ TEST(JsonReportTest, FailuresCarryTheirEvidenceAsTheRecordDoes) {
 
 TEST(JsonReportTest, TellsWhichFailuresAreKnown) {
   Record record = realistic_record();
-  const auto first = std::find_if(record.verdicts.begin(), record.verdicts.end(), [](const auto& v) {
-    return v.verdict.outcome == Outcome::fail;
-  });
+  const auto first = std::find_if(record.verdicts.begin(), record.verdicts.end(),
+                                  [](const auto& v) { return v.verdict.outcome == Outcome::fail; });
   record.header.known = {{.cases = first->case_id,
                           .testee = first->testee,
                           .reason = first->verdict.reason,
