@@ -13,7 +13,7 @@ static const char* describe(const attest_kernel* self) { /* SPEC.md, chapter Des
          " \"value-dim\", \"zero-sizes\", \"strides\", \"any-scale\"]}";
 }
 static int32_t supports(const attest_kernel* self, const attest_problem* p, char* why, uint64_t n) {
-  const attest_mask* m = p->mask_count > 0 ? &p->mask[p->mask_count - 1] : NULL; /* the root */
+  const attest_mask* m = p->mask_count > 0 ? attest_mask_node(p, p->mask_count - 1) : NULL;
   int yes = p->dtype == ATTEST_F32 && !p->backward && p->query_len <= 16384 && p->key_len <= 16384;
   yes &= !p->query_lens.data && !p->key_lens.data && !p->cu_query_lens.data && p->page_size == 0;
   yes &= p->softcap == 0 && !p->has_bias && !p->has_alibi && !p->has_sink && !p->dropout;
@@ -30,7 +30,7 @@ static float* at(const attest_tensor* t, int64_t b, int64_t h, int64_t s, int64_
 }
 static attest_status run(const attest_kernel* k, const attest_problem* p, const attest_inputs* in,
                          const attest_outputs* out, const attest_context* context) {
-  const attest_mask* m = p->mask_count > 0 ? &p->mask[p->mask_count - 1] : NULL; /* the root */
+  const attest_mask* m = p->mask_count > 0 ? attest_mask_node(p, p->mask_count - 1) : NULL;
   for (int64_t row = 0; row < p->batch * p->query_heads * p->query_len; ++row) {
     const int64_t i = row % p->query_len, h = row / p->query_len % p->query_heads; /* HEAD-1 */
     const int64_t b = row / p->query_len / p->query_heads, g = h * p->key_heads / p->query_heads;

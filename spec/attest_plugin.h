@@ -81,7 +81,9 @@ enum {
 
 /* A node of a mask. Nodes lie in one array, children before their parents; the last is the root.
    What combines more than two masks is a chain of nodes, so a tree may be as deep as its array is
-   long: one pass over the array evaluates it at any depth. */
+   long: one pass over the array evaluates it at any depth. A host that is newer than this header
+   may have larger nodes: the next one lies struct_size bytes further on, as attest_mask_node steps,
+   and not sizeof(attest_mask). */
 typedef struct attest_mask {
   size_t struct_size;
   attest_mask_kind kind;
@@ -128,6 +130,12 @@ typedef struct attest_problem {
   double dropout_probability;
   uint64_t dropout_seed, dropout_offset;
 } attest_problem;
+
+/* Node `index` of the mask, counted from 0; mask_count - 1 is the root. */
+static inline const attest_mask* attest_mask_node(const attest_problem* problem, int64_t index) {
+  const char* nodes = (const char*)problem->mask;
+  return (const attest_mask*)(nodes + (size_t)index * problem->mask->struct_size);
+}
 
 /* ---- One call ---------------------------------------------------------------------------------
  */

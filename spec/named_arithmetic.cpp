@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "spec/json_reader.h"
-#include "spec/json_text.h"
 
 namespace attest {
 namespace {
-
-using nlohmann::json;
 
 constexpr NamedArithmetic kNamed[] = {
     {.name = "exact-f32",
@@ -74,12 +68,12 @@ constexpr NamedArithmetic kNamed[] = {
                 "exp_zero": "inexact", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .f16 = R"({"scores": "f16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
-                "p": "f16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .f16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "f16",
+                "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .bf16 = R"({"scores": "bf16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
-                 "p": "bf16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .bf16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "bf16",
+                 "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                  "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                  "dbias_terms": "rounded"})",
      .why = "the caps, but for a row sum over the rounded P, which excludes the other order; steps "
@@ -95,44 +89,7 @@ std::vector<std::string> names_for(DType dtype) {
   return names;
 }
 
-Description with_arithmetic(const json& declaration, DType dtype, const std::string& pointer) {
-  Description description = {.name = "outputs",
-                             .version = "",
-                             .vendor = "",
-                             .profiles = {},
-                             .dtypes = {dtype},
-                             .features = {"lse"},
-                             .arithmetic = {}};
-  description.arithmetic[dtype] = parse_arithmetic(declaration, dtype, pointer);
-  return description;
-}
-
-// The declaration for one of the formats, of an object with a key for each.
-Description by_format(const json& all, DType dtype) {
-  for (const auto& [key, value] : all.items()) {
-    if (!dtype_named(key)) throw InputError("/" + key, fmt::format("no format is called {}", key));
-  }
-  const auto own = all.find(std::string(name(dtype)));
-  if (own == all.end()) {
-    throw InputError("", fmt::format("it has no arithmetic for {}", name(dtype)));
-  }
-  return with_arithmetic(*own, dtype, "/" + std::string(name(dtype)));
-}
-
 }  // namespace
-
-json declaration_named(std::string_view name, DType dtype) {
-  for (const NamedArithmetic& each : kNamed) {
-    if (each.name != name) continue;
-    if (!each.of(dtype).empty()) return parse_json(each.of(dtype));
-    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
-                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
-  }
-  throw InputError(
-      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
-                      "a description has it",
-                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
-}
 
 std::string_view NamedArithmetic::of(DType dtype) const {
   switch (dtype) {
@@ -150,33 +107,17 @@ std::string_view NamedArithmetic::of(DType dtype) const {
 
 std::span<const NamedArithmetic> named_arithmetics() { return kNamed; }
 
-Description description_by(std::string_view text, DType dtype) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || text[first] != '{') {
-    return with_arithmetic(declaration_named(text, dtype), dtype, "");
+nlohmann::json declaration_named(std::string_view name, DType dtype) {
+  for (const NamedArithmetic& each : kNamed) {
+    if (each.name != name) continue;
+    if (!each.of(dtype).empty()) return parse_json(each.of(dtype));
+    throw InputError("", fmt::format("{} says nothing of {}; what does: {}", name,
+                                     attest::name(dtype), fmt::join(names_for(dtype), ", ")));
   }
-  if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
-  const json declared = parse_json_if_any(text);
-  if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");
-  if (const auto key = doubled_key(text)) {
-    throw InputError("", fmt::format("it has the key \"{}\" twice", *key));
-  }
-  if (declared.contains("dtypes")) {
-    Description whole = parse_description(declared);
-    const auto beyond = whole.beyond_caps.find(dtype);
-    if (beyond != whole.beyond_caps.end()) {
-      throw InputError("/beyond_caps", fmt::format("of {} it says that no bound holds: {}",
-                                                   name(dtype), beyond->second));
-    }
-    if (std::find(whole.dtypes.begin(), whole.dtypes.end(), dtype) == whole.dtypes.end()) {
-      throw InputError("/dtypes", fmt::format("it declares no {}", name(dtype)));
-    }
-    return whole;
-  }
-  const bool by_formats = std::any_of(kDTypes.begin(), kDTypes.end(), [&](DType each) {
-    return declared.contains(std::string(name(each)));
-  });
-  return by_formats ? by_format(declared, dtype) : with_arithmetic(declared, dtype, "");
+  throw InputError(
+      "", fmt::format("no arithmetic is called \"{}\"; for {} there are {}, or JSON as "
+                      "a description has it",
+                      name.substr(0, 40), attest::name(dtype), fmt::join(names_for(dtype), ", ")));
 }
 
 }  // namespace attest

@@ -10,7 +10,7 @@ struct Command {
   CLI::App* parser;
   // Does what was parsed; the exit code. Throws InputError, or Interrupted.
   std::function<int()> carry_out;
-  bool starts_testees = true;  // and ends them when it is asked to end
+  bool starts_testees = true;  // which signals then end; false also where it sees to that itself
 };
 
 Command add_list(CLI::App& app);
@@ -19,6 +19,7 @@ Command add_fuzz(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
 Command add_doctor(CLI::App& app);
+Command add_new(CLI::App& app);
 Command add_repro(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);

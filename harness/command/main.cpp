@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
            add_selfcheck,
            add_criteria,
            add_doctor,
+           add_new,
            add_repro,
            add_report,
            add_verify,

@@ -13,7 +13,7 @@
 #include "harness/oracle/strided.h"
 #include "spec/clause.h"
 #include "spec/json_text.h"
-#include "spec/named_arithmetic.h"
+#include "spec/description_text.h"
 #include "spec/record.h"
 
 namespace {

@@ -11,12 +11,13 @@ Installation find_installation() {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path prefix = program.parent_path();
   const char* cases = std::getenv("ATTEST_CASES");
-  const fs::path installed = prefix / "share" / "attest" / "cases";
+  const fs::path share = prefix / "share" / "attest", installed = share / "cases";
   return {.worker = program / "attest-worker",
           .plugins = prefix / "lib" / "attest",
           .cases = cases                   ? fs::path(cases)
                    : fs::exists(installed) ? installed
                                            : fs::path(ATTEST_CASES_DIR),
+          .skeletons = fs::exists(share / "new") ? share / "new" : fs::path(ATTEST_SKELETONS_DIR),
           .test_plugins = prefix / "tests" / "plugins"};
 }
 

@@ -12,6 +12,7 @@ struct Installation {
   std::filesystem::path worker;   // attest-worker
   std::filesystem::path plugins;  // the folder of the bundled kernels
   std::filesystem::path cases;
+  std::filesystem::path skeletons = {};     // what `attest new` writes
   std::filesystem::path test_plugins = {};  // of the kernels that are built for tests, if they are
 };
 

@@ -88,11 +88,11 @@ class Count {
     for (const std::string& clause : verdict.clauses) ++passed_[clause];
   }
 
-  // Clauses of which too little was tried to say that they are met. One whose absence is a limit on
-  // sizes or layouts is told as such.
+  // Clauses of which too little was tried to say that they are met; of a sample, as the smoke tier
+  // is, nobody says so. One whose absence is a limit on sizes or layouts is told as such.
   void note_thin(const TesteeRecord& testee) {
     constexpr Index kEnough = 3;
-    if (!record_.within_limits) return;
+    if (!record_.within_limits || header_.tier == "smoke") return;
     for (const std::string_view clause : profile_.clauses) {
       if (is_promise(clause) || !speaks_of(clause, testee)) continue;
       const Index cases = passed_[std::string(clause)];

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <ostream>
@@ -18,6 +19,7 @@
 #include "harness/run/jobs.h"
 #include "harness/run/memory_budget.h"
 #include "harness/run/seal.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -49,25 +51,50 @@ class InOrder {
           const std::function<void(const Verdict&)>& seen)
       : waiting_(count), record_(record), out_(out), seen_(seen) {}
 
+  // Those that there were before.
+  void put_first(std::vector<VerdictRecord> verdicts) {
+    for (VerdictRecord& v : verdicts) write(written(std::move(v)));
+    out_.flush();
+  }
+
   void put(std::size_t place, std::vector<VerdictRecord> verdicts) {
+    std::vector<Written> lines;  // made by whoever comes, while others write
+    for (VerdictRecord& v : verdicts) lines.push_back(written(std::move(v)));
     const std::lock_guard lock(mutex_);
-    for (const VerdictRecord& v : verdicts) seen_(v.verdict);
-    waiting_[place] = std::move(verdicts);
+    for (const Written& each : lines) seen_(each.verdict.verdict);
+    waiting_[place] = std::move(lines);
     for (; next_ < waiting_.size() && !waiting_[next_].empty(); ++next_) {
-      for (VerdictRecord& v : waiting_[next_]) {
-        out_ << to_line(v) << '\n';
-        record_.verdicts.push_back(std::move(v));
-      }
-      waiting_[next_].clear();
+      for (Written& each : waiting_[next_]) write(std::move(each));
+      waiting_[next_] = {};
       out_.flush();
     }
   }
 
+  const Seal& seal() const { return seal_; }
+
  private:
+  struct Written {
+    VerdictRecord verdict;
+    std::string line;
+    SealedVerdict sealed;
+  };
+  static Written written(VerdictRecord verdict) {
+    const nlohmann::json json = to_json(verdict);
+    std::string line = json_text(json);
+    SealedVerdict seal = sealed(line, json);
+    return {std::move(verdict), std::move(line), std::move(seal)};
+  }
+  void write(Written each) {
+    out_ << each.line << '\n';
+    seal_.add(std::move(each.sealed));
+    record_.verdicts.push_back(std::move(each.verdict));
+  }
+
   std::mutex mutex_;
-  std::vector<std::vector<VerdictRecord>> waiting_;
+  std::vector<std::vector<Written>> waiting_;
   std::size_t next_ = 0;
   Record& record_;
+  Seal seal_;
   std::ostream& out_;
   const std::function<void(const Verdict&)>& seen_;
 };
@@ -154,8 +181,11 @@ std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptio
   std::vector<std::size_t> order(cases.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
   if (options.fail_fast || options.max_seconds > 0) return order;
-  std::stable_partition(order.begin(), order.end(),
-                        [&](std::size_t i) { return cases[i].excerpt > 0; });
+  constexpr Index kManyHeads = 50'000;  // in all sequences: each costs a little
+  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+    const Problem& p = cases[i].problem;
+    return cases[i].excerpt > 0 || p.batch * p.query_heads >= kManyHeads;
+  });
   return order;
 }
 
@@ -290,10 +320,8 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};
   out << to_line(header) << '\n';
-  record.verdicts = beyond_caps(cases, testees, options);
-  for (const VerdictRecord& v : record.verdicts) out << to_line(v) << '\n';
-  out.flush();
   InOrder in_order(cases.size(), record, out, seen);
+  in_order.put_first(beyond_caps(cases, testees, options));
   const std::vector<std::size_t> order = order_of(cases, options);
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
@@ -348,7 +376,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   if (options.changes) note_changes(*record.footer, options.changes());
   note_defects(record);
   record.footer->wall_s = seconds_since(start);
-  seal(record);
+  seal(record, in_order.seal());
   out << to_line(*record.footer) << '\n';
   out.flush();
   return record;

@@ -17,17 +17,21 @@ void add(Seal& seal, const std::string& line) { seal.add(line, parse_json(line))
 
 }  // namespace
 
+SealedVerdict sealed(std::string_view line, const nlohmann::json& json) {
+  nlohmann::json found = nlohmann::json::object();
+  for (const char* key : kFound) {
+    if (json.contains(key)) found[key] = json.at(key);
+  }
+  return {.testee = json.at("testee").get<std::string>(),
+          .case_id = json.at("case").get<std::string>(),
+          .found = sha256(json_text(found)),
+          .line = sha256(line)};
+}
+
 void Seal::add(std::string_view line, const nlohmann::json& json) {
   const std::string kind = json.at("kind").get<std::string>();
   if (kind == "verdict") {
-    nlohmann::json found = nlohmann::json::object();
-    for (const char* key : kFound) {
-      if (json.contains(key)) found[key] = json.at(key);
-    }
-    verdicts_.push_back({.testee = json.at("testee").get<std::string>(),
-                         .case_id = json.at("case").get<std::string>(),
-                         .found = sha256(json_text(found)),
-                         .line = sha256(line)});
+    add(sealed(line, json));
   } else if (kind == "footer") {
     nlohmann::json rest = json;
     rest.erase("digests");
@@ -38,26 +42,30 @@ void Seal::add(std::string_view line, const nlohmann::json& json) {
 }
 
 Digests Seal::digests() const {
-  std::vector<VerdictLine> sorted = verdicts_;
+  std::vector<SealedVerdict> sorted = verdicts_;
   std::sort(sorted.begin(), sorted.end());
   std::string found, lines;
-  for (const VerdictLine& verdict : sorted) {
+  for (const SealedVerdict& verdict : sorted) {
     found += verdict.found + "\n";
     lines += verdict.line + "\n";
   }
   return {.verdicts = sha256(found), .record = sha256(lines + others_)};
 }
 
+void seal(Record& record, Seal verdicts) {
+  add(verdicts, to_line(record.header));
+  for (const SearchRecord& search : record.searches) add(verdicts, to_line(search));
+  add(verdicts, to_line(*record.footer));
+  record.footer->digests = verdicts.digests();
+}
+
 void seal(Record& record) {
-  Seal seal;
-  add(seal, to_line(record.header));
+  Seal verdicts;
   for (const VerdictRecord& verdict : record.verdicts) {
     const nlohmann::json json = to_json(verdict);
-    seal.add(json_text(json), json);
+    verdicts.add(sealed(json_text(json), json));
   }
-  for (const SearchRecord& search : record.searches) add(seal, to_line(search));
-  add(seal, to_line(*record.footer));
-  record.footer->digests = seal.digests();
+  seal(record, std::move(verdicts));
 }
 
 }  // namespace attest

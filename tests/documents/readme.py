@@ -3,7 +3,7 @@
     readme.py ATTEST [--write]
 
 Exits with 1 if a part is not what the command prints today, numbers compared to three digits, if
-the commands for impl/skeleton.c do not work, or if the synopsis has other options than --help.
+the commands for impl/skeleton.c or the ten lines of C++ do not work, or if the synopsis has other options than --help.
 """
 import json
 import os
@@ -164,6 +164,23 @@ def compile_the_skeleton(text):
             raise SystemExit(told)
 
 
+def compile_the_glue(text):
+    """The ten lines that README.md has for a function of C++ are all that it takes."""
+    glue = re.search("<!-- glue -->\n(.*?)<!-- /glue -->", text, re.S)[1].replace("\n    ", "\n").strip()
+    call = glue[glue.index("  my_flash("):glue.index("  attest::scatter(")]
+    if len(glue.splitlines()) - len(call.splitlines()) > 10:
+        raise SystemExit(f"README.md says ten lines, and has\n{glue}")
+    include = pathlib.Path(sys.argv[1]).resolve().parent.parent / "include"
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "mine.cpp"
+        source.write_text(f'#include "{HERE}/my_flash.h"\n{glue}\n')
+        subprocess.run(["c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared",
+                        "-fPIC", f"-I{include}", source, "-o", f"{folder}/mine.so"], check=True)
+        told = attest("run", "--testee", f"{folder}/mine.so", "--tier", "smoke", "--out", folder)
+        if not re.search("^No failure in [1-9]", told, re.M):
+            raise SystemExit(told)
+
+
 def options_in(text):
     return set(re.findall(r"--[a-z][a-z-]*", text))
 
@@ -205,6 +222,7 @@ def rounded(text):
 def main():
     text, stale = README.read_text(), []
     compile_the_skeleton(text)
+    compile_the_glue(text)
     compare_the_synopsis(text)
     for part_of in (failure, one_line, kernel, diagnosis, blind, find, jobs):
         name = part_of.__name__

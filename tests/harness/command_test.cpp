@@ -172,6 +172,15 @@ TEST_F(CommandTest, FormatDeclaredBeyondTheCapsFailsOnceAndMeetsNothing) {
   EXPECT_THAT(again.text, HasSubstr("FAIL(beyond_caps) NUM-2"));
 }
 
+TEST_F(CommandTest, WhatAKernelThrowsStandsInItsVerdict) {
+  const std::string run =
+      std::string("run --cases mask/causal/square --profile none --testee ") + GLUE;
+  EXPECT_THAT(attest_command(run + ":glue/throws" + out()).text,
+              HasSubstr("forward failed: status 1: the kernel threw: no luck today"));
+  EXPECT_THAT(attest_command(run + ":glue/throws_a_number" + out()).text,
+              HasSubstr("the kernel threw: what is no std::exception"));
+}
+
 TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
   std::vector<std::string> all;
   for (const char* shard : {"1/3", "2/3", "3/3"}) {
@@ -476,6 +485,34 @@ TEST_F(CommandTest, InstalledProgramHasItsOwnCasesAndKernels) {
   const Result ran =
       shell(program + " run --testee naive --profile none --tier smoke" + one + out());
   EXPECT_EQ(ran.exit_code, 0) << ran.text;
+}
+
+TEST_F(CommandTest, NewKernelIsWrittenIntoAFolderThatIsNotThere) {
+  const std::string in = "cd " + folder_.string() + " && " + ATTEST + " new ";
+  const Result written = shell(in + "mine --language c --template training");
+  EXPECT_EQ(written.exit_code, 0);
+  EXPECT_THAT(written.text, HasSubstr("ctest --test-dir build"));
+  const std::string source = contents(folder_ / "mine" / "mine.c");
+  EXPECT_THAT(source, HasSubstr(".name = \"mine\""));
+  EXPECT_THAT(source, HasSubstr(".backward = backward"));
+  EXPECT_THAT(source, Not(AnyOf(HasSubstr("cu_query_lens.data) {"), HasSubstr("@NAME@"))))
+      << "of other templates";
+
+  const Result again = shell(in + "mine");
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.text, HasSubstr("new: mine is there already; nothing was written"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "mine" / "mine.cpp"));
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"../up", "begins with a letter, unlike \"../up\""},
+      {"test", "test is a name that CMake or Attest has"},
+      {"x --language rust", "--language takes c, c++, cuda, not rust"},
+      {"x --template big", "--template takes minimal, inference, training, serving, not big"}};
+  for (const auto& [arguments, said] : mistakes) {
+    const Result result = shell(in + arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_THAT(result.text, HasSubstr(said));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "x"));
 }
 
 TEST_F(CommandTest, HelpAndVersionExitWithZero) {

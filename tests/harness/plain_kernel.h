@@ -152,7 +152,7 @@ class Attention {
 
   bool allows(std::int64_t node, std::int64_t b, std::int64_t h, std::int64_t i,
               std::int64_t j) const {
-    const attest_mask& m = p_.mask[node];
+    const attest_mask& m = *attest_mask_node(&p_, node);
     const std::int64_t corner = m.anchored_bottom_right ? key_len(b) - query_len(b) : 0;
     const std::int64_t ahead = j - (i + m.offset + corner);
     switch (m.kind) {

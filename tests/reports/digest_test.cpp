@@ -82,7 +82,7 @@ TEST(DigestTest, WhatMissesARecommendationIsNoRatioToWhatIsRequired) {
       record_of({verdict(Outcome::warn, {"HIDE-3"}, kInfinity), verdict(Outcome::warn, {}, 0.75),
                  verdict(Outcome::pass, {"MASK-3"}, 0.5)},
                 "conformant");
-  EXPECT_EQ(digest(record).testees.at(0).worst_of("O")->evidence->max_ratio, 0.75);
+  EXPECT_EQ(digest(record).testees.at(0).worst_of(TensorName::o)->evidence->max_ratio, 0.75);
 }
 
 TEST(DigestTest, WarningsNameOnlyTheFirstClause) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/description_text.h"
 #include "spec/json_reader.h"
 #include "spec/named_arithmetic.h"
 

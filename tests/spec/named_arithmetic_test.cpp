@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "spec/description_text.h"
 #include "spec/json_reader.h"
 
 namespace attest {

@@ -1,0 +1,3 @@
+#include "kernel.h"
+
+ATTEST_KERNEL("right", declared(), [](const attest::Call& c) { attend(c, 0); })

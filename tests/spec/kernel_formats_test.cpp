@@ -1,0 +1,50 @@
+// The numbers of kernel.h are those of the vocabulary.
+#include "spec/kernel/formats.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "spec/dtype.h"
+
+namespace attest {
+namespace {
+
+template <class T>
+T of_bits(unsigned bits) {
+  T number;
+  number.bits = static_cast<std::uint16_t>(bits);
+  return number;
+}
+
+// Every number of the format; and between each and the next the middle, and what lies beside it.
+template <class T>
+void expect_the_same(DType dtype) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const auto number = static_cast<std::uint16_t>(bits);
+    const double exact = load(dtype, &number);
+    const float wide = of_bits<T>(bits);
+    if (std::isnan(exact)) {
+      EXPECT_TRUE(std::isnan(wide)) << bits;
+      EXPECT_TRUE(std::isnan(static_cast<float>(T(wide)))) << bits;
+      continue;
+    }
+    ASSERT_EQ(wide, exact) << bits;
+    const auto next = static_cast<std::uint16_t>(bits + 1);
+    const auto middle = static_cast<float>((exact + load(dtype, &next)) / 2);
+    for (const float x : {wide, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, wide),
+                          std::nextafter(middle, 2 * middle)}) {
+      if (std::isnan(x)) continue;
+      std::uint16_t rounded = 0;
+      store(dtype, x, &rounded);
+      ASSERT_EQ(T(x).bits, rounded) << x;
+    }
+  }
+}
+
+TEST(KernelFormatsTest, F16IsThatOfTheVocabulary) { expect_the_same<f16>(DType::f16); }
+TEST(KernelFormatsTest, Bf16IsThatOfTheVocabulary) { expect_the_same<bf16>(DType::bf16); }
+
+}  // namespace
+}  // namespace attest
