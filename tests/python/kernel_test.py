@@ -211,6 +211,10 @@ class FileTest(unittest.TestCase):
         told = self.complaint("", ATTEST_PYTHON="/no/such/python")
         self.assertIn("ATTEST_PYTHON names one", told)
 
+    def test_python_without_the_package_is_told(self):
+        told = self.complaint("", PYTHONPATH="")
+        self.assertIn("the package attest_attention? ATTEST_PYTHON names one", told)
+
     def test_part_of_a_package_is_imported_as_such(self):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
