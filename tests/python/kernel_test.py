@@ -79,6 +79,19 @@ class SuiteTest(unittest.TestCase):
         self.assertGreater(judged / seconds, 60)
 
 
+    def test_sequences_that_are_packed_or_in_pages_are_seen(self):
+        run = attest.run(kernels.sequences, profiles="none", cases=["packed/**", "paged/**"])
+        self.assertTrue(run.passed, run)
+        self.assertGreater(run.counts["PASS"], 50)
+
+    def test_dialects_and_drawn_masks_cross(self):
+        for kernel, cases in ((kernels.two_statistics, ["empty/**", "grad/core/**", "lse/**"]),
+                              (kernels.draws, ["dropout/generated/**"])):
+            run = attest.run(kernel, profiles="none", cases=cases)
+            self.assertTrue(run.passed, run)
+            self.assertGreater(run.counts["PASS"], 5)
+
+
 class MisuseTest(unittest.TestCase):
     """What is returned wrongly, or raised, is told in its own terms."""
 
