@@ -41,7 +41,13 @@ std::string standing_text(const ProfileRecord& profile) {
   const std::string words = one_line(list_text(profile.with, ""));
   if (met_only_with(profile)) return fmt::format("not met: only with {}", words);
   const std::string with = words.empty() ? "" : ", with " + words;
-  if (profile.met) return (profile.within_limits ? "met within limits" : "met") + with;
+  if (profile.met) {
+    std::vector<std::string> outside;
+    for (const auto& [clause, cases] : profile.thin) outside.push_back(one_line(clause));
+    const std::string none =
+        outside.empty() ? "" : fmt::format(", which have nothing of {}", list_text(outside, ""));
+    return (profile.within_limits ? "met within limits" : "met") + none + with;
+  }
   if (profile.complete && profile.passed == profile.asked() && profile.within_limits) {
     return narrow_text(profile);
   }
