@@ -1,9 +1,10 @@
 // In which steps a row takes its keys: parts that are merged, an output that is normalised in each
 // step, and, where P is rounded, the steps of an online softmax.
 //
-// Sums of whole numbers are exact in any order, and so is their quotient by the four keys that have
-// a weight: of values that sum to 0 nothing is left. But if three of them are divided by 3 before
-// the fourth comes, something is; so where the fourth is to be for that tells where a step ends.
+// Sums of whole numbers are exact in any order, and so is their quotient by the eight keys that
+// have a weight: of values that sum to 0 nothing is left. But if seven of them are divided by 7
+// before the eighth comes, something is; so where that one is to be for it tells where a step ends.
+// (Had they been 3, or 5 or 6, dividing by their number and multiplying with it would be exact.)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +23,8 @@ constexpr Index kMostKeys = 4096;
 constexpr double kUp = 128;
 
 // A row of that many keys all of which are far, but those that an experiment brings near.
-Stage far_keys(Bench& bench, DType dtype, Index keys) {
-  Stage stage = bench.stage(dtype, 16, keys, keys);
+Stage far_keys(Bench& bench, DType dtype, Index rows, Index keys) {
+  Stage stage = bench.stage(dtype, rows, keys, keys);
   const Index last = stage.problem.head_dim - 1;
   for (Index key = 0; key < stage.problem.key_len; ++key) stage.k(key, last) = kFar;
   return stage;
@@ -47,6 +48,8 @@ std::optional<Index> first_of(Index begin, Index end, const std::function<bool(I
 
 // ---- Parts, and outputs that are normalised in every step --------------------------------------
 
+constexpr Index kTogether = 7;
+
 struct Ends {
   bool taken = true;
   std::optional<Index> end = {};  // of the first step; none: nothing is divided before all is there
@@ -55,15 +58,18 @@ struct Ends {
 
 Ends ends_of(Bench& bench, DType dtype, Index keys, int threads) {
   Ends ends;
-  ends.end = first_of(3, keys, [&](Index fourth) {
-    Stage stage = far_keys(bench, dtype, keys);
-    for (const Index key : {Index(0), Index(1), Index(2), fourth}) bring_near(stage, key);
+  ends.end = first_of(kTogether, keys, [&](Index last) {
+    Stage stage = far_keys(bench, dtype, 1, keys);
+    for (Index key = 0; key < kTogether; ++key) bring_near(stage, key);
+    bring_near(stage, last);
     for (Index c = 0; c < stage.problem.value_dim; ++c) {
-      const auto a = static_cast<double>(1 + 5 * c % 79), b = static_cast<double>(2 + 3 * c % 83),
-                 d = static_cast<double>(1 + 7 * c % 89);
-      const double values[] = {a, b, d, -(a + b + d)};
-      const Index keys_of[] = {0, 1, 2, fourth};
-      for (std::size_t n = 0; n < 4; ++n) stage.v(keys_of[n], c) = kUp * values[n];
+      double sum = 0;
+      for (Index key = 0; key < kTogether; ++key) {
+        const auto value = static_cast<double>(1 + (c * (key + 2) + key * key) % 31);
+        stage.v(key, c) = kUp * value;
+        sum += value;
+      }
+      stage.v(last, c) = -kUp * sum;
     }
     const Reaction reaction = bench.ask(stage, threads);
     ends.problem = to_string(stage.problem);
@@ -85,7 +91,7 @@ struct Parts {
   bool divides() const { return step < kMostKeys; }
   bool explains(Index keys, std::optional<Index> end) const {
     const Index first = std::min(step, keys / splits);
-    return first >= keys ? !end : end == std::max<Index>(first, 3);
+    return first >= keys ? !end : end == std::max(first, kTogether);
   }
 };
 
@@ -111,8 +117,8 @@ SeenParts see_parts(Bench& bench, DType dtype, int threads) {
                          end ? fmt::format("from key {} on", *end) : "nowhere", keys);
   }
   seen.inputs = fmt::format(
-      "{} and fewer keys, {} threads; a, b, c, -(a + b + c) leave something "
-      "where the fourth is {}",
+      "{} and fewer keys, {} threads; seven numbers and minus their sum leave something where the "
+      "last is {}",
       ends.back().problem, threads, where);
   // Short rows may have fewer parts.
   for (const std::size_t shortest : {0, 2}) {
@@ -188,14 +194,14 @@ class OnlineSteps {
  public:
   OnlineSteps(Bench& bench, DType dtype, const Answers& answers) : bench_(bench), dtype_(dtype) {
     const nlohmann::json units = told(answers, key_of(dtype, "exp_ulp"));
-    off_ = (1.25 * (units.is_number() ? units.get<double>() : 4) + 8) * 0x1p-23;
+    off_ = (1.25 * (units.is_number() ? units.get<double>() : 0) + 8) * 0x1p-23;
     cuts_ = told(answers, key_of(dtype, "p_rounding")) == "truncated";
     whole_ = told(answers, key_of(dtype, "max_rounding")) == "integer";
   }
 
   Met meet(Index low, Index high, Index keys) {
     constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, keys);
+    Stage stage = far_keys(bench_, dtype_, kRows, keys);
     bring_near(stage, low);
     bring_near(stage, high);
     stage.k(low, 0) = -1;
@@ -232,7 +238,7 @@ class OnlineSteps {
   // `high` is the first key of the step behind that of key 0.
   double lag(Index high, Index keys) {
     constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, keys);
+    Stage stage = far_keys(bench_, dtype_, kRows, keys);
     bring_near(stage, 0);
     bring_near(stage, high);
     stage.k(0, 0) = -1;
@@ -370,7 +376,7 @@ void ask_blocks(Bench& bench, DType dtype, Answers& answers) {
                       told(answers, key_of(dtype, "p_normalised")) == "last";
   if (rounds) return ask_steps(bench, dtype, parts.splits, answers);
   const std::string why = "P is not rounded as it comes: no step tells itself from another";
-  if (parts.divides() && parts.step > 3) {
+  if (parts.divides() && parts.step > kTogether) {
     answers.push_back({.key = key_of(dtype, "key_block"),
                        .value = parts.step,
                        .words = fmt::format("O is divided after steps of {} keys", parts.step),

@@ -262,7 +262,6 @@ nlohmann::ordered_json declaration_of(const Testee& testee, const Probed& probed
 std::vector<Contradiction> contradictions(const Description& own, const Answers& answers) {
   std::vector<Contradiction> all;
   for (const Answer& answer : answers) {
-    if (!answer.told() || !answer.is_key) continue;
     const auto add = [&](const std::string& declared) {
       all.push_back({answer.key, declared,
                      fmt::format("{}: {}", json_text(answer.value), answer.words), answer.inputs});
@@ -271,6 +270,7 @@ std::vector<Contradiction> contradictions(const Description& own, const Answers&
       add(answer.against);
       continue;
     }
+    if (!answer.told() || !answer.is_key) continue;
     const json declared = declared_of(own, answer.key);
     if (!declared.is_null() && contradicts(answer, declared)) add(json_text(declared));
   }

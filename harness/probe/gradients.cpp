@@ -68,7 +68,11 @@ void ask_ds(Bench& bench, DType dtype, Answers& answers) {
   std::optional<DType> format;
   if (through == kMost) format = wide_of(dtype);
   for (const DType narrow : {DType::f16, DType::bf16}) {
-    if (through == format_of(narrow).digits - 1 && next == 0) format = narrow;
+    // The next digit lies halfway, and goes either way where P is a little off.
+    const double digit = small(format_of(narrow).digits - 1);
+    if (through == format_of(narrow).digits - 1 && (next == 0 || near(next, digit))) {
+      format = narrow;
+    }
   }
   const std::string words = fmt::format("d came through down to 2^-{}", through);
   if (!format) return answers.push_back(untold(key, words, inputs));

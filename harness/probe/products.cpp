@@ -165,7 +165,7 @@ std::optional<int> digits_of(const std::vector<double>& made, int most) {
 }
 
 // Of f16, which holds no smaller x: what is beyond is 0 and would pass for lost.
-constexpr int kReachOfF16 = 36;
+constexpr int kReachOfF16 = 30;
 
 enum class Cut { truncated, nearest, neither };
 

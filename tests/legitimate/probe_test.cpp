@@ -65,7 +65,9 @@ Expectations of_format(const Style& given, DType dtype) {
     const std::string key = std::string("products.") + products[n];
     const bool rounds = style.operand_digits > 0 && (style.rounded_products >> n & 1);
     add(key + ".accumulator", {style.order == Order::wide ? f64 : std::string(name(wide))});
-    add(key + ".truncates", {bounds::truncates(style.order)});
+    // With one key a step there is one product to a sum, and steps are added by the processor.
+    const bool adds_steps = n == 1 && style.block == 1;
+    add(key + ".truncates", {bounds::truncates(style.order) && !adds_steps});
     add(key + ".operands",
         {!rounds ? "exact" : either(style.operand_digits == 11, "tf32", "bf16")});
   }
@@ -80,7 +82,8 @@ Expectations of_format(const Style& given, DType dtype) {
   add("p_rounding", {either(narrows && style.truncates_p, "truncated", "nearest")});
   add("row_sum", {either(narrows && style.sums_narrow_p && !style.normalises_p, "rounded_p", "p")});
   const bool steps = style.block > 0;
-  add("rescales_output", {style.renormalises && steps});
+  // Within one part, of 4096 keys, there may be one step alone.
+  add("rescales_output", {style.renormalises && steps && style.block < 4096 / style.splits});
   add("kv_splits", {style.splits});
   add("key_block", {steps ? style.block : 4096 / style.splits});
   add("block_order", {either(style.any_order && steps, "any", "monotone")});
