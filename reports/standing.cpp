@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reports/text.h"
+#include "spec/contains.h"
 #include "spec/feature.h"
 #include "spec/profile.h"
 
@@ -33,7 +34,9 @@ std::string narrow_text(const ProfileRecord& profile) {
 
 bool met_only_with(const ProfileRecord& profile) {
   return !profile.met && profile.demanded > 0 && profile.passed == profile.demanded &&
-         !profile.with.empty() && profile.profile.find(kTakesDeclared) == std::string::npos;
+         !profile.with.empty() &&
+         (profile.profile.find(kTakesDeclared) == std::string::npos ||
+          contains(profile.with, kProbedDeclaration));
 }
 
 std::string standing_text(const ProfileRecord& profile) {

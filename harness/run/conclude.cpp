@@ -206,7 +206,8 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
     if (breaks_dialect || demands(profile, claimed, v->verdict.clauses)) count.add(*v);
   }
   count.note_thin(testee);
-  const bool taken = record.with.empty() || takes_declared(profile_name);
+  if (testee.probed) record.with.emplace_back(kProbedDeclaration);
+  const bool taken = !testee.probed && (record.with.empty() || takes_declared(profile_name));
   const bool within_caps = !testee.beyond_caps.contains(dtype);
   const bool sample = header.tier == "smoke";  // of which nobody says how much is left
   const bool enough = says_enough(record.thin);
