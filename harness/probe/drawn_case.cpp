@@ -7,7 +7,7 @@
 #include "cases/generate.h"
 #include "harness/judge/judge.h"
 #include "harness/judge/prepared.h"
-#include "spec/named_arithmetic.h"
+#include "spec/description_text.h"
 
 namespace attest {
 
