@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reports/text.h"
+#include "spec/contains.h"
 #include "spec/feature.h"
 #include "spec/profile.h"
 
@@ -33,7 +34,9 @@ std::string narrow_text(const ProfileRecord& profile) {
 
 bool met_only_with(const ProfileRecord& profile) {
   return !profile.met && profile.demanded > 0 && profile.passed == profile.demanded &&
-         !profile.with.empty() && profile.profile.find(kTakesDeclared) == std::string::npos;
+         !profile.with.empty() &&
+         (profile.profile.find(kTakesDeclared) == std::string::npos ||
+          contains(profile.with, kProbedDeclaration));
 }
 
 std::string standing_text(const ProfileRecord& profile) {
@@ -41,7 +44,13 @@ std::string standing_text(const ProfileRecord& profile) {
   const std::string words = one_line(list_text(profile.with, ""));
   if (met_only_with(profile)) return fmt::format("not met: only with {}", words);
   const std::string with = words.empty() ? "" : ", with " + words;
-  if (profile.met) return (profile.within_limits ? "met within limits" : "met") + with;
+  if (profile.met) {
+    std::vector<std::string> outside;
+    for (const auto& [clause, cases] : profile.thin) outside.push_back(one_line(clause));
+    const std::string none =
+        outside.empty() ? "" : fmt::format(", which have nothing of {}", list_text(outside, ""));
+    return (profile.within_limits ? "met within limits" : "met") + none + with;
+  }
   if (profile.complete && profile.passed == profile.asked() && profile.within_limits) {
     return narrow_text(profile);
   }

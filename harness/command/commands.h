@@ -23,5 +23,6 @@ Command add_new(CLI::App& app);
 Command add_repro(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);
+Command add_probe(CLI::App& app);
 
 }  // namespace attest

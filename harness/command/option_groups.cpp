@@ -75,11 +75,16 @@ CLI::Validator takes_seconds(const std::string& option) {
 void add_testee_options(CLI::App& command, TesteeOptions& options, const std::string& testees) {
   const auto has_no_name = [](const CLI::Option* option) { return option->get_positional(); };
   const bool alone = command.get_options(has_no_name).empty();  // then this needs none
-  command.add_option(alone ? "testees,--testee" : "--testee", options.testees,
-                     fmt::format("A bundled kernel's name, FILE.py, LIBRARY.so, either with :KERNEL "
-                                 "behind it, exec:COMMAND, or mutant:NAME; may be given again. "
-                                 "Default: {}",
-                                 testees));
+  command.add_option(
+      alone ? "testees,--testee" : "--testee", options.testees,
+      fmt::format("A bundled kernel's name, FILE.py, LIBRARY.so, either with :KERNEL "
+                  "behind it, exec:COMMAND, or mutant:NAME; may be given again. "
+                  "Default: {}",
+                  testees));
+  add_testee_limits(command, options);
+}
+
+void add_testee_limits(CLI::App& command, TesteeOptions& options) {
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096))
       ->capture_default_str();

@@ -12,8 +12,8 @@
 #include "harness/oracle/oracle.h"
 #include "harness/oracle/strided.h"
 #include "spec/clause.h"
-#include "spec/json_text.h"
 #include "spec/description_text.h"
+#include "spec/json_text.h"
 #include "spec/record.h"
 
 namespace {

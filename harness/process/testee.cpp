@@ -89,7 +89,14 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
 Reply ask(WorkerExecutor& executor, const Target& target) {
   Reply reply = executor.execute({{"op", "describe"}});
   if (reply.kind == Reply::Kind::interrupted) throw Interrupted();
-  if (reply.kind != Reply::Kind::answered) complain(target, reply, reply.message);
+  if (reply.kind != Reply::Kind::answered) {
+    const bool python = !target.prefix.empty();
+    complain(target, reply,
+             reply.message + (python ? "; has " + target.command.front() +
+                                           " the package attest_attention? ATTEST_PYTHON names one "
+                                           "that has it"
+                                     : ""));
+  }
   if (!reply.ok()) {
     const auto message = reply.body.find("message");
     const bool said = message != reply.body.end() && message->is_string();

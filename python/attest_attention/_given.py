@@ -25,7 +25,7 @@ class Problem:
     mask            all of the mask, as a Mask; of kind "full" if there is none
     query_lengths, key_lengths    None, or [batch]
     packed          whether sequences follow each other: then the batch axis of q and o is 1, and
-                    cu_seqlens (of queries, of keys) [batch + 1] says where they begin
+                    cu_seqlens (of queries, of keys; of pages None) [batch + 1] says where they begin
     page_size       of pages of k and v, 0 if there are none; and page_table [batch, pages]
     bias            None, or what broadcasts to [batch, query_heads, query_len, key_len]
     alibi_slopes    None, or [batch or 1, query_heads]
@@ -79,7 +79,9 @@ class Problem:
         return self._tensors.array("key_lens", 1)
 
     @cached_property
-    def cu_seqlens(self) -> Tuple[Any, Any]:
+    def cu_seqlens(self) -> Optional[Tuple[Any, Any]]:
+        if not self.packed:
+            return None
         return self._tensors.array("cu_query_lens", 1), self._tensors.array("cu_key_lens", 1)
 
     @cached_property

@@ -11,6 +11,12 @@ from typing import Optional
 
 from attest_attention._kernel import Kernel
 
+# A kernel without a file, with what it refers to.
+PICKLED = """import pathlib
+import cloudpickle
+kernel = cloudpickle.loads(pathlib.Path(__file__).with_suffix(".pickle").read_bytes())
+"""
+
 in_worker = False  # whether this process judges nothing, but is judged
 
 
@@ -22,18 +28,21 @@ def _holder(kernel: Kernel) -> Optional[ModuleType]:
     return None
 
 
-def testee_of(kernel: Kernel) -> str:
-    """Its --testee. Raises ValueError where no other process can find it."""
-    module = _holder(kernel)
-    if module is None:
-        raise ValueError(f"{kernel.name}: a worker finds kernels among the names of a module; "
-                         "this is none of them")
-    file = getattr(module, "__file__", None)
-    if not file or not os.path.isfile(file):
-        raise ValueError(f"{kernel.name}: it was typed in, and a worker imports files: put it into "
-                         f"one, in a notebook by %%writefile {kernel.name}.py at the top of its "
-                         f"cell, and say attest.run('{kernel.name}.py')")
-    return f"{os.path.abspath(file)}:{kernel.name}"
+def testee_of(kernel: Kernel, folder: pathlib.Path) -> str:
+    """Its --testee; one that was typed in, as in a notebook, is written into the folder. Raises
+    ValueError where no other process can have it."""
+    file = getattr(_holder(kernel), "__file__", None)
+    if file and os.path.isfile(file):
+        return f"{os.path.abspath(file)}:{kernel.name}"
+    if importlib.util.find_spec("cloudpickle") is None:
+        raise ValueError(f"{kernel.name}: a worker imports kernels from files, and this one is in "
+                         "none: pip install cloudpickle, or put it into one, in a notebook by "
+                         f"%%writefile {kernel.name}.py at the top of its cell, and say "
+                         f"attest.run('{kernel.name}.py')")
+    cloudpickle = importlib.import_module("cloudpickle")
+    (folder / "kernel.pickle").write_bytes(cloudpickle.dumps(kernel))
+    (folder / "kernel.py").write_text(PICKLED)
+    return f"{folder / 'kernel.py'}:{kernel.name}"
 
 
 def load(path: str) -> ModuleType:

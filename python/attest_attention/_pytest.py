@@ -48,12 +48,12 @@ def pytest(kernel: Union[Kernel, str], *, tier: str = "smoke", known: Optional[s
     def test(clause: str) -> None:
         found = result()
         if clause == CONCLUSION:
-            if found.conclusion == "incomplete":
-                framework.skip(found.sentence)
             if not found.passed:
                 framework.fail(found.sentence, pytrace=False)
+            if found.conclusion == "incomplete":
+                framework.skip(found.sentence)
             return
-        blamed = [each for each in found.failures if each.clause == clause]
+        blamed = [each for each in found.failures if each.failed and each.clause == clause]
         new = [each for each in blamed if not each.known]
         if new:
             framework.fail(_listed(new), pytrace=False)

@@ -148,17 +148,19 @@ def run(kernel: Union[Kernel, str], *, tier: str = "standard", profiles: Sequenc
         result = attest.run(mine, tier="smoke")
         assert result.passed, result
 
-    The kernel must be a name of a module that is a file: workers import it. `known` is a file of
-    known failures, `out` where the record stays (default: as long as the result lives), `options`
-    are further arguments of the command. Raises RunError where nothing could be judged.
+    Workers import the file that the kernel is in; one that is in none, as in a notebook, takes the
+    package cloudpickle. `known` is a file of known failures, `out` where the record stays (default:
+    as long as the result lives), `options` are further arguments of the command. Raises RunError
+    where nothing could be judged.
     """
-    testee = _home.testee_of(kernel) if isinstance(kernel, Kernel) else kernel
     if _home.in_worker:
         raise RuntimeError("attest.run is called where the file is imported, which a worker does, "
                            "too: call it below if __name__ == '__main__':")
     keeper = None if out else tempfile.TemporaryDirectory(prefix="attest-")
     folder = pathlib.Path(out or keeper.name)  # type: ignore[union-attr]
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
+    testee = _home.testee_of(kernel, folder.absolute()) if isinstance(kernel, Kernel) else kernel
     command = [_command.program(), "run", "--testee", testee, "--tier", tier, "--seed", str(seed),
                "--out", str(folder), *options]
     for option, values in (("--profile", profiles), ("--cases", cases)):

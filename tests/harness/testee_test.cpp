@@ -145,7 +145,7 @@ TEST(TesteeTest, PythonFileIsRunByThePackagesWorkerInThatInterpreter) {
   EXPECT_EQ(target.prefix, "mine.py:");
   EXPECT_THAT(target.command, ElementsAre("/bin/true", "-m", "attest_attention.worker", file));
   EXPECT_THAT(target.files, ElementsAre("/bin/true", file));
-  EXPECT_THAT(complaint(file), HasSubstr("exited with status 0"));
+  EXPECT_THAT(complaint(file), HasSubstr("has /bin/true the package attest_attention?"));
   EXPECT_THAT(complaint(file + ":"), HasSubstr("no kernel is named behind the colon"));
   setenv("ATTEST_PYTHON", "/no/such/python", 1);
   EXPECT_THAT(complaint(file), HasSubstr("there is no Python"));

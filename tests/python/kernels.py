@@ -69,3 +69,74 @@ def top_left(p, q, k, v):
     """Its diagonal begins at the top left, wherever it should."""
     seen = causal(p.query_len, p.key_len, "top_left") if p.causal else np.array(True)
     return Kernel(visible=seen, scale=p.scale, real=np.float32).forward(q, k, v)
+
+
+def pages_of(p, x, b):
+    """The keys of a batch element, or their values, behind its page table."""
+    pages = x[np.maximum(p.page_table[b], 0)]  # [entries, key heads, page, channels]
+    return np.concatenate(list(pages), 1)[:, :p.key_lengths[b]] if len(pages) else x[:0, :, 0]
+
+
+@attest.kernel(dtypes=["f32"], features=["packed", "paged", "causal", "gqa", "value-dim", "lse"],
+               arithmetic="exact-f32")
+def sequences(p, q, k, v):
+    """One sequence after the other, packed or not, with its keys in pages or not."""
+    o = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
+    lse = np.full(q.shape[:3], -np.inf, np.float32)
+    seen = np.broadcast_to(p.visible(), (p.batch, p.query_heads, p.query_len, p.key_len))
+    for b in range(p.batch):
+        mine, rows = b, slice(None)
+        if p.packed:
+            mine, rows = 0, slice(*p.cu_seqlens[0][b:b + 2])
+        if p.page_size:
+            keys = [pages_of(p, x, b) for x in (k, v)]
+        else:
+            places = slice(*p.cu_seqlens[1][b:b + 2]) if p.packed else slice(None)
+            keys = [x[mine, :, places] for x in (k, v)]
+        own = q[mine:mine + 1, :, rows]
+        visible = seen[b:b + 1, :, :own.shape[2], :keys[0].shape[1]]
+        kernel = Kernel(visible=visible, scale=p.scale, real=np.float32)
+        o[mine, :, rows], lse[mine, :, rows] = (x[0] for x in kernel.forward(
+            own, *(x[None] for x in keys)))
+    return o, lse
+
+
+def statistics(p, q, k, v):
+    """A maximum and a sum, in place of LSE; any that give it are right."""
+    o, lse = without_lengths(p, q, k, v)
+    seen = np.isfinite(lse)
+    return o, np.where(seen, lse, np.float32(0)), seen.astype(np.float32)
+
+
+two_statistics = attest.kernel(
+    name="two_statistics", **{**CORE, "profiles": ["forward-core+declared"]},
+    lse={"as": "maximum_and_sum"})(statistics)
+
+
+@two_statistics.backward
+def of_two_statistics(p, q, k, v, o, lse, d_o):
+    maximum, total = lse
+    assert maximum.shape == total.shape == o.shape[:3]
+    return right_backward(p, q, k, v, o, None, d_o)
+
+
+def drawn(p):
+    numbers = np.random.Generator(np.random.Philox(key=[p.dropout_seed, p.dropout_offset]))
+    return numbers.random((p.batch, p.query_heads, p.query_len, p.key_len)) >= p.dropout_p
+
+
+@attest.kernel(dtypes=["f32"], features=["dropout-generated", "gqa", "lse"],
+               arithmetic="exact-f32")
+def draws(p, q, k, v):
+    """Draws its own keep-mask, and returns it."""
+    if not p.draws_keep:
+        return without_lengths(p, q, k, v)
+    keep = drawn(p)
+    kernel = Kernel(scale=p.scale, keep=keep, dropout_p=p.dropout_p, real=np.float32)
+    return (*kernel.forward(q, k, v), keep)
+
+
+@draws.backward
+def of_draws(p, q, k, v, o, lse, d_o):
+    assert not p.draws_keep or np.array_equal(p.keep_mask, drawn(p))
+    return right_backward(p, q, k, v, o, lse, d_o)

@@ -15,7 +15,6 @@ MODULE = """
 import attest_attention as attest
 from kernels import top_left
 
-calls = []
 test_top_left = attest.pytest(top_left, {options})
 """
 
