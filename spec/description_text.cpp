@@ -47,6 +47,9 @@ Description description_by(std::string_view text, DType dtype) {
   if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
   const nlohmann::json declared = parse_json_if_any(text);
   if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");
+  if (const auto key = doubled_key(text)) {
+    throw InputError("", fmt::format("it has the key \"{}\" twice", *key));
+  }
   if (declared.contains("dtypes")) {
     Description whole = parse_description(declared);
     const auto beyond = whole.beyond_caps.find(dtype);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -68,12 +69,12 @@ constexpr NamedArithmetic kNamed[] = {
                 "exp_zero": "inexact", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .f16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "f16",
-                "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .f16 = R"({"scores": "f16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
+                "p": "f16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                 "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                 "dbias_terms": "rounded"})",
-     .bf16 = R"({"exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact", "p": "bf16",
-                 "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
+     .bf16 = R"({"scores": "bf16", "exp_ulp": 1024, "key_block": 16, "exp_zero": "inexact",
+                 "p": "bf16", "p_rounding": "truncated", "max_lag": 8, "max_rounding": "integer",
                  "block_order": "any", "gradient_block": 32, "grouped_gradients": "rounded",
                  "dbias_terms": "rounded"})",
      .why = "the caps, but for a row sum over the rounded P, which excludes the other order; steps "

@@ -43,7 +43,8 @@ const std::vector<Language>& languages() {
   static const std::vector<Language> kLanguages = {
       {"c", {"kernel.c", "CMakeLists.txt", "README.md"}},
       {"c++", {"kernel.cpp", "CMakeLists.txt", "README.md"}},
-      {"cuda", {"kernel.cu", "CMakeLists.txt", "README.md"}}};
+      {"cuda", {"kernel.cu", "CMakeLists.txt", "README.md"}},
+      {"python", {"kernel.py", "README.md"}}};
   return kLanguages;
 }
 constexpr const char* kTemplates[] = {"minimal", "inference", "training", "serving"};
@@ -131,7 +132,7 @@ Command add_new(CLI::App& app) {
                  [known](const std::string& text) { return contains(known, text); });
   };
   command.add_option("NAME", asked->name, "Of the folder, the kernel, its file")->required();
-  command.add_option("--language", asked->language, "c, c++ or cuda")
+  command.add_option("--language", asked->language, "c, c++, cuda or python")
       ->check(one_of("--language", names))
       ->type_name("LANGUAGE")
       ->capture_default_str();

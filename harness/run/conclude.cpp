@@ -132,8 +132,8 @@ class Count {
   // What binds those alone who promise it, or is judged in every case.
   static bool is_promise(std::string_view clause) {
     return contains(
-        std::array<std::string_view, 10>{"CALL-1", "CALL-2", "DET-1", "DET-3", "NUM-2", "NUM-3",
-                                         "SAFE-1", "SAFE-2", "SAFE-3", "SAFE-4"},
+        std::array<std::string_view, 11>{"CALL-1", "CALL-2", "DET-1", "DET-3", "LAW-5", "NUM-2",
+                                         "NUM-3", "SAFE-1", "SAFE-2", "SAFE-3", "SAFE-4"},
         clause);
   }
 

@@ -201,13 +201,9 @@ std::string profile_of(std::string_view clause) {
   return "";
 }
 
-bool is_mutant(const mutants::Fault& fault) {
-  return std::strcmp(fault.kind, "control") != 0 && std::strcmp(fault.kind, "harmless") != 0;
-}
-
 std::size_t count_mutants() {
   return static_cast<std::size_t>(
-      std::count_if(mutants::kFaults.begin(), mutants::kFaults.end(), is_mutant));
+      std::count_if(mutants::kFaults.begin(), mutants::kFaults.end(), mutants::is_mutant));
 }
 
 std::map<std::string, int> mutants_by_clause() {

@@ -505,7 +505,7 @@ TEST_F(CommandTest, NewKernelIsWrittenIntoAFolderThatIsNotThere) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"../up", "begins with a letter, unlike \"../up\""},
       {"test", "test is a name that CMake or Attest has"},
-      {"x --language rust", "--language takes c, c++, cuda, not rust"},
+      {"x --language rust", "--language takes c, c++, cuda, python, not rust"},
       {"x --template big", "--template takes minimal, inference, training, serving, not big"}};
   for (const auto& [arguments, said] : mistakes) {
     const Result result = shell(in + arguments);

@@ -23,11 +23,6 @@ std::vector<std::string> words(const char* text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-bool is_mutant(const Fault& fault) {
-  const std::string_view kind = fault.kind;
-  return kind != "control" && kind != "harmless";
-}
-
 std::string source_of(const std::string& folder) {
   std::string text;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

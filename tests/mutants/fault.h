@@ -5,6 +5,8 @@
 // must pass: so a catch is the fault's doing.
 #pragma once
 
+#include <string_view>
+
 namespace attest::mutants {
 
 enum class Base {
@@ -24,6 +26,13 @@ struct Fault {
   const char* reference = "";           // where they stand: "facebookresearch/xformers#722"
   const char* dtypes = "f32 f16 bf16";  // in which it shows
 };
+
+// Whether the suite must catch it: controls have no fault, and some differ without breaking
+// anything.
+constexpr bool is_mutant(const Fault& fault) {
+  const std::string_view kind = fault.kind;
+  return kind != "control" && kind != "harmless";
+}
 
 // A report that no kernel here can restate.
 struct Inexpressible {

@@ -61,7 +61,7 @@ std::string catalogue() {
   for (const Fault& f : kFaults) {
     const std::string_view kind = f.kind;
     if (kind == "control") add(controls, fmt::format("\"mutant/{}\"", f.name));
-    if (kind == "control" || kind == "harmless") continue;
+    if (!is_mutant(f)) continue;
     add(mutants, fmt::format(R"({{"name": "mutant/{}", "id": "{}", "class": "{}",
  "reference": "{}", "about": "{}", "clauses": [{}], "dtypes": [{}], "control": "mutant/{}"}})",
                              f.name, f.id, f.kind, f.reference, f.about, words(f.clauses),
