@@ -1,5 +1,5 @@
-"""Runs a file of tests: run.py FILE [unittest's arguments]. Exits with 77, skipped, without NumPy, and
-where every test is skipped for what is not installed; each that is skipped is named."""
+"""Runs a file of tests: run.py FILE [unittest's arguments]. Exits with 77, skipped, without NumPy,
+and where every test is skipped for what is not installed; each that is skipped is named."""
 import importlib.util
 import pathlib
 import sys
