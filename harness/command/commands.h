@@ -19,8 +19,8 @@ Command add_fuzz(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
 Command add_repro(CLI::App& app);
+Command add_probe(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);
-Command add_probe(CLI::App& app);
 
 }  // namespace attest

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   const Command commands[] = {add_list(app),      add_run(app),      add_fuzz(app),
                               add_selfcheck(app), add_criteria(app), add_repro(app),
-                              add_report(app),    add_verify(app),   add_probe(app)};
+                              add_probe(app),     add_report(app),   add_verify(app)};
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());

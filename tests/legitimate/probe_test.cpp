@@ -64,9 +64,10 @@ Expectations of_format(const Style& given, DType dtype) {
   for (int n = 0; n < 6; ++n) {
     const std::string key = std::string("products.") + products[n];
     const bool rounds = style.operand_digits > 0 && (style.rounded_products >> n & 1);
-    add(key + ".accumulator", {style.order == Order::wide ? f64 : std::string(name(wide))});
     // With one key a step there is one product to a sum, and steps are added by the processor.
     const bool adds_steps = n == 1 && style.block == 1;
+    const bool wider = style.order == Order::wide && !adds_steps;
+    add(key + ".accumulator", {wider ? f64 : std::string(name(wide))});
     add(key + ".truncates", {bounds::truncates(style.order) && !adds_steps});
     add(key + ".operands",
         {!rounds ? "exact" : either(style.operand_digits == 11, "tf32", "bf16")});
