@@ -196,7 +196,6 @@ class OnlineSteps {
     const nlohmann::json units = told(answers, key_of(dtype, "exp_ulp"));
     off_ = (1.25 * (units.is_number() ? units.get<double>() : 0) + 8) * 0x1p-23;
     cuts_ = told(answers, key_of(dtype, "p_rounding")) == "truncated";
-    whole_ = told(answers, key_of(dtype, "max_rounding")) == "integer";
   }
 
   Met meet(Index low, Index high, Index keys) {
@@ -231,7 +230,7 @@ class OnlineSteps {
       whole += std::abs(o - expected) <= 0.25 * std::abs(expected);
     }
     if (zeros == kRows) return Met::together;
-    return whole == kRows || (whole_ && zeros < kRows / 2) ? Met::apart : Met::unclear;
+    return whole == kRows ? Met::apart : Met::unclear;
   }
 
   // The largest t, in units of log 2, by which the maximum was exceeded and stayed; 0 if none was.
@@ -260,7 +259,6 @@ class OnlineSteps {
     return most;
   }
 
-  bool has_whole_maximum() const { return whole_; }
   std::string problem = {};
 
  private:
@@ -272,7 +270,7 @@ class OnlineSteps {
   Bench& bench_;
   DType dtype_;
   double off_;
-  bool cuts_, whole_;
+  bool cuts_;
 };
 
 Answer order_of(OnlineSteps& steps, DType dtype, Index block, Index part) {
@@ -349,7 +347,7 @@ void ask_steps(Bench& bench, DType dtype, Index splits, Answers& answers) {
                      .words = fmt::format("key {} no longer has the maximum of key 0", *end),
                      .inputs = inputs,
                      .declared = Answer::Declared::at_most});
-  if (steps.has_whole_maximum() || descends) {
+  if (descends) {
     answers.push_back(untold(lag, "the rounding of P does not tell", inputs));
   } else {
     const double seen = steps.lag(*end, kMostKeys);
@@ -374,8 +372,11 @@ void ask_blocks(Bench& bench, DType dtype, Answers& answers) {
   const bool rounds = told(answers, key_of(dtype, "p")) == nlohmann::json(name(dtype)) &&
                       dtype != wide_of(dtype) &&
                       told(answers, key_of(dtype, "p_normalised")) == "last";
-  if (rounds) return ask_steps(bench, dtype, parts.splits, answers);
-  const std::string why = "P is not rounded as it comes: no step tells itself from another";
+  // By whole powers of two a whole maximum shifts what is rounded, and changes no digit.
+  const bool changes = told(answers, key_of(dtype, "max_rounding")) != "integer";
+  if (rounds && changes) return ask_steps(bench, dtype, parts.splits, answers);
+  const std::string why =
+      "what P is rounded to is the same in every step: none tells itself from another";
   if (parts.divides() && parts.step > kTogether) {
     answers.push_back({.key = key_of(dtype, "key_block"),
                        .value = parts.step,

@@ -24,7 +24,7 @@ std::string difference(const Trial& a, const Trial& b) {
 // Large enough that threads are worth their start.
 Case large(const Bench& bench, DType dtype, Index batch) {
   const bool square = bench.plain(dtype).square || bench.plain(dtype).mask.kind != Mask::Kind::full;
-  return drawn_case(bench, dtype, "large",
+  return drawn_case(bench, dtype,
                     {{"batch", batch},
                      {"query_len", square ? 512 : 256},
                      {"key_len", 512},
