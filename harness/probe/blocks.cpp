@@ -199,14 +199,13 @@ class OnlineSteps {
   }
 
   Met meet(Index low, Index high, Index keys) {
-    constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, kRows, keys);
+    Stage stage = far_keys(bench_, dtype_, rows(), keys);
     bring_near(stage, low);
     bring_near(stage, high);
     stage.k(low, 0) = -1;
     std::vector<double> left;
     double t = 6;  // beyond what any maximum may lag behind
-    for (Index n = 0; n < kRows; t += 1.0 / 32) {
+    for (Index n = 0; n < rows(); t += 1.0 / 32) {
       const double e = std::exp(-t), w = rounded(e);
       if (round_to(dtype_, t) != t || rounded(e * (1 - off_)) != rounded(e * (1 + off_)) ||
           std::abs(w - e) < 8 * off_ * e) {
@@ -223,33 +222,32 @@ class OnlineSteps {
     problem = to_string(stage.problem);
     if (!reaction.taken()) return Met::unclear;
     Index zeros = 0, whole = 0;
-    for (Index n = 0; n < kRows; ++n) {
+    for (Index n = 0; n < rows(); ++n) {
       const double o = Bench::of_row(reaction, TensorName::o, stage, n, n);
       const double expected = left[static_cast<std::size_t>(n)];
       zeros += o == 0;
       whole += std::abs(o - expected) <= 0.25 * std::abs(expected);
     }
-    if (zeros == kRows) return Met::together;
-    return whole == kRows ? Met::apart : Met::unclear;
+    if (zeros == rows()) return Met::together;
+    return whole == rows() ? Met::apart : Met::unclear;
   }
 
   // The largest t, in units of log 2, by which the maximum was exceeded and stayed; 0 if none was.
   // `high` is the first key of the step behind that of key 0.
   double lag(Index high, Index keys) {
-    constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, kRows, keys);
+    Stage stage = far_keys(bench_, dtype_, rows(), keys);
     bring_near(stage, 0);
     bring_near(stage, high);
     stage.k(0, 0) = -1;
     double most = 0;
-    for (Index n = 0; n < kRows; ++n) {
+    for (Index n = 0; n < rows(); ++n) {
       const double t = 0.4375 + 0.34375 * static_cast<double>(n);
       stage.q(n, 0) = t;
       stage.v(0, n) = rounded(std::exp(t));
       stage.v(high, n) = -1;
     }
     const Reaction reaction = bench_.ask(stage);
-    for (Index n = 0; reaction.taken() && n < kRows; ++n) {
+    for (Index n = 0; reaction.taken() && n < rows(); ++n) {
       const bool stays = Bench::of_row(reaction, TensorName::o, stage, n, n) == 0;
       const double t = stage.q(n, 0), up = std::exp(t);
       const bool exact = std::abs(rounded(up) - up) < 8 * off_ * up ||
@@ -266,6 +264,9 @@ class OnlineSteps {
     const double nearest = round_to(dtype_, value);
     return cuts_ && nearest > value ? decode(dtype_, encode(dtype_, nearest) - 1) : nearest;
   }
+
+  // Each has a channel of its own.
+  Index rows() const { return std::min<Index>(16, bench_.plain(dtype_).value_dim); }
 
   Bench& bench_;
   DType dtype_;
