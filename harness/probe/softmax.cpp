@@ -128,7 +128,7 @@ void ask_exp(Bench& bench, DType dtype, Answers& answers) {
     most = std::max(most, (error + noise) / (2 * u));
   }
   if (least > kMostUnits) {
-    return answers.push_back(untold(key, "LSE of one key is not its score under a softcap"));
+    return answers.push_back(untold(key, "LSE of two keys is another", seen.problem));
   }
   answers.push_back(
       {.key = key,
@@ -184,11 +184,14 @@ void ask_tanh(Bench& bench, DType dtype, Answers& answers) {
     least = std::max(least, (error - noise) / (2 * u));
     most = std::max(most, (error + noise) / (2 * u));
   }
+  if (least > kMostUnits) {
+    return answers.push_back(untold(key, "LSE of one key is not its score under a softcap"));
+  }
   answers.push_back(
       {.key = key,
        .value = least > 0 ? std::ceil(4 * least) / 4 : 0.0,
        .words = fmt::format("at least {:.3g} units and at most {:.3g}, of {} arguments from 0.25 "
-                            "to 2.5",
+                            "to 2.7",
                             least, most, kRows),
        .inputs =
            fmt::format("{}, one key; the worst at x = {:.6g}", to_string(stage.problem), worst),
