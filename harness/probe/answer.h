@@ -1,7 +1,6 @@
 // What came of a question: what the testee does, told by what it returned, or why that is not told.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

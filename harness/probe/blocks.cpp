@@ -196,18 +196,16 @@ class OnlineSteps {
     const nlohmann::json units = told(answers, key_of(dtype, "exp_ulp"));
     off_ = (1.25 * (units.is_number() ? units.get<double>() : 0) + 8) * 0x1p-23;
     cuts_ = told(answers, key_of(dtype, "p_rounding")) == "truncated";
-    whole_ = told(answers, key_of(dtype, "max_rounding")) == "integer";
   }
 
   Met meet(Index low, Index high, Index keys) {
-    constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, kRows, keys);
+    Stage stage = far_keys(bench_, dtype_, rows(), keys);
     bring_near(stage, low);
     bring_near(stage, high);
     stage.k(low, 0) = -1;
     std::vector<double> left;
     double t = 6;  // beyond what any maximum may lag behind
-    for (Index n = 0; n < kRows; t += 1.0 / 32) {
+    for (Index n = 0; n < rows(); t += 1.0 / 32) {
       const double e = std::exp(-t), w = rounded(e);
       if (round_to(dtype_, t) != t || rounded(e * (1 - off_)) != rounded(e * (1 + off_)) ||
           std::abs(w - e) < 8 * off_ * e) {
@@ -224,33 +222,32 @@ class OnlineSteps {
     problem = to_string(stage.problem);
     if (!reaction.taken()) return Met::unclear;
     Index zeros = 0, whole = 0;
-    for (Index n = 0; n < kRows; ++n) {
+    for (Index n = 0; n < rows(); ++n) {
       const double o = Bench::of_row(reaction, TensorName::o, stage, n, n);
       const double expected = left[static_cast<std::size_t>(n)];
       zeros += o == 0;
       whole += std::abs(o - expected) <= 0.25 * std::abs(expected);
     }
-    if (zeros == kRows) return Met::together;
-    return whole == kRows || (whole_ && zeros < kRows / 2) ? Met::apart : Met::unclear;
+    if (zeros == rows()) return Met::together;
+    return whole == rows() ? Met::apart : Met::unclear;
   }
 
   // The largest t, in units of log 2, by which the maximum was exceeded and stayed; 0 if none was.
   // `high` is the first key of the step behind that of key 0.
   double lag(Index high, Index keys) {
-    constexpr Index kRows = 16;
-    Stage stage = far_keys(bench_, dtype_, kRows, keys);
+    Stage stage = far_keys(bench_, dtype_, rows(), keys);
     bring_near(stage, 0);
     bring_near(stage, high);
     stage.k(0, 0) = -1;
     double most = 0;
-    for (Index n = 0; n < kRows; ++n) {
+    for (Index n = 0; n < rows(); ++n) {
       const double t = 0.4375 + 0.34375 * static_cast<double>(n);
       stage.q(n, 0) = t;
       stage.v(0, n) = rounded(std::exp(t));
       stage.v(high, n) = -1;
     }
     const Reaction reaction = bench_.ask(stage);
-    for (Index n = 0; reaction.taken() && n < kRows; ++n) {
+    for (Index n = 0; reaction.taken() && n < rows(); ++n) {
       const bool stays = Bench::of_row(reaction, TensorName::o, stage, n, n) == 0;
       const double t = stage.q(n, 0), up = std::exp(t);
       const bool exact = std::abs(rounded(up) - up) < 8 * off_ * up ||
@@ -260,7 +257,6 @@ class OnlineSteps {
     return most;
   }
 
-  bool has_whole_maximum() const { return whole_; }
   std::string problem = {};
 
  private:
@@ -269,10 +265,13 @@ class OnlineSteps {
     return cuts_ && nearest > value ? decode(dtype_, encode(dtype_, nearest) - 1) : nearest;
   }
 
+  // Each has a channel of its own.
+  Index rows() const { return std::min<Index>(16, bench_.plain(dtype_).value_dim); }
+
   Bench& bench_;
   DType dtype_;
   double off_;
-  bool cuts_, whole_;
+  bool cuts_;
 };
 
 Answer order_of(OnlineSteps& steps, DType dtype, Index block, Index part) {
@@ -349,7 +348,7 @@ void ask_steps(Bench& bench, DType dtype, Index splits, Answers& answers) {
                      .words = fmt::format("key {} no longer has the maximum of key 0", *end),
                      .inputs = inputs,
                      .declared = Answer::Declared::at_most});
-  if (steps.has_whole_maximum() || descends) {
+  if (descends) {
     answers.push_back(untold(lag, "the rounding of P does not tell", inputs));
   } else {
     const double seen = steps.lag(*end, kMostKeys);
@@ -374,8 +373,11 @@ void ask_blocks(Bench& bench, DType dtype, Answers& answers) {
   const bool rounds = told(answers, key_of(dtype, "p")) == nlohmann::json(name(dtype)) &&
                       dtype != wide_of(dtype) &&
                       told(answers, key_of(dtype, "p_normalised")) == "last";
-  if (rounds) return ask_steps(bench, dtype, parts.splits, answers);
-  const std::string why = "P is not rounded as it comes: no step tells itself from another";
+  // By whole powers of two a whole maximum shifts what is rounded, and changes no digit.
+  const bool changes = told(answers, key_of(dtype, "max_rounding")) != "integer";
+  if (rounds && changes) return ask_steps(bench, dtype, parts.splits, answers);
+  const std::string why =
+      "what P is rounded to is the same in every step: none tells itself from another";
   if (parts.divides() && parts.step > kTogether) {
     answers.push_back({.key = key_of(dtype, "key_block"),
                        .value = parts.step,

@@ -11,8 +11,7 @@
 
 namespace attest {
 
-Case drawn_case(const Bench& bench, DType dtype, const std::string& name,
-                const nlohmann::json& fields) {
+Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
   constexpr Index kLength = 24;
   const Plain& plain = bench.plain(dtype);
   const auto length = [&](Index step) { return (kLength + step - 1) / step * step; };
@@ -32,11 +31,11 @@ Case drawn_case(const Bench& bench, DType dtype, const std::string& name,
                          (problem.contains("paging") && std::string_view(length_of) == "key_len");
     if (follows) problem.erase(length_of);
   }
-  return read_entry({{"name", name},
+  return read_entry({{"name", "probe"},
                      {"clauses", {"SOFTMAX-1"}},
                      {"because", "A probe."},
                      {"problem", problem},
-                     {"dtypes", {std::string(attest::name(dtype))}},
+                     {"dtypes", {std::string(name(dtype))}},
                      {"data", {"normal"}}},
                     "probe");
 }

@@ -12,8 +12,7 @@ namespace attest {
 
 // As the plain problem of the format, with lengths of about 24, where `fields` say nothing else, in
 // the words of case files. Throws InputError for what is no problem.
-Case drawn_case(const Bench& bench, DType dtype, const std::string& name,
-                const nlohmann::json& fields);
+Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields);
 
 // Whether what came back is right under the loosest arithmetic there is; else the worst of it.
 std::optional<std::string> wrong_of(const Case& test_case, const Reaction& reaction);

@@ -88,7 +88,7 @@ Answer show(Bench& bench, DType dtype, const Showing& showing) {
   for (const char* text : showing.problems) {
     Case it;
     try {
-      it = drawn_case(bench, dtype, std::string(showing.feature), parse_json(text));
+      it = drawn_case(bench, dtype, parse_json(text));
     } catch (const InputError&) {
       continue;  // of no problem of this testee's sizes
     }

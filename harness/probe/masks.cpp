@@ -49,6 +49,7 @@ struct View {
 };
 View look(Bench& bench, const Sight& sight) {
   const Problem& p = sight.problem;
+  if (p.value_dim < p.key_len) return {{}, "values have too few channels to tell keys apart"};
   const Reaction reaction = bench.ask(p, sight.inputs);
   View view = {.rows = {}, .refused = reaction.refused};
   for (Index i = 0; reaction.taken() && i < p.query_len; ++i) {

@@ -236,7 +236,9 @@ void tell_accumulator(DType dtype, const Experiment& experiment, const Accumulat
       cut.value = false;
       cut.words = "3/4 of the last digit became a whole one, and never none";
     } else {
-      cut.words = "3/4 of the last digit became neither none nor a whole one";
+      cut.words = beyond_reach ? "it has more digits than f16 can tell"
+                  : seen.cut   ? "3/4 of the last digit came through as it was"
+                               : "what came of 3/4 of the last digit is no such sum";
     }
   }
   answers.push_back(std::move(width));

@@ -24,7 +24,7 @@ std::string difference(const Trial& a, const Trial& b) {
 // Large enough that threads are worth their start.
 Case large(const Bench& bench, DType dtype, Index batch) {
   const bool square = bench.plain(dtype).square || bench.plain(dtype).mask.kind != Mask::Kind::full;
-  return drawn_case(bench, dtype, "large",
+  return drawn_case(bench, dtype,
                     {{"batch", batch},
                      {"query_len", square ? 512 : 256},
                      {"key_len", 512},
@@ -68,7 +68,9 @@ void ask_threads(Bench& bench, DType dtype, Answers& answers) {
 }
 
 void ask_neighbours(Bench& bench, DType dtype, Answers& answers) {
-  const Case it = large(bench, dtype, 3);
+  // As many as there are threads: whoever shares out heads and then parts of them has none to
+  // share.
+  const Case it = large(bench, dtype, 4);
   const Inputs inputs = generate(it);
   std::string differs;
   for (const int threads : {1, 4}) {
@@ -86,7 +88,7 @@ void ask_neighbours(Bench& bench, DType dtype, Answers& answers) {
     if (differs.empty()) differs = difference(share, single.trial);
   }
   answers.push_back(answer_of(dtype, "batch_invariant", differs,
-                              "alone and as one of three, with 1 and with 4 threads", it));
+                              "alone and as one of four, with 1 and with 4 threads", it));
 }
 
 }  // namespace

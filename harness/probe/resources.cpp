@@ -15,7 +15,7 @@ namespace {
 
 Case square(const Bench& bench, DType dtype, Index length, Index heads = 1) {
   const Plain& plain = bench.plain(dtype);
-  return drawn_case(bench, dtype, "square",
+  return drawn_case(bench, dtype,
                     {{"query_len", length},
                      {"key_len", length},
                      {"batch", heads},
@@ -56,7 +56,7 @@ void ask_own_threads(Bench& bench, Answers& answers) {
   answers.push_back(std::move(answer));
 }
 
-// Bytes at a length and at twice that: as many, twice or four times as many.
+// Bytes at three lengths, each twice the one before.
 void ask_memory(Bench& bench, Answers& answers) {
   Answer answer = {.key = "memory.growth", .declared = Answer::Declared::promise};
   std::vector<double> bytes;
@@ -72,11 +72,13 @@ void ask_memory(Bench& bench, Answers& answers) {
   if (bytes.size() < 3) {
     answer.words = "it does not take 256, 512 and 1024 rows and keys";
   } else {
-    const double by = bytes[1] > 0 ? bytes[2] / bytes[1] : 1;
-    // Beside what is constant, which is some pages.
-    answer.value = bytes[2] < (1 << 16) || by < 1.25 ? "constant"
-                   : by < 2.75                       ? "linear"
-                                                     : "quadratic";
+    // Of a sum of a constant and of terms that grow with the length and with its square, the latter
+    // at the last length.
+    const double square = (bytes[2] - 3 * bytes[1] + 2 * bytes[0]) * 16 / 6;
+    const double grown = bytes[2] - bytes[1];
+    answer.value = square > 0.2 * bytes[2]                       ? "quadratic"
+                   : grown > 0.1 * bytes[2] && grown > (1 << 16) ? "linear"
+                                                                 : "constant";
     answer.words = fmt::format("{:.4g}, {:.4g} and {:.4g} bytes at 256, 512 and 1024 rows and keys",
                                bytes[0], bytes[1], bytes[2]);
   }
@@ -108,7 +110,7 @@ void ask_alignment(Bench& bench, Answers& answers) {
   const DType dtype = bench.formats().back();
   const Index declared = bench.terms().alignment, element = format_of(dtype).bytes;
   Answer answer = {.key = "alignment", .declared = Answer::Declared::at_least};
-  const Case it = drawn_case(bench, dtype, "odd",
+  const Case it = drawn_case(bench, dtype,
                              {{"head_dim", 7}, {"value_dim", 9}, {"query_len", 3}, {"key_len", 5}});
   answer.inputs = to_string(it.problem);
   const Inputs inputs = generate(it);

@@ -61,7 +61,7 @@ void ask_softcap(Bench& bench, Answers& answers) {
 void ask_right(Bench& bench, const std::string& key, const nlohmann::json& fields,
                Answers& answers) {
   Answer answer = {.key = key, .is_key = false};
-  const Case it = drawn_case(bench, bench.telling_format(), "probe", fields);
+  const Case it = drawn_case(bench, bench.telling_format(), fields);
   const Reaction reaction = bench.ask(it.problem, PreparedCase(it, 1).inputs());
   answer.inputs = to_string(it.problem);
   if (!reaction.taken()) {

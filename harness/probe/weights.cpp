@@ -162,8 +162,11 @@ Answer ask_order(Bench& bench, DType dtype, const Answers& answers) {
   Answer answer = {.key = key_of(dtype, "p_normalised")};
   Stage stage = bench.stage(dtype, 1, 3);
   const Index channels = stage.problem.value_dim;
+  // With f64 they have digits enough for the product to need more than any accumulator has.
+  const Index long_part = dtype == DType::f64 ? (Index(1) << 40) + 1 : 1;
   for (Index c = 0; c < channels; ++c) {
-    const auto a = static_cast<double>(5 + 2 * c % 61), b = static_cast<double>(3 + 7 * c % 59);
+    const auto a = static_cast<double>((5 + 2 * c % 61) * long_part);
+    const auto b = static_cast<double>((3 + 7 * c % 59) * long_part);
     stage.v(0, c) = kTimes * a, stage.v(1, c) = kTimes * b, stage.v(2, c) = -kTimes * (a + b);
   }
   const Reaction reaction = bench.ask(stage);

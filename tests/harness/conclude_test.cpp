@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/standing.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -157,6 +158,20 @@ TEST_F(BeyondDefaultTest, ExcusesNothingElse) {
 TEST_F(BeyondDefaultTest, WithoutAProfileTheCasesAloneDecide) {
   header_.profiles = {kNoProfile};
   EXPECT_EQ(footer().exit_code, kConformant);
+}
+
+TEST(ConcludeTest, AProbedDeclarationMeetsNoProfileThatIsAskedFor) {
+  Header probed = header();
+  probed.testees[0].profiles = {};
+  probed.testees[0].probed = true;
+  for (const char* profile : {"forward-core", "forward-core+declared"}) {
+    probed.profiles = {profile};
+    const Footer footer = conclude(probed, kAllPassed);
+    EXPECT_EQ(footer.exit_code, kNotConformant);
+    EXPECT_FALSE(footer.profiles.at(0).met);
+    EXPECT_EQ(standing_text(footer.profiles.at(0)),
+              "not met: only with a declaration that was probed");
+  }
 }
 
 TEST(ConcludeTest, FormatBeyondTheCapsMeetsNoProfile) {

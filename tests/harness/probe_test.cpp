@@ -21,6 +21,7 @@ using nlohmann::json;
 using testing::Contains;
 using testing::Field;
 using testing::IsEmpty;
+using testing::UnorderedElementsAreArray;
 
 Testee testee_of(const std::string& plugin, const std::string& kernel) {
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
@@ -160,6 +161,41 @@ TEST(ProbeTest, TellsNothingWrongOfBundledKernels) {
     std::printf("%-20s told %d of %d, wrong %d\n", kernel.kernel, keys.told, keys.of, wrong);
     std::fflush(stdout);
   }
+}
+
+// A mutant does in one place something else than it declares.
+TEST(ProbeTest, TellsWhatMutantsDoInstead) {
+  const struct {
+    const char *mutant, *key, *seen;
+  } kMutants[] = {{"top_left", "causal bottom_right", "top_left"},
+                  {"window_exclusive", "window.left", "exclusive"},
+                  {"lse_plus_inf", "empty_rows.lse", "inf"}};
+  for (const auto& each : kMutants) {
+    const Testee testee = testee_of(MUTANTS, std::string("mutant/") + each.mutant);
+    const Probed probed = probed_by(testee, {DType::f32});
+    EXPECT_EQ(answer_of(probed, each.key).value, each.seen) << each.mutant;
+    EXPECT_THAT(contradictions(testee.description, probed.answers),
+                Contains(Field(&Contradiction::key, each.key)))
+        << each.mutant;
+  }
+}
+
+// What it writes is a declaration: of kernels that say something of themselves, with as much in it.
+TEST(ProbeTest, WritesADeclarationThatNobodyHasAdopted) {
+  const Testee testee = testee_of(std::string(BUNDLED) + "/fa2.so", "fa2");
+  std::vector<std::string> left_out;
+  const Description told =
+      parse_description(declaration_of(testee, probed_by(testee, {DType::f32}), left_out));
+  EXPECT_TRUE(told.probed);
+  EXPECT_THAT(told.profiles, IsEmpty());
+  EXPECT_THAT(left_out, IsEmpty());
+  EXPECT_TRUE(told.limits.empty());
+  EXPECT_EQ(told.dtypes, std::vector<DType>{DType::f32});
+  EXPECT_THAT(told.features, UnorderedElementsAreArray(testee.description.features));
+  const Arithmetic& seen = told.arithmetic.at(DType::f32);
+  EXPECT_EQ(seen.pv, testee.description.arithmetic.at(DType::f32).pv);
+  EXPECT_EQ(seen.p_normalised, Choice::last);
+  EXPECT_TRUE(seen.deterministic);
 }
 
 }  // namespace
