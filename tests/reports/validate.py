@@ -70,6 +70,8 @@ def mutations(report):
         lambda r: r["testees"][0]["clauses"]["MASK-2"].pop("counts")
     )
     yield "a profile with no list", mutated(lambda r: r["profiles"][0].update({"with": "exp"}))
+    yield "a profile without words", mutated(lambda r: r["profiles"][0].pop("standing"))
+    yield "a profile with more", mutated(lambda r: r["profiles"][0].update(surprise=1))
     yield "a profile without dtype", mutated(lambda r: r["profiles"][0].pop("dtype"))
 
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -227,6 +228,23 @@ TEST(DescriptionSchemaTest, KnowsFormatsAndFormsOfMasksAndNamesOfArithmetic) {
     }
   }
   EXPECT_EQ(texts_in_schema(schema, "/limits/masks/0"), forms);
+}
+
+TEST(DescriptionSchemaTest, KnowsAxesAndOrdersOfAxes) {
+  const json schema = json_of("/spec/description.schema.json");
+  std::set<std::string> axes, orders;
+  for (unsigned some = 0; some < 16; ++some) {
+    std::string text;
+    for (unsigned axis = 0; axis < 4; ++axis)
+      text += some >> axis & 1 ? std::string(1, "bhqk"[axis]) : "";
+    axes.insert(text);
+  }
+  std::string order = "bdhs";
+  do {
+    orders.insert(order);
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(texts_in_schema(schema, "/limits/bias_axes/0"), axes);
+  EXPECT_EQ(texts_in_schema(schema, "/limits/layouts/0"), orders);
 }
 
 TEST(DescriptionSchemaTest, KnowsAllProfiles) {
