@@ -14,6 +14,9 @@ namespace {
 
 bool sees_nothing_somewhere(const Problem& p) {
   for (Index b = 0; b < p.batch; ++b) {
+    // Rows beyond a length are as empty; and where there is none at all, it is for their sake.
+    const Index queries = p.lengths(b).query;
+    if (queries == 0 || (!p.packed && queries < p.query_len)) return true;
     for (Index h = 0; h < p.query_heads; ++h) {
       for (Index i = 0; i < p.lengths(b).query; ++i) {
         Index j = 0;
@@ -92,16 +95,25 @@ constexpr Carrier kCarriers[] = {
     {"EMPTY-4", keeps_sink},
 };
 
+bool speaks_of(const Carrier& carrier, std::string_view clause) {
+  return carrier.clause.ends_with('-') ? clause.starts_with(carrier.clause)
+                                       : clause == carrier.clause;
+}
+
 }  // namespace
+
+bool may_lie_outside(std::string_view clause) {
+  return clause.starts_with("LAW-") ||
+         std::any_of(std::begin(kCarriers), std::end(kCarriers),
+                     [&](const Carrier& carrier) { return speaks_of(carrier, clause); });
+}
 
 void strike_uncarried(Case& fitted, const Problem& base) {
   const auto of_features = left_out(base, fitted.problem);
   std::erase_if(fitted.clauses, [&](const std::string& clause) {
     if (contains(of_features, clause)) return true;
     return std::any_of(std::begin(kCarriers), std::end(kCarriers), [&](const Carrier& carrier) {
-      const bool speaks = carrier.clause.ends_with('-') ? clause.starts_with(carrier.clause)
-                                                        : clause == carrier.clause;
-      return speaks && !carrier.carries(base, fitted.problem);
+      return speaks_of(carrier, clause) && !carrier.carries(base, fitted.problem);
     });
   });
 }

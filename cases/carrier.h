@@ -2,11 +2,17 @@
 // case to say anything about the clause.
 #pragma once
 
+#include <string_view>
+
 #include "cases/case.h"
 
 namespace attest {
 
 // Takes from what a fitted case cites what its problem no longer carries, as `base` did.
 void strike_uncarried(Case& fitted, const Problem& base);
+
+// Whether a clause may have nothing to say of a kernel for its limits' sake: it speaks of a form
+// that these exclude, or is a law, whose other problems they may exclude.
+bool may_lie_outside(std::string_view clause);
 
 }  // namespace attest

@@ -50,9 +50,17 @@ class Fitter {
  private:
   using Candidates = std::vector<Index>;
 
+  // No size becomes 0 that was not: an empty problem tries nothing of what the case is for.
+  Index least(Size size) const {
+    const std::vector<Index> sizes = sizes_of(size, base_);
+    return !sizes.empty() && sizes.front() > 0 ? 1 : 0;
+  }
+
   // The next allowed number in one direction, itself included.
   std::optional<Index> next(Size size, Index from, bool up) const {
     for (int steps = 0; steps < 10'000; ++steps) {
+      if (up) from = std::max(from, least(size));
+      if (from < least(size)) return std::nullopt;
       const Index before = from;
       for (const Terms* terms : terms_) {
         const auto place = terms->sizes.find(size);
@@ -67,7 +75,6 @@ class Fitter {
           std::any_of(place->second.begin(), place->second.end(),
                       [&, number = from](const SizeSet& sizes) { return sizes.has(number); });
       if (forbidden) from += up ? 1 : -1;
-      if (from < 0) return std::nullopt;
       if (from == before) return from;
     }
     return std::nullopt;

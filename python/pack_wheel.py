@@ -52,7 +52,7 @@ def libraries(files):
 
 
 def installed(prefix):
-    """What the package carries of what was installed, by its path there; links as what they name."""
+    """What the package carries of what was installed, by its path there; of links their files."""
     carried = [*prefix.glob("bin/*"), *prefix.glob("lib/libattest.so.0"),
                *prefix.glob("lib/attest/*.so"), *prefix.glob("share/**/*")]
     return {str(path.relative_to(prefix)): path for path in sorted(carried) if path.is_file()}

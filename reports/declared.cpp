@@ -211,6 +211,7 @@ std::vector<DeclaredFact> declared_facts(const TesteeRecord& testee) {
   const auto say = [&](const char* what, const std::string& words) {
     if (!words.empty()) facts.push_back({what, one_line(excerpt(words, kBytes))});
   };
+  if (testee.probed) say("Declaration", "told from results by attest probe, and not adopted");
   say("Formats", joined(testee.dtypes, ", "));
   say("Limits", limits_words(testee.limits));
   say("Never", all_never_words(testee.limits));

@@ -15,9 +15,9 @@ struct DeclaredFact {
   bool operator==(const DeclaredFact&) const = default;
 };
 
-// Its formats, limits, what it never takes, what it says otherwise than the standard, arithmetic
-// beyond the default column and the caps, and features that it does not declare; each only if there
-// is something to say.
+// Whether it was probed, its formats, limits, what it never takes, what it says otherwise than the
+// standard, arithmetic beyond the default column and the caps, and features that it does not
+// declare; each only if there is something to say.
 std::vector<DeclaredFact> declared_facts(const TesteeRecord& testee);
 
 }  // namespace attest

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "reports/text.h"
+#include "spec/contains.h"
 #include "spec/feature.h"
 #include "spec/profile.h"
 
@@ -41,11 +43,13 @@ bool met_only_with(const ProfileRecord& profile) {
   const auto takes = [&](std::string_view word) {  // what returns no LSE has more behind its name
     return profile.profile.find(word) != std::string::npos;
   };
-  const bool wide_enough =
-      !profile.within_limits ||
-      (takes(kTakesLimits) && not_asked_text(profile).empty() && profile.thin.empty());
+  const bool says_enough = std::all_of(profile.thin.begin(), profile.thin.end(),
+                                       [](const auto& each) { return each.second == 0; });
+  const bool wide_enough = !profile.within_limits || !profile.complete ||
+                           (takes(kTakesLimits) && not_asked_text(profile).empty() && says_enough);
+  const bool taken = takes(kTakesDeclared) && !contains(profile.with, kProbedDeclaration);
   return !profile.met && profile.asked() > 0 && profile.passed == profile.asked() && wide_enough &&
-         !profile.with.empty() && !takes(kTakesDeclared);
+         !profile.with.empty() && !taken;
 }
 
 Met is_met(const ProfileRecord& profile) {
@@ -57,6 +61,9 @@ Met is_met(const ProfileRecord& profile) {
 std::string proviso_text(const ProfileRecord& profile) {
   std::vector<std::string> words;
   if (profile.within_limits) words.emplace_back("within limits");
+  std::vector<std::string> outside;
+  for (const auto& [clause, cases] : profile.thin) outside.push_back(one_line(clause));
+  if (!outside.empty()) words.push_back("which have nothing of " + list_text(outside, ""));
   if (!profile.with.empty()) words.push_back("with " + one_line(list_text(profile.with, "")));
   return list_text(words, "");
 }
@@ -67,9 +74,13 @@ std::string standing_text(const ProfileRecord& profile) {
     return missing.empty() ? "no case" : missing;
   }
   if (met_only_with(profile)) return "not met: only " + proviso_text(profile);
+  if (profile.met) {
+    const std::string proviso = proviso_text(profile);
+    return fmt::format("met{}{}", proviso.empty() || profile.within_limits ? "" : ",",
+                       proviso.empty() ? "" : " " + proviso);
+  }
   const std::string with =
       profile.with.empty() ? "" : ", with " + one_line(list_text(profile.with, ""));
-  if (profile.met) return (profile.within_limits ? "met within limits" : "met") + with;
   if (profile.complete && profile.passed == profile.asked() && profile.within_limits) {
     return narrow_text(profile);
   }

@@ -201,6 +201,12 @@ Description parse_description(const nlohmann::json& json) {
   for (const std::string& profile : result.profiles) {
     if (!find_profile(profile)) throw InputError("/profiles", no_profile(profile));
   }
+  result.probed = reader.get_or("probed", false);
+  if (result.probed && !result.profiles.empty()) {
+    throw InputError("/profiles",
+                     "a declaration that was probed claims no profile: whoever adopts it takes "
+                     "\"probed\" out first");
+  }
   for (const std::string& text : strings(reader, "dtypes")) {
     const auto dtype = dtype_named(text);
     if (!dtype) throw InputError("/dtypes", fmt::format("there is no dtype \"{}\"", text));

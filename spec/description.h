@@ -54,6 +54,7 @@ struct Description {
   std::string version;
   std::string vendor;
   std::vector<std::string> profiles;
+  bool probed = false;  // told from results (attest probe), and not adopted: it meets no profile
   std::vector<DType> dtypes;
   std::vector<std::string> features;  // of known_features()
   KernelLimits limits = {};           // within which it takes them

@@ -59,7 +59,7 @@ bool by_its_numbers(const Problem&) { return false; }
 
 // ---- The table ---------------------------------------------------------------------------------
 
-using Demands = std::array<Feature::Demand, 3>;
+using Demands = std::array<Feature::Demand, 4>;
 constexpr Feature of_mask(std::string_view name, std::string_view needed_when,
                           bool (*needed)(const Mask&), Demands demanded) {
   return {.name = name, .needed_when = needed_when, .in_mask = needed, .demanded = demanded};
@@ -155,7 +155,10 @@ constexpr Feature kFeatures[] = {
     taken_out_by([](Problem& p) { p.dropout = {}; },
                  of_problem("dropout-generated", "the testee is to draw a keep-mask",
                             drops<Drop::generated>, {{{"DROP-3", "dropout-generated"}}})),
-    of_sizes(of_problem("gqa", "Hkv ≠ Hq", has_groups, {{{"HEAD-1", kForwardCore}}})),
+    of_sizes(of_problem("gqa", "Hkv ≠ Hq", has_groups,
+                        {{{"HEAD-1", kForwardCore},
+                          {"HEAD-2", "training-core", by_its_numbers},
+                          {"LAW-9", kForwardCore, by_its_numbers}}})),
     of_sizes(of_problem("value-dim", "Dv ≠ D", has_value_dim, {{{"SHAPE-1", kForwardCore}}})),
     of_problem("long",
                "Sq or Sk is more than 16384: a kernel that keeps all scores of a head may leave it "
@@ -165,6 +168,7 @@ constexpr Feature kFeatures[] = {
         of_problem("zero-sizes", "any size is 0", has_zero_sizes, {{{"SHAPE-2", kForwardCore}}})),
     of_layouts("strides", "any tensor is not dense BHSD", is_not_dense,
                {{{"LAYOUT-1", kForwardCore},
+                 {"LAYOUT-2", kForwardCore, by_its_numbers},
                  {"LAYOUT-4", "layouts", some<is_sbhd>},
                  {"LAYOUT-3", "layouts", some<is_unusual>}}}),
     of_layouts("transposed", "any tensor's channels do not lie side by side", transposes,

@@ -40,7 +40,7 @@ struct Feature {
   bool (*in_problem)(const Problem&) = nullptr;
   bool (*in_mask)(const Mask&) = nullptr;
   bool (*in_layout)(const Layout&) = nullptr;
-  std::array<Demand, 3> demanded = {};
+  std::array<Demand, 4> demanded = {};
   // What it takes to fit a case to a testee without it (cases/fit.h): it is taken out of the
   // problem, or the problem has other sizes. Else such a testee is not asked, or, of layouts, asked
   // in another order.

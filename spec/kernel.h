@@ -15,11 +15,11 @@
 // memory belongs to the host, and is there until the call returns (attest_plugin.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

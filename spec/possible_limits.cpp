@@ -68,16 +68,33 @@ std::string words_of(const Joint& joint, std::initializer_list<Size> sizes) {
 
 // Some query heads that are some key heads' groups.
 bool has_heads(const Joint& joint) {
-  auto queries = next_of(joint, {Size::query_heads}, 0);
+  auto queries = next_of(joint, {Size::query_heads}, 1);
   for (int n = 0; queries && n < kTries; ++n) {
-    auto keys = next_of(joint, {Size::key_heads}, 0);
+    auto keys = next_of(joint, {Size::key_heads}, 1);
     for (int m = 0; keys && *keys <= *queries; ++m) {
-      if (m == kTries || *queries == 0) return true;
-      const bool divides = *keys > 0 && *queries % *keys == 0;
+      if (m == kTries) return true;
+      const bool divides = *queries % *keys == 0;
       if (divides && allows(joint, Size::group, *queries / *keys)) return true;
       keys = next_of(joint, {Size::key_heads}, *keys + 1);
     }
     queries = next_of(joint, {Size::query_heads}, *queries + 1);
+  }
+  return queries.has_value();
+}
+
+// Some Sq and Sk of an allowed product.
+bool has_pairs(const Joint& joint) {
+  auto queries = next_of(joint, {Size::query_len}, 1);
+  for (int n = 0; queries && n < kTries; ++n) {
+    auto keys = next_of(joint, {Size::key_len}, 1);
+    for (int m = 0; keys && m < kTries; ++m) {
+      const auto pairs = next_of(joint, {Size::pairs}, *queries * *keys);
+      if (!pairs && m == 0) return false;  // more queries give more
+      if (!pairs) break;                   // as do more keys
+      if (*pairs == *queries * *keys) return true;
+      keys = next_of(joint, {Size::key_len}, std::max(*keys + 1, *pairs / *queries));
+    }
+    queries = next_of(joint, {Size::query_len}, *queries + 1);
   }
   return queries.has_value();
 }
@@ -116,19 +133,20 @@ bool has_masks(const Joint& joint) {
   return true;
 }
 
-// Throws if no problem meets these terms and what follows from features that are absent.
+// Throws if no problem that has an element meets these terms and what follows from features that
+// are absent.
 void check_joint(Joint joint, const std::string& pointer, std::span<const std::string> features) {
   const Terms implied = implied_by_absent(features);
   joint.push_back(&implied);
   const auto demand = [&](bool possible, const std::string& why) {
-    if (!possible) throw InputError(pointer, "no problem can be asked: " + why);
+    if (!possible) throw InputError(pointer, "no problem can be asked that is not empty: " + why);
   };
   for (const Size size : kLimitedSizes) {
     if (size == Size::mask_offset) continue;  // no band has to be there
-    demand(next_of(joint, {size}, 0).has_value(), words_of(joint, {size}));
+    demand(next_of(joint, {size}, 1).has_value(), words_of(joint, {size}));
   }
   const auto common = [&](Size one, Size other, const char* why) {
-    demand(next_of(joint, {one, other}, 0).has_value(),
+    demand(next_of(joint, {one, other}, 1).has_value(),
            fmt::format("{}, and {}", why, words_of(joint, {one, other})));
   };
   if (any_of(joint, &Terms::square)) common(Size::query_len, Size::key_len, "\"square\"");
@@ -141,20 +159,23 @@ void check_joint(Joint joint, const std::string& pointer, std::span<const std::s
   demand(has_heads(joint), words_of(joint, {Size::query_heads, Size::key_heads, Size::group}));
   demand(has_head_dims(joint), "no pair of \"head_dim\" is taken by all terms that bind it");
   demand(has_masks(joint), "no form of a mask is taken by all \"masks\" that bind it");
-  const auto queries = next_of(joint, {Size::query_len}, 0);
-  const auto keys = next_of(joint, {Size::key_len}, 0);
+  const auto queries = next_of(joint, {Size::query_len}, 1);
   demand(!any_of(joint, &Terms::keys_at_least_queries) ||
              next_of(joint, {Size::key_len}, *queries).has_value(),
          "\"keys_at_least_queries\", and " + words_of(joint, {Size::query_len, Size::key_len}));
-  demand(next_of(joint, {Size::pairs}, *queries * *keys).has_value(),
-         words_of(joint, {Size::query_len, Size::key_len, Size::pairs}));
+  demand(has_pairs(joint), words_of(joint, {Size::query_len, Size::key_len, Size::pairs}));
 }
 
 // Whether a "never" speaks of sizes, formats and the pass alone. What takes more to tell counts as
 // not met by some problem.
 bool is_plain(const Terms& never) {
+  const auto may_need = [](const std::string& name) {
+    const Feature* feature = find_feature(name);
+    return !feature || feature->in_problem || feature->in_mask || feature->in_layout;
+  };
+  const bool lacks = never.lacks && std::any_of(never.lacks->begin(), never.lacks->end(), may_need);
   return never.head_dims.empty() && !never.square && !never.keys_at_least_queries && !never.masks &&
-         !never.lengths && !never.bias_axes && !never.layouts && !never.features && !never.lacks;
+         !never.lengths && !never.bias_axes && !never.layouts && !never.features && !lacks;
 }
 
 // Whether each number that the terms allow is in one of these sets.

@@ -155,7 +155,8 @@ Header header_from(const json& j) {
                               .arithmetic = t.at("arithmetic"),
                               .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps),
                               .limits = t.value("limits", json::object()),
-                              .dialect = t.value("dialect", json::object())});
+                              .dialect = t.value("dialect", json::object()),
+                              .probed = t.value("probed", false)});
   }
   header.tier = j.at("tier").get<std::string>();
   header.seed = j.at("seed").get<std::uint64_t>();
@@ -303,6 +304,7 @@ std::string to_line(const Header& header) {
     if (!t.beyond_caps.empty()) testees.back()["beyond_caps"] = t.beyond_caps;
     if (!t.limits.empty()) testees.back()["limits"] = t.limits;
     if (!t.dialect.empty()) testees.back()["dialect"] = t.dialect;
+    if (t.probed) testees.back()["probed"] = true;
   }
   json known = json::array();
   for (const KnownFailure& each : header.known) known.push_back(to_json(each));

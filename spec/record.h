@@ -35,7 +35,11 @@ struct TesteeRecord {
   std::map<std::string, std::string> beyond_caps = {};   // by dtype, in the testee's words
   nlohmann::json limits = nlohmann::json::object();      // as declared
   nlohmann::json dialect = nlohmann::json::object();     // likewise: lse, empty_rows, window
+  bool probed = false;                                   // its declaration was, and is not adopted
 };
+
+// With what a testee meets a profile whose declaration was probed: with that nobody meets one.
+inline constexpr std::string_view kProbedDeclaration = "a declaration that was probed";
 
 // Whether it was kept from writing the record itself.
 bool is_contained(const TesteeRecord& testee);

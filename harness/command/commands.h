@@ -21,6 +21,7 @@ Command add_criteria(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_new(CLI::App& app);
 Command add_repro(CLI::App& app);
+Command add_probe(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);
 

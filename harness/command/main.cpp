@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
            add_criteria,
            add_doctor,
            add_new,
+           add_probe,
            add_repro,
            add_report,
            add_verify,

@@ -81,6 +81,10 @@ void add_testee_options(CLI::App& command, TesteeOptions& options, const std::st
                   "behind it, exec:COMMAND, or mutant:NAME; may be given again. "
                   "Default: {}",
                   testees));
+  add_testee_limits(command, options);
+}
+
+void add_testee_limits(CLI::App& command, TesteeOptions& options) {
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096))
       ->capture_default_str();

@@ -63,6 +63,8 @@ CLI::Validator takes_seconds(const std::string& option);
 // --testee, and what it runs in; `testees` says which there are where none is named.
 void add_testee_options(CLI::App& command, TesteeOptions& options,
                         const std::string& testees = "all bundled kernels");
+// What they run in, where one is named otherwise.
+void add_testee_limits(CLI::App& command, TesteeOptions& options);
 
 // --cases, --tier, --seed and --from; and the latter for who takes no more.
 void add_selection(CLI::App& command, CaseOptions& options);

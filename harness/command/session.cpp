@@ -223,7 +223,8 @@ Session::Session(const TesteeOptions& testees, const RecordingOptions& recording
                         .dtypes = {},
                         .arithmetic = t.description.declared_arithmetic,
                         .limits = t.description.declared_limits,
-                        .dialect = t.description.declared_dialect};
+                        .dialect = t.description.declared_dialect,
+                        .probed = t.description.probed};
     for (const DType dtype : t.description.dtypes) record.dtypes.emplace_back(name(dtype));
     for (const auto& [dtype, words] : t.description.beyond_caps) {
       record.beyond_caps[std::string(name(dtype))] = words;

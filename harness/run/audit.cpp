@@ -9,6 +9,7 @@
 #include <set>
 #include <string_view>
 
+#include "cases/fit.h"
 #include "cases/shapes.h"
 #include "harness/run/conclude.h"
 #include "harness/run/seal.h"
@@ -71,7 +72,7 @@ void look_for_cases(Record& record, const Expectation& expected) {
   std::map<std::string_view, std::set<std::string_view>> had;  // by testee
   for (const TesteeRecord& t : record.header.testees) had[t.name];
   for (const VerdictRecord& v : record.verdicts) {
-    if (!is_on_declaration(v)) had[v.testee].insert(v.case_id);
+    if (!is_on_declaration(v)) had[v.testee].insert(base_id(v.case_id));  // fitted or not
   }
   if (!expected.ids) {
     record.unverified.push_back(

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cases/carrier.h"
 #include "cases/fit.h"
 #include "spec/arithmetic.h"
 #include "spec/contains.h"
@@ -60,6 +61,15 @@ struct Standing {
   bool excused = true;  // nothing but known failures keeps it from being met
 };
 
+// What is missing of whoever says by a dialect what else rows without keys hold.
+constexpr std::string_view kStandardRows = "rows without keys as EMPTY-1 and EMPTY-2 have them";
+
+// Whether the profile demands what rows without keys hold; whoever declares that they hold
+// something else doesn't meet it, and fails it where that isn't so (EMPTY-5).
+bool demands_empty_rows(const Profile& profile) {
+  return contains(profile.clauses, "EMPTY-1") || contains(profile.clauses, "EMPTY-2");
+}
+
 // The demanded cases of one profile, counted.
 class Count {
  public:
@@ -75,8 +85,10 @@ class Count {
       for (const std::string& feature : split(verdict.message, ", ")) ++record_.needs[feature];
     }
     const bool fitted = is_narrowed(v.case_id);
+    const bool dialect = unsupported && verdict.reason == "dialect";
+    if (dialect) ++record_.needs[std::string(kStandardRows)];
     const bool excluded =
-        unsupported && (verdict.reason == "undeclared" || verdict.reason == "limits");
+        dialect || (unsupported && (verdict.reason == "undeclared" || verdict.reason == "limits"));
     const bool left_out = excluded || (unsupported && verdict.reason == "not_judgeable");
     record_.within_limits |= fitted || excluded;
     record_.left_out += left_out;
@@ -164,6 +176,18 @@ bool only_limits(const std::map<std::string, Index>& needs) {
   });
 }
 
+// Whether enough is said of what the limits admit: clauses of forms that no problem within them
+// has, and laws that need other problems than these, are named beside what is met; else, where it
+// is too little, the others alone.
+bool says_enough(std::map<std::string, Index>& thin) {
+  const auto outside = [](const auto& each) {
+    return each.second == 0 && may_lie_outside(each.first);
+  };
+  if (std::all_of(thin.begin(), thin.end(), outside)) return true;
+  std::erase_if(thin, outside);
+  return false;
+}
+
 // `verdicts` are the testee's in `dtype`.
 Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                const std::string& dtype, const std::vector<std::string>& claimed,
@@ -177,14 +201,18 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   if (!contains(testee.features, "lse")) record.profile += " (O-only)";
   Count count(profile, header, record);
   for (const VerdictRecord* v : verdicts) {
-    if (demands(profile, claimed, v->verdict.clauses)) count.add(*v);
+    const bool breaks_dialect =
+        v->verdict.clauses == std::vector<std::string>{"EMPTY-5"} && demands_empty_rows(profile);
+    if (breaks_dialect || demands(profile, claimed, v->verdict.clauses)) count.add(*v);
   }
   count.note_thin(testee);
-  const bool taken = record.with.empty() || takes_declared(profile_name);
+  if (testee.probed) record.with.emplace_back(kProbedDeclaration);
+  const bool taken = !testee.probed && (record.with.empty() || takes_declared(profile_name));
   const bool within_caps = !testee.beyond_caps.contains(dtype);
-  const bool wide_enough =
-      !record.within_limits ||
-      (takes_limits(profile_name) && only_limits(record.needs) && record.thin.empty());
+  const bool sample = header.tier == "smoke";  // of which nobody says how much is left
+  const bool enough = says_enough(record.thin);
+  const bool wide_enough = !record.within_limits || sample ||
+                           (takes_limits(profile_name) && only_limits(record.needs) && enough);
   const bool all_that_it_takes = taken && within_caps && wide_enough;
   record.complete = scope.proves && record.demanded > 0 && !count.untried();
   record.met = record.complete && record.passed == record.asked() && all_that_it_takes;
@@ -300,6 +328,11 @@ Demands judge_profiles(const Header& header, const Scope& scope,
         footer.profiles.push_back(standing.record);
       }
       tried += anywhere;
+      // Named all the same: nothing that it demands is of what this testee claims and has.
+      if (!anywhere && each && !testee.dtypes.empty()) {
+        footer.profiles.push_back(
+            {.testee = testee.name, .profile = profile_name, .dtype = testee.dtypes.front()});
+      }
     }
     const bool enough = each ? tried == std::ssize(wanted) : tried > 0;
     demands.complete = demands.complete && enough && !wanted.empty() && scope.whole;

@@ -1,5 +1,5 @@
-"""@NAME@: attention in NumPy, to be replaced by your own. What it declares, it computes: declare what
-yours can do, no more (SPEC.md, chapters "Description" and "Limits")."""
+"""@NAME@: attention in NumPy, to be replaced by your own. What it declares, it computes: declare
+what yours can do, no more (SPEC.md, chapters "Description" and "Limits")."""
 import attest_attention as attest
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""python -m attest_attention: judges again what assert_close saved; says which libraries there are."""
+"""python -m attest_attention: judges again what assert_close saved; names the libraries here."""
 from __future__ import annotations
 
 import argparse

@@ -25,7 +25,8 @@ class Problem:
     mask            all of the mask, as a Mask; of kind "full" if there is none
     query_lengths, key_lengths    None, or [batch]
     packed          whether sequences follow each other: then the batch axis of q and o is 1, and
-                    cu_seqlens (of queries, of keys; of pages None) [batch + 1] says where they begin
+                    cu_seqlens (of queries, of keys; of pages None) [batch + 1] says where each
+                    begins
     page_size       of pages of k and v, 0 if there are none; and page_table [batch, pages]
     bias            None, or what broadcasts to [batch, query_heads, query_len, key_len]
     alibi_slopes    None, or [batch or 1, query_heads]

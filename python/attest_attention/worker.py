@@ -50,7 +50,9 @@ def told(error: BaseException) -> str:
     last = "".join(traceback.format_exception_only(type(error), error)).strip()
     sys.stderr.write("Traceback (most recent call last):\n" +
                      "".join(traceback.format_list(frames)) + last + "\n")
-    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    where = ""
+    if frames:
+        where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
     lines = last.splitlines()
     return (lines[-1] if isinstance(error, SyntaxError) else lines[0]) + where
 
@@ -153,7 +155,8 @@ def _by_autograd(kernel: _kernel.Kernel, p: Problem, qkv: Sequence[Any], d_o: An
     return {"d" + ("sink" if name == "sinks" else name): value for name, value in found.items()}
 
 
-def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO, replies: io.FileIO) -> None:
+def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO,
+          replies: io.FileIO) -> None:
     """Until the requests end."""
     while head := requests.read(4):
         asked = json.loads(requests.read(int.from_bytes(head, "little")))

@@ -32,13 +32,13 @@ class Declaration {
   Declaration& profiles(Words names) { return set("profiles", list(names)); }
   Declaration& dtypes(Words names) { return set("dtypes", list(names)); }
   Declaration& features(Words names) {
-    for (const std::string name : names) backward_ |= name == "backward";
+    for (const char* name : names) backward_ |= std::string("backward") == name;
     return set("features", list(names));
   }
 
   // A term of the chapter "Limits": sizes, words, or any value as JSON.
   Declaration& limit(const std::string& term, Numbers sizes) { return limit(term, list(sizes)); }
-  Declaration& limit(const std::string& term, std::int64_t size) { return limit(term, {size}); }
+  Declaration& limit(const std::string& term, std::int64_t size) { return limit(term, item(size)); }
   Declaration& limit(const std::string& term, Words words) { return limit(term, list(words)); }
   Declaration& limit(const std::string& term, const std::string& json) {
     limits_[term] = json;

@@ -21,6 +21,7 @@ namespace attest {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -193,6 +194,29 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
     EXPECT_FALSE(fit.asked) << fit_or_why(fit);
     EXPECT_THAT(fit.why, testing::StartsWith(told.second));
   }
+}
+
+TEST(FitTest, NothingThatIsThereBecomesEmpty) {
+  const CaseWithEntry base = case_of(kProblem);
+  for (const char* limits : {R"({"query_heads": [0, 3]})", R"({"batch": {"max": 1}})",
+                             R"({"query_len": [0, 70]})", R"({"key_len": {"max": 3}})"}) {
+    const Fitted fit = fitted_to(base, limits, {"causal", "zero-sizes"});
+    ASSERT_TRUE(fit.asked) << limits << fit.why;
+    EXPECT_GT(element_count(fit.asked->problem.keep_shape()), 0) << limits;
+  }
+  EXPECT_THAT(fit_or_why(fitted_to(base, R"({"never": [{"key_len": {"min": 1}}]})",
+                                   {"causal", "zero-sizes"})),
+              HasSubstr("never"));
+}
+
+TEST(FitTest, RowsWithoutKeysAreClaimedWhereThereAreSome) {
+  const CaseWithEntry base =
+      case_of(with(kProblem, {{"query_lens", {65, 40}}}), {"EMPTY-1", "SOFTMAX-1"});
+  const auto clauses = [&](const std::vector<std::string>& features) {
+    return fitted_to(base, R"({"head_dim": 64})", features).asked->clauses;
+  };
+  EXPECT_THAT(clauses({"lengths"}), Contains("EMPTY-1"));
+  EXPECT_THAT(clauses({"causal"}), Not(Contains("EMPTY-1"))) << "no lengths are left";
 }
 
 TEST(FitTest, PinnedSizesStay) {

@@ -126,9 +126,11 @@ def kernel():
         return None
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
-        told = subprocess.run([sys.argv[1], "run", str(HERE / "mine.py"), "--tier", "smoke", "--profile",
-                               "none", "--out", folder], capture_output=True, text=True, env=found[1])
-    lines = [*shown((HERE / "mine.py").read_text()), "", "$ attest run mine.py --tier smoke --profile none",
+        options = ["--tier", "smoke", "--profile", "none"]
+        told = subprocess.run([sys.argv[1], "run", str(HERE / "mine.py"), *options, "--out", folder],
+                              capture_output=True, text=True, env=found[1])
+    lines = [*shown((HERE / "mine.py").read_text()), "",
+             f"$ attest run mine.py {' '.join(options)}",
              *re.findall("^No failure .*", told.stdout, re.M)]
     if told.returncode != 0:
         raise SystemExit(told.stdout + told.stderr)

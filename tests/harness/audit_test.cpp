@@ -189,5 +189,11 @@ TEST_F(AuditTest, LineThatNestsDeepIsAnErrorWithItsFileAndLine) {
   fs::remove(file);
 }
 
+TEST_F(AuditTest, AFittedCaseIsTheCaseThatWasSelected) {
+  record_.verdicts = {audited_verdict("a/s=1/fit=sq:128"), audited_verdict("b")};
+  finish();
+  EXPECT_THAT(defects({.ids = std::vector<std::string>{"a/s=1", "b"}}), IsEmpty());
+}
+
 }  // namespace
 }  // namespace attest

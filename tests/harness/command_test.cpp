@@ -304,7 +304,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
        "attest: --out takes a folder; /proc/x cannot be made: No such file or directory\n"},
       {"runn",
        "attest: there is no command runn; there are list, run, fuzz, selfcheck, "
-       "criteria, repro, report, verify, doctor\n"},
+       "criteria, doctor, new, probe, repro, report, verify\n"},
       {"run --testees fa2",
        "attest: run has no option --testees; the nearest are --testee, --cases, --seed\n"},
       {"report here there", "attest: report does not know what to do with there\n"},
@@ -313,7 +313,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
        "attest: which command? there are list, run, fuzz, selfcheck, "
-       "criteria, repro, report, verify, doctor; --help says more\n"}};
+       "criteria, doctor, new, probe, repro, report, verify; --help says more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;

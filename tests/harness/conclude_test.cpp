@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "reports/standing.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -157,6 +158,20 @@ TEST_F(BeyondDefaultTest, ExcusesNothingElse) {
 TEST_F(BeyondDefaultTest, WithoutAProfileTheCasesAloneDecide) {
   header_.profiles = {kNoProfile};
   EXPECT_EQ(footer().exit_code, kConformant);
+}
+
+TEST(ConcludeTest, AProbedDeclarationMeetsNoProfileThatIsAskedFor) {
+  Header probed = header();
+  probed.testees[0].profiles = {};
+  probed.testees[0].probed = true;
+  for (const char* profile : {"forward-core", "forward-core+declared"}) {
+    probed.profiles = {profile};
+    const Footer footer = conclude(probed, kAllPassed);
+    EXPECT_EQ(footer.exit_code, kNotConformant);
+    EXPECT_FALSE(footer.profiles.at(0).met);
+    EXPECT_EQ(standing_text(footer.profiles.at(0)),
+              "not met: only with a declaration that was probed");
+  }
 }
 
 TEST(ConcludeTest, FormatBeyondTheCapsMeetsNoProfile) {
@@ -410,6 +425,61 @@ TEST_F(WithinLimitsTest, WhatNeedsAFeatureIsNotAskedAndIsCounted) {
             (std::map<std::string, Index>{{"gqa", 1}, {"lse", 2}, {"value-dim", 1}}));
 }
 
+TEST_F(WithinLimitsTest, WhatTheLimitsExcludeIsNamedBesideWhatIsMet) {
+  for (VerdictRecord& v : verdicts_) {
+    std::erase(v.verdict.clauses, "MASK-3");
+    std::erase(v.verdict.clauses, "LAW-6");
+  }
+  const VerdictRecord limited = left_out("limits", "batch 2: takes 1");
+  const Footer f = footer({limited});
+  EXPECT_TRUE(f.profiles[0].met);
+  EXPECT_EQ(f.profiles[0].thin, (std::map<std::string, Index>{{"LAW-6", 0}, {"MASK-3", 0}}));
+  for (VerdictRecord& v : verdicts_) std::erase(v.verdict.clauses, "SCORE-1");
+  const Footer nothing = footer({limited});
+  EXPECT_FALSE(nothing.profiles[0].met) << "no form, and no law";
+  EXPECT_EQ(nothing.profiles[0].thin, (std::map<std::string, Index>{{"SCORE-1", 0}}));
+}
+
+TEST_F(WithinLimitsTest, PromisesAndClausesOfAbsentFeaturesNeedNoThree) {
+  for (VerdictRecord& v : verdicts_) {
+    for (const char* clause : {"LAW-5", "LAW-9", "HEAD-1"}) std::erase(v.verdict.clauses, clause);
+  }
+  const Footer f = footer({left_out("limits", "batch 2: takes 1")});
+  EXPECT_TRUE(f.profiles[0].met);
+  EXPECT_TRUE(f.profiles[0].thin.empty());
+}
+
+TEST_F(WithinLimitsTest, WhoDeclaresOtherEmptyRowsMeetsNothingThatDemandsThem) {
+  VerdictRecord honest = left_out("dialect", "rows that see no key hold what is declared");
+  honest.verdict.clauses = {"EMPTY-1"};
+  const Footer f = footer({honest});
+  EXPECT_FALSE(f.profiles[0].met);
+  EXPECT_EQ(f.profiles[0].needs.size(), 1u) << "what is missing is named";
+  VerdictRecord lies = passed("lies", {"EMPTY-5"});
+  lies.verdict.outcome = Outcome::fail;
+  lies.verdict.reason = "nonfinite";
+  const Footer g = footer({lies});
+  EXPECT_FALSE(g.profiles[0].met);
+  EXPECT_LT(g.profiles[0].passed, g.profiles[0].asked());
+}
+
+TEST_F(WithinLimitsTest, ASampleOfANarrowKernelHasNoFailure) {
+  header_.tier = "smoke";
+  header_.testees[0].profiles = {"forward-core"};
+  const Footer f = footer({fitted()});
+  EXPECT_EQ(f.exit_code, kConformant);
+  EXPECT_EQ(f.conclusion, kNoFailure);
+}
+
+TEST_F(WithinLimitsTest, AProfileThatNothingIsAskedForIsNamedAllTheSame) {
+  header_.testees[0].profiles = {"forward-core", "double"};
+  const Footer f = footer({});
+  ASSERT_EQ(f.profiles.size(), 2u);
+  EXPECT_EQ(f.profiles[1].profile, "double");
+  EXPECT_EQ(f.profiles[1].demanded, 0);
+  EXPECT_EQ(f.exit_code, kIncomplete);
+}
+
 TEST_F(WithinLimitsTest, FewerThanThreeCasesOfAClauseAreTooNarrowToSay) {
   std::erase(verdicts_.front().verdict.clauses, "MASK-3");
   EXPECT_EQ(footer({}).exit_code, kConformant) << "the whole suite has no more";
@@ -437,9 +507,9 @@ TEST_F(WithinLimitsTest, ClausesOfFeaturesThatItLacksAreNotCountedToThree) {
   }
   EXPECT_EQ(footer({fitted()}).exit_code, kConformant);
   header_.testees[0].features.push_back("gqa");
-  const Footer f = footer({fitted()});
+  const Footer f = footer({fitted(), passed("groups", {"HEAD-1"})});
   EXPECT_EQ(f.exit_code, kNotConformant);
-  EXPECT_EQ(f.profiles[0].thin, (std::map<std::string, Index>{{"HEAD-1", 0}}));
+  EXPECT_EQ(f.profiles[0].thin, (std::map<std::string, Index>{{"HEAD-1", 1}}));
 }
 
 TEST_F(WithinLimitsTest, WhatFailsIsNotMetUnderEitherName) {

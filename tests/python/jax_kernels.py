@@ -7,7 +7,8 @@ import attest_attention as attest
 
 @jax.jit
 def _attend(q, k, v, seen, scale):
-    s = jnp.where(seen, scale * jnp.einsum("bhqd,bhkd->bhqk", q.astype(jnp.float32), k, precision="highest"), -jnp.inf)
+    s = jnp.einsum("bhqd,bhkd->bhqk", q.astype(jnp.float32), k, precision="highest")
+    s = jnp.where(seen, scale * s, -jnp.inf)
     lse = jax.nn.logsumexp(s, 3)
     weights = jnp.where(jnp.isfinite(lse)[..., None], jnp.exp(s - lse[..., None]), 0)
     o = jnp.einsum("bhqk,bhkd->bhqd", weights, v, precision="highest")

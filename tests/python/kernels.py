@@ -59,8 +59,8 @@ def without_lengths(p, q, k, v):
     return Kernel(visible=p.visible(), scale=p.scale, real=np.float32).forward(q, k, v)
 
 
-CORE = {"dtypes": ["f32"], "features": ["causal", "lse", "gqa", "value-dim", "zero-sizes", "strides"],
-        "arithmetic": "exact-f32"}
+CORE = {"dtypes": ["f32"], "arithmetic": "exact-f32",
+        "features": ["causal", "lse", "gqa", "value-dim", "zero-sizes", "strides"]}
 core = attest.kernel(name="core", **CORE)(without_lengths)
 
 

@@ -71,6 +71,7 @@ def dies(p, q, k, v):
     return ctypes.string_at(0)
 
 
-@attest.kernel(dtypes=["f32"], features=["causal", "window", "dilated", "mask-and", "mask-or", "gqa"])
+@attest.kernel(dtypes=["f32"],
+               features=["causal", "window", "dilated", "mask-and", "mask-or", "gqa"])
 def causal_alone(p, q, k, v):
     assert p.causal, p.mask

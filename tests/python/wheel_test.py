@@ -33,7 +33,8 @@ KERNEL = """
 import attest_attention as attest
 import numpy as np
 
-@attest.kernel(dtypes=["f32"], features=["gqa"], arithmetic="exact-f32", limits={"key_len": {"min": 1}})
+@attest.kernel(dtypes=["f32"], features=["gqa"], limits={"key_len": {"min": 1}},
+               arithmetic="exact-f32")
 def mine(p, q, k, v):
     k, v = (np.repeat(x, p.query_heads // p.key_heads, 1) for x in (k, v))
     s = np.float32(p.scale) * (q @ k.swapaxes(2, 3))

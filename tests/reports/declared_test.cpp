@@ -81,6 +81,12 @@ TEST(DeclaredTest, ArithmeticBeyondTheDefaultIsToldByFormat) {
   EXPECT_EQ(said(testee, "Beyond the caps"), "sums in f16 in f16");
 }
 
+TEST(DeclaredTest, WhatWasProbedIsToldFirst) {
+  const TesteeRecord testee = {.name = "k", .probed = true};
+  EXPECT_EQ(declared_facts(testee).front(),
+            (DeclaredFact{"Declaration", "told from results by attest probe, and not adopted"}));
+}
+
 TEST(DeclaredTest, FeaturesThatAreMissingAreNamed) {
   TesteeRecord testee = {.name = "k", .features = known_features(), .dtypes = {"f32"}};
   EXPECT_EQ(said(testee, "Not declared"), "nothing");

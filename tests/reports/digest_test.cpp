@@ -295,6 +295,10 @@ TEST(DigestTest, ProfilesSayThatTheyAreMetWithinLimits) {
   p.with = {"exp of 736 units"};
   EXPECT_EQ(proviso_text(p), "within limits, with exp of 736 units");
   EXPECT_EQ(standing_text(p), "met within limits, with exp of 736 units");
+  p.thin = {{"LAW-6", 0}, {"MASK-3", 0}};
+  EXPECT_EQ(standing_text(p),
+            "met within limits, which have nothing of LAW-6, MASK-3, with exp of 736 units");
+  p.thin = {};
   p.met = false;
   EXPECT_EQ(standing_text(p), "not met: only within limits, with exp of 736 units");
   EXPECT_TRUE(met_only_with(p)) << "the limits were taken, the arithmetic was not";

@@ -139,6 +139,15 @@ TEST(DescriptionTest, ReadsInWordsWhatLiesBeyondTheCaps) {
   EXPECT_THAT(description_error(text), HasSubstr("expected an object"));
 }
 
+TEST(DescriptionTest, AProbedOneClaimsNoProfile) {
+  json text = sound_description();
+  EXPECT_FALSE(parse_description(text).probed);
+  text["probed"] = true;
+  EXPECT_THAT(description_error(text), HasSubstr("/profiles: a declaration that was probed"));
+  text["profiles"] = json::array();
+  EXPECT_TRUE(parse_description(text).probed);
+}
+
 TEST(DescriptionTest, ProfilesMayBeClaimedWithWhatIsDeclared) {
   json text = sound_description();
   text["profiles"] = {"forward-core+declared", "masks"};

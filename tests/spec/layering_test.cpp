@@ -50,10 +50,12 @@ const std::map<std::string, Layers> kRooms = {
     {"run", {"process", "judge", "laws"}},
     {"fuzz", {"process", "judge", "laws", "run"}},
     {"diagnosis", {"process", "judge", "laws", "run"}},
+    {"probe", {"process", "judge"}},
     {"oracle", {"process", "judge", "laws", "run", "diagnosis"}},
     {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
-    {"command", {"process", "judge", "laws", "run", "fuzz", "diagnosis", "selfcheck", "criteria"}},
+    {"command",
+     {"process", "judge", "laws", "run", "fuzz", "diagnosis", "probe", "selfcheck", "criteria"}},
 };
 
 // All files by their path from the root of the tree.

@@ -162,6 +162,11 @@ INSTANTIATE_TEST_SUITE_P(
                    "/limits/never/1", "every problem meets it"},
         WrongLimit{R"({"never": [{"query_len": {"min": 0}, "dtypes": ["f32", "f16"]}]})",
                    "/limits/never/0", "every problem meets it"},
+        WrongLimit{R"({"query_heads": 0})", "/limits", "that is not empty"},
+        WrongLimit{R"({"batch": 0})", "/limits", "that is not empty"},
+        WrongLimit{R"({"group": 0})", "/limits", "that is not empty"},
+        WrongLimit{R"({"key_len": 0})", "/limits", "that is not empty"},
+        WrongLimit{R"({"query_len": 2, "pairs": 5})", "/limits", "\"pairs\" takes 5"},
         WrongLimit{R"({"never": [{"backward": true}, {"backward": false}]})", "/limits/never",
                    "every problem meets one of them"},
         WrongLimit{R"({"never": [{"backward": false}, {"dtypes": ["f16"], "backward": true},
@@ -185,6 +190,9 @@ TEST(LimitsTest, WhatSpeaksOfAFeatureNeedsItDeclared) {
   }
   EXPECT_THAT(error_of(R"({"never": [{"backward": true}]})", {}),
               StartsWith("/limits/never/0/backward: "));
+  EXPECT_THAT(error_of(R"({"never": [{"lacks": ["lse"]}]})", {"lse"}),
+              StartsWith("/limits/never/0: every problem meets it"))
+      << "no problem needs it";
   EXPECT_THAT(error_of(R"({"group": 2})", {}), HasSubstr("\"group\" takes 2, and 1"));
   EXPECT_THAT(error_of(R"({"query_heads": 8, "key_heads": 4})", {}),
               HasSubstr("\"gqa\" is not declared"));

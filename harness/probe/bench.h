@@ -1,0 +1,111 @@
+// The bench on which a testee is tried: problems with numbers made by hand, asked whatever its
+// declaration says of them.
+//
+// What it takes at all was found before: a plain problem of each format, on which all questions of
+// arithmetic are asked. It has some real keys, and beside them far ones, which fill it up to a size
+// that is taken and whose weights are exactly 0.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/judge/trial.h"
+#include "harness/process/executor.h"
+#include "harness/process/testee.h"
+#include "spec/inputs.h"
+#include "spec/problem.h"
+
+namespace attest {
+
+// The score of a far key.
+inline constexpr double kFar = -16384;
+
+// What a testee made of a problem.
+struct Reaction {
+  std::string refused = {};  // why it did not take it, in its words or ours; empty if it did
+  Trial trial = {};
+
+  bool taken() const { return refused.empty(); }
+  const Returned* find(TensorName tensor) const;
+  // Element of a returned tensor; NaN if it did not return that.
+  double at(TensorName tensor, Index b, Index h, Index s, Index c) const;
+};
+
+// The smallest problem that it takes of those that were tried.
+struct Plain {
+  Index head_dim = 0, value_dim = 0;
+  Index query_heads = 1, key_heads = 1;
+  Index query_step = 1, key_step = 1;  // lengths are multiples
+  bool square = false;
+  Mask mask = Mask::full();
+  std::string order = "bhsd";
+};
+
+// A problem of the plain kind, whose numbers are all 0 until an experiment sets some.
+struct Stage {
+  Problem problem;
+  Inputs inputs;
+  Index first;  // the first row that sees all real keys: experiments have the rows from there on
+
+  double& q(Index row, Index c) { return inputs.q.at(0, 0, first + row, c); }
+  double& k(Index key, Index c) { return inputs.k.at(0, 0, key, c); }
+  double& v(Index key, Index c) { return inputs.v.at(0, 0, key, c); }
+  double& d_o(Index row, Index c) { return inputs.d_o.at(0, 0, first + row, c); }
+};
+
+class Bench {
+ public:
+  Bench(const Testee& testee, Executor& executor, int threads,
+        std::function<bool()> interrupted = {});
+
+  // Finds the plain problem of each of these formats, or of all.
+  void set_up(const std::vector<DType>& formats);
+
+  // Both passes if the problem has them. Throws Interrupted once that is asked for.
+  Reaction ask(const Problem& problem, const Inputs& inputs, int threads = 0);
+  // Whether it takes the problem, without calling it.
+  std::string refusal(const Problem& problem);
+
+  std::vector<DType> formats() const;
+  // In which questions of no format are asked: f32 if it takes that.
+  DType telling_format() const;
+  const Plain& plain(DType dtype) const { return plain_.at(dtype); }
+  // `rows` rows of experiments that see `real` keys, among `keys` at least.
+  Stage stage(DType dtype, Index rows, Index real, Index keys = 64, bool backward = false) const;
+  Reaction ask(const Stage& stage, int threads = 0) {
+    return ask(stage.problem, stage.inputs, threads);
+  }
+
+  // What a row of experiments, a key returned.
+  static double of_row(const Reaction& reaction, TensorName tensor, const Stage& stage, Index row,
+                       Index c = 0) {
+    return reaction.at(tensor, 0, 0, stage.first + row, c);
+  }
+
+  const Testee& testee() const { return testee_; }
+  // As calls are made: all features, no limits, the dialect that was found.
+  Description& terms() { return terms_; }
+  int threads() const { return threads_; }
+  // Whether calls are measured, and ask for blocks.
+  bool measures = false, traces = false;
+  bool returns_lse = false, has_backward = false;
+
+ private:
+  std::optional<Plain> find_plain(DType dtype);
+
+  const Testee& testee_;
+  Executor& executor_;
+  int threads_;
+  std::function<bool()> interrupted_;
+  Description terms_;
+  std::map<DType, Plain> plain_;
+};
+
+// Numbers of the shapes of a problem, all 0; slopes, sinks and a keep-mask that keeps all among
+// them.
+Inputs zero_inputs(const Problem& problem);
+
+}  // namespace attest

@@ -1,0 +1,62 @@
+#include "harness/probe/drawn_case.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/entry.h"
+#include "cases/generate.h"
+#include "harness/judge/judge.h"
+#include "harness/judge/prepared.h"
+#include "spec/description_text.h"
+
+namespace attest {
+
+Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
+  constexpr Index kLength = 24;
+  const Plain& plain = bench.plain(dtype);
+  const auto length = [&](Index step) { return (kLength + step - 1) / step * step; };
+  const bool causal = plain.mask.kind != Mask::Kind::full;
+  nlohmann::json problem = {{"query_heads", plain.query_heads},
+                            {"key_heads", plain.key_heads},
+                            {"query_len", length(plain.query_step)},
+                            {"key_len", length(plain.key_step)},
+                            {"head_dim", plain.head_dim},
+                            {"value_dim", plain.value_dim},
+                            {"mask", causal ? to_string(plain.mask) : "full"},
+                            {"layouts", plain.order}};
+  if (plain.square || causal) problem["query_len"] = problem["key_len"];
+  problem.update(fields);
+  for (const char* length_of : {"query_len", "key_len"}) {
+    const bool follows = problem.contains("packed") ||
+                         (problem.contains("paging") && std::string_view(length_of) == "key_len");
+    if (follows) problem.erase(length_of);
+  }
+  return read_entry({{"name", "probe"},
+                     {"clauses", {"SOFTMAX-1"}},
+                     {"because", "A probe."},
+                     {"problem", problem},
+                     {"dtypes", {std::string(name(dtype))}},
+                     {"data", {"normal"}}},
+                    "probe");
+}
+
+std::optional<std::string> wrong_of(const Case& test_case, const Reaction& reaction) {
+  const Arithmetic loose =
+      description_by("anything", test_case.problem.dtype).arithmetic.at(test_case.problem.dtype);
+  PreparedCase drawn(test_case, 1);
+  std::optional<PreparedCase> own;
+  if (reaction.trial.keep) own = drawn.with_keep(*reaction.trial.keep);
+  PreparedCase& prepared = own ? *own : drawn;
+  for (const Returned& tensor : reaction.trial.returned) {
+    const TensorVerdict verdict =
+        judge(tensor.bits, tensor.dtype, tensor.shape, expected_of(tensor.name, prepared, loose),
+              Rounding::faithful);
+    if (verdict.passed) continue;
+    const TensorEvidence& e = verdict.evidence;
+    return fmt::format("{}[{}] = {:g}, exact {:g}", name(tensor.name), fmt::join(e.worst, ","),
+                       e.actual, e.exact);
+  }
+  return std::nullopt;
+}
+
+}  // namespace attest

@@ -1,0 +1,20 @@
+// Cases of the plain kind of a testee, with numbers drawn as those of case files are.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "cases/case.h"
+#include "harness/probe/bench.h"
+
+namespace attest {
+
+// As the plain problem of the format, with lengths of about 24, where `fields` say nothing else, in
+// the words of case files. Throws InputError for what is no problem.
+Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields);
+
+// Whether what came back is right under the loosest arithmetic there is; else the worst of it.
+std::optional<std::string> wrong_of(const Case& test_case, const Reaction& reaction);
+
+}  // namespace attest

@@ -1,0 +1,143 @@
+// What calls take beside their tensors: threads, memory, alignment; and whether they report blocks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cases/generate.h"
+#include "harness/judge/schedule.h"
+#include "harness/probe/drawn_case.h"
+#include "harness/probe/questions.h"
+
+namespace attest {
+namespace {
+
+Case square(const Bench& bench, DType dtype, Index length, Index heads = 1) {
+  const Plain& plain = bench.plain(dtype);
+  return drawn_case(bench, dtype,
+                    {{"query_len", length},
+                     {"key_len", length},
+                     {"batch", heads},
+                     {"query_heads", plain.query_heads}});
+}
+
+Reaction measured(Bench& bench, const Case& it, int threads) {
+  bench.measures = true;
+  const Reaction reaction = bench.ask(it.problem, generate(it), threads);
+  bench.measures = false;
+  return reaction;
+}
+
+// Threads that computed for a tenth of what the busiest did.
+void ask_own_threads(Bench& bench, Answers& answers) {
+  Answer answer = {.key = "threads"};
+  for (const Index length : {512, 1024, 2048, 4096}) {
+    const Case it = square(bench, bench.telling_format(), length, 2);
+    const Reaction reaction = measured(bench, it, 2);
+    answer.inputs = to_string(it.problem) + ", 2 threads";
+    if (!reaction.taken()) {
+      if (!answer.told()) answer.words = reaction.refused;
+      break;
+    }
+    const auto& seconds = reaction.trial.forward.thread_seconds;
+    const double most = seconds.empty() ? 0 : *std::max_element(seconds.begin(), seconds.end());
+    const auto busy = std::count_if(seconds.begin(), seconds.end(),
+                                    [&](double each) { return each > most / 10; });
+    if (most > 0) {
+      answer.value = busy > 1;
+      // Whoever may use more need not.
+      answer.declared = busy > 1 ? Answer::Declared::equal : Answer::Declared::any;
+      answer.words = fmt::format("{} threads computed, {:.3g} s the busiest", busy, most);
+    }
+    if (most > 0.05 || busy > 1) break;
+  }
+  if (!answer.told() && answer.words.empty()) answer.words = "the system does not tell";
+  answers.push_back(std::move(answer));
+}
+
+// Bytes at three lengths, each twice the one before.
+void ask_memory(Bench& bench, Answers& answers) {
+  Answer answer = {.key = "memory.growth", .declared = Answer::Declared::promise};
+  std::vector<double> bytes;
+  for (const Index length : {256, 512, 1024}) {
+    const Case it = square(bench, bench.telling_format(), length);
+    const Reaction reaction = measured(bench, it, 1);
+    answer.inputs = to_string(it.problem);
+    if (!reaction.taken()) break;
+    const CallFacts& facts = reaction.trial.forward;
+    const double own = facts.peak_bytes ? facts.peak_bytes->most : 0;
+    bytes.push_back(std::max(own, facts.workspace_bytes));
+  }
+  if (bytes.size() < 3) {
+    answer.words = "it does not take 256, 512 and 1024 rows and keys";
+  } else {
+    // Of a sum of a constant and of terms that grow with the length and with its square, the latter
+    // at the last length.
+    const double square = (bytes[2] - 3 * bytes[1] + 2 * bytes[0]) * 16 / 6;
+    const double grown = bytes[2] - bytes[1];
+    answer.value = square > 0.2 * bytes[2]                       ? "quadratic"
+                   : grown > 0.1 * bytes[2] && grown > (1 << 16) ? "linear"
+                                                                 : "constant";
+    answer.words = fmt::format("{:.4g}, {:.4g} and {:.4g} bytes at 256, 512 and 1024 rows and keys",
+                               bytes[0], bytes[1], bytes[2]);
+  }
+  answers.push_back(std::move(answer));
+}
+
+void ask_blocks_reported(Bench& bench, Answers& answers) {
+  const Case it = square(bench, bench.telling_format(), 128);
+  bench.traces = true;
+  const Reaction reaction = bench.ask(it.problem, generate(it));
+  bench.traces = false;
+  Answer answer = {
+      .key = "schedule", .inputs = to_string(it.problem), .declared = Answer::Declared::promise};
+  if (reaction.taken()) {
+    const auto& blocks = reaction.trial.forward.blocks;
+    const auto masked = std::count_if(blocks.begin(), blocks.end(),
+                                      [](const Block& block) { return block.masked; });
+    answer.value = blocks.empty() ? nlohmann::json("none") : nlohmann::json("reported");
+    answer.words = fmt::format("{} blocks are reported, {} of them masked", blocks.size(), masked);
+  } else {
+    answer.words = reaction.refused;
+  }
+  answers.push_back(std::move(answer));
+}
+
+// The least that it bears: with less, calls end or come to something else. Sizes are odd, so that
+// tensors lie as closely to the ends of their pages as elements may.
+void ask_alignment(Bench& bench, Answers& answers) {
+  const DType dtype = bench.formats().back();
+  const Index declared = bench.terms().alignment, element = format_of(dtype).bytes;
+  Answer answer = {.key = "alignment", .declared = Answer::Declared::at_least};
+  const Case it = drawn_case(bench, dtype,
+                             {{"head_dim", 7}, {"value_dim", 9}, {"query_len", 3}, {"key_len", 5}});
+  answer.inputs = to_string(it.problem);
+  const Inputs inputs = generate(it);
+  for (const Index alignment : {256, 128, 64, 32, 16, 8, 4, 2, 1}) {
+    if (alignment < element) break;
+    bench.terms().alignment = alignment;
+    const Reaction reaction = bench.ask(it.problem, inputs);
+    if (!reaction.taken() || wrong_of(it, reaction)) break;
+    answer.value = alignment;
+  }
+  bench.terms().alignment = declared;
+  // With less than its elements have nothing was tried.
+  if (answer.value == element) answer.declared = Answer::Declared::any;
+  answer.words = answer.told()
+                     ? fmt::format("right where tensors are aligned to {} bytes and no more",
+                                   answer.value.dump())
+                     : "it takes no sizes by which tensors lie anywhere";
+  answers.push_back(std::move(answer));
+}
+
+}  // namespace
+
+void ask_resources(Bench& bench, Answers& answers) {
+  ask_own_threads(bench, answers);
+  ask_memory(bench, answers);
+  ask_blocks_reported(bench, answers);
+  ask_alignment(bench, answers);
+}
+
+}  // namespace attest

@@ -1,0 +1,312 @@
+// What stands for LSE; and the softmax of a format, as LSE tells it: of two keys with the scores 0
+// and -t, the sum of a row is 1 + exp(-t), and LSE its logarithm.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "harness/probe/questions.h"
+
+namespace attest {
+namespace {
+
+// LSE of rows with two keys, whose scores are `first` and `first` - t: each t is as near to what is
+// asked for as the sum of two numbers of the format is.
+struct TwoKeys {
+  std::vector<double> t, lse;
+  std::string problem, refused;
+};
+
+// In numbers that stay as they are where operands are rounded, and where subnormal ones are
+// flushed.
+double short_number(DType dtype, double value) {
+  const DType grid = dtype == DType::f16 ? DType::f16 : DType::bf16;
+  const double rounded = round_to(grid, value);
+  return std::abs(rounded) < smallest_normal(grid) ? 0 : rounded;
+}
+
+TwoKeys two_keys(Bench& bench, DType dtype, double first, const std::vector<double>& t) {
+  Stage stage = bench.stage(dtype, static_cast<Index>(t.size()), 2);
+  stage.k(0, 1) = stage.k(1, 1) = 1;
+  stage.k(1, 0) = stage.k(1, 2) = -1;
+  TwoKeys seen;
+  for (std::size_t n = 0; n < t.size(); ++n) {
+    const auto row = static_cast<Index>(n);
+    const double high = short_number(dtype, t[n]), low = short_number(dtype, t[n] - high);
+    stage.q(row, 0) = high;
+    stage.q(row, 1) = first;
+    stage.q(row, 2) = low;
+    seen.t.push_back(high + low);
+  }
+  const Reaction reaction = bench.ask(stage);
+  seen.problem = to_string(stage.problem);
+  seen.refused = reaction.refused;
+  for (std::size_t n = 0; reaction.taken() && n < t.size(); ++n) {
+    seen.lse.push_back(Bench::of_row(reaction, TensorName::lse, stage, static_cast<Index>(n)));
+  }
+  return seen;
+}
+
+// The smallest weight, as a power of two, that the sum of a row with one of 1 still has; none if
+// even the smallest that was tried comes through, or none does.
+struct Threshold {
+  double log2 = 0;
+  std::string inputs;
+};
+std::optional<Threshold> threshold(Bench& bench, DType dtype, double first, int digits) {
+  std::vector<double> t = {-kFar};  // whose weight is 0
+  for (int n = 0; n <= 128; ++n) {
+    t.push_back((digits - 3 + n / 32.0) * std::log(2.0));
+  }
+  const TwoKeys seen = two_keys(bench, dtype, first, t);
+  if (!seen.refused.empty()) return std::nullopt;
+  // As long as the sum is none but that of the first key, LSE has these bits.
+  for (std::size_t n = 1; n < t.size(); ++n) {
+    if (seen.lse[n] != seen.lse[0]) continue;
+    if (n == 1) return std::nullopt;
+    return Threshold{.log2 = -seen.t[n] / std::log(2.0),
+                     .inputs = fmt::format("{}; scores {:g} and {:g} - t: LSE no longer depends on "
+                                           "the second from t = {:.6g} on",
+                                           seen.problem, first, first, seen.t[n])};
+  }
+  return std::nullopt;
+}
+
+void ask_sum(Bench& bench, DType dtype, Answers& answers) {
+  Answer format = {.key = key_of(dtype, "softmax")};
+  std::vector<double> t = {-kFar};
+  for (int k = 4; k <= 60; ++k) t.push_back(k * std::log(2.0));
+  const TwoKeys seen = two_keys(bench, dtype, 0, t);
+  if (!seen.refused.empty()) {
+    answers.push_back(untold(format.key, seen.refused));
+    return;
+  }
+  int digits = 0;
+  for (std::size_t n = 1; n < t.size(); ++n) {
+    if (seen.lse[n] != seen.lse[0]) digits = static_cast<int>(n) + 3;
+  }
+  const bool is_double = digits >= format_of(DType::f64).digits - 2;
+  const bool is_single = digits >= format_of(DType::f32).digits - 2;
+  format.inputs = fmt::format("{}; scores 0 and -k ln 2: LSE depends on the second for k up to {}",
+                              seen.problem, digits);
+  if (is_single) {
+    format.value = name(is_double ? DType::f64 : DType::f32);
+    format.words = fmt::format("the sum of a row keeps 2^-{} beside 1", digits);
+  } else {
+    format.value = fmt::format("{} digits", digits + 1);
+    format.words = "the sum of a row has fewer digits than any that may be declared";
+  }
+  answers.push_back(std::move(format));
+}
+
+// Beyond that it is no error of a function.
+constexpr double kMostUnits = 1 << 16;
+
+// Beside LSE itself: its logarithm, its conversion, the sum.
+constexpr double kNoise = 8;
+
+// The error of exp, in units in the last place of 1 of the wide format.
+void ask_exp(Bench& bench, DType dtype, Answers& answers) {
+  const double u = unit_roundoff(wide_of(dtype));
+  std::vector<double> t;
+  for (int n = 0; n < 200; ++n) t.push_back(0.01 + n / 200.0);
+  const TwoKeys seen = two_keys(bench, dtype, 0, t);
+  const std::string key = key_of(dtype, "exp_ulp");
+  if (!seen.refused.empty()) return answers.push_back(untold(key, seen.refused));
+  double least = 0, most = 0, worst = 0;
+  for (std::size_t n = 0; n < t.size(); ++n) {
+    const long double e = std::exp(-static_cast<long double>(seen.t[n]));
+    const long double share = e / (1 + e);
+    const auto error = static_cast<double>(
+        std::abs(static_cast<long double>(seen.lse[n]) - std::log1p(e)) / share);
+    const auto noise = static_cast<double>(kNoise * u / share);
+    if ((error - noise) / (2 * u) > least) worst = seen.t[n];
+    least = std::max(least, (error - noise) / (2 * u));
+    most = std::max(most, (error + noise) / (2 * u));
+  }
+  if (least > kMostUnits) {
+    return answers.push_back(untold(key, "LSE of two keys is another", seen.problem));
+  }
+  answers.push_back(
+      {.key = key,
+       .value = least > 0 ? std::ceil(4 * least) / 4 : 0.0,
+       .words = fmt::format("at least {:.3g} units and at most {:.3g}, of {} arguments "
+                            "from -1 to 0",
+                            least, most, t.size()),
+       .inputs = fmt::format("{}; scores 0 and -t; the worst at t = {:.6g}", seen.problem, worst),
+       .declared = Answer::Declared::at_least});
+}
+
+void ask_exp_zero(Bench& bench, DType dtype, Answers& answers) {
+  Stage stage = bench.stage(dtype, 1, 1);
+  const Reaction reaction = bench.ask(stage);
+  const std::string key = key_of(dtype, "exp_zero");
+  if (!reaction.taken()) return answers.push_back(untold(key, reaction.refused));
+  const double lse = Bench::of_row(reaction, TensorName::lse, stage, 0);
+  answers.push_back({.key = key,
+                     .value = lse == 0 ? "exact" : "inexact",
+                     .words = fmt::format("one key with the score 0 has LSE = {:g}", lse),
+                     .inputs = to_string(stage.problem)});
+}
+
+// tanh(x) = LSE of one key under a softcap of 1.
+void ask_tanh(Bench& bench, DType dtype, Answers& answers) {
+  const double u = unit_roundoff(wide_of(dtype));
+  constexpr Index kRows = 200;
+  Stage stage = bench.stage(dtype, kRows, 1);
+  stage.problem.softcap = 1;
+  stage.k(0, 0) = 1;
+  for (Index n = 0; n < kRows; ++n) {
+    stage.q(n, 0) = short_number(dtype, 0.25 + static_cast<double>(n) / 80);
+  }
+  // Far keys are not far any more: none there are.
+  stage.problem.key_len = std::max<Index>(1, bench.plain(dtype).key_step);
+  const std::string key = key_of(dtype, "tanh_ulp");
+  if (stage.problem.key_len > 1 || bench.plain(dtype).mask.kind != Mask::Kind::full) {
+    return answers.push_back(untold(key, "it takes no single key under a full mask"));
+  }
+  Inputs one = zero_inputs(stage.problem);
+  one.q = stage.inputs.q;
+  one.k.at(0, 0, 0, 0) = 1;
+  const Reaction reaction = bench.ask(stage.problem, one);
+  if (!reaction.taken()) return answers.push_back(untold(key, reaction.refused));
+  double least = 0, most = 0, worst = 0;
+  for (Index n = 0; n < kRows; ++n) {
+    const long double exact = std::tanh(static_cast<long double>(stage.q(n, 0)));
+    const auto lse = static_cast<long double>(Bench::of_row(reaction, TensorName::lse, stage, n));
+    const auto error = static_cast<double>(std::abs(lse - exact) / exact);
+    // A maximum that is a whole number leaves LSE with its own rounding.
+    const auto noise = static_cast<double>(kNoise * u * (1 + 1 / exact));
+    if ((error - noise) / (2 * u) > least) worst = stage.q(n, 0);
+    least = std::max(least, (error - noise) / (2 * u));
+    most = std::max(most, (error + noise) / (2 * u));
+  }
+  if (least > kMostUnits) {
+    return answers.push_back(untold(key, "LSE of one key is not its score under a softcap"));
+  }
+  answers.push_back(
+      {.key = key,
+       .value = least > 0 ? std::ceil(4 * least) / 4 : 0.0,
+       .words = fmt::format("at least {:.3g} units and at most {:.3g}, of {} arguments from 0.25 "
+                            "to 2.7",
+                            least, most, kRows),
+       .inputs =
+           fmt::format("{}, one key; the worst at x = {:.6g}", to_string(stage.problem), worst),
+       .declared = Answer::Declared::at_least});
+}
+
+// The weight of the largest score is 1 if the running maximum is that score. If it is a whole power
+// of two instead, the last digit of the sum lies elsewhere.
+void ask_max_rounding(Bench& bench, DType dtype, Answers& answers) {
+  const std::string key = key_of(dtype, "max_rounding");
+  const int digits = format_of(wide_of(dtype)).digits;
+  const auto usual = threshold(bench, dtype, 0, digits);
+  if (!usual) {
+    return answers.push_back(untold(key, "no weight is lost beside one of 1, or all are"));
+  }
+  bool moves = false;
+  std::string inputs;
+  for (const double first : {0.1875, 0.28125, 0.40625}) {
+    const auto other = threshold(bench, dtype, first, digits);
+    if (!other) return answers.push_back(untold(key, "LSE does not tell", usual->inputs));
+    // By a whole power of two it moves where the weight of 1 is a little less than 1.
+    const double by = other->log2 - usual->log2;
+    if (std::abs(by - std::round(by)) > 0.1) {
+      moves = true;
+      inputs = other->inputs;
+    }
+  }
+  answers.push_back({.key = key,
+                     .value = moves ? "integer" : "exact",
+                     .words = moves ? "the weight of the largest score is not 1"
+                                    : "the weight of the largest score is 1, whatever that is",
+                     .inputs = moves ? inputs : usual->inputs});
+}
+
+}  // namespace
+
+void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
+  if (!bench.returns_lse) {
+    for (const char* key : {"softmax", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
+      answers.push_back(untold(key_of(dtype, key), "it returns no LSE"));
+    }
+    return;
+  }
+  ask_sum(bench, dtype, answers);
+  ask_exp_zero(bench, dtype, answers);
+  if (told(answers, key_of(dtype, "exp_zero")) == "exact") {
+    ask_exp(bench, dtype, answers);
+    ask_tanh(bench, dtype, answers);
+  } else {
+    for (const char* key : {"exp_ulp", "tanh_ulp"}) {
+      answers.push_back(untold(key_of(dtype, key), "exp(0) is not 1, and LSE is off by that too"));
+    }
+  }
+  ask_max_rounding(bench, dtype, answers);
+}
+
+// ---- What stands for LSE -----------------------------------------------------------------------
+
+namespace {
+
+// One key with the score 3, whose LSE in base e is 3.
+struct OneKey {
+  Reaction reaction;
+  double lse = 0;
+  std::string problem;
+};
+OneKey one_key(Bench& bench, const LseForm& form) {
+  bench.terms().dialect.lse = form;
+  Stage stage = bench.stage(bench.formats().front(), 1, 1);
+  stage.q(0, 0) = 3;
+  stage.k(0, 0) = 1;
+  OneKey seen = {.reaction = bench.ask(stage), .lse = 0, .problem = to_string(stage.problem)};
+  if (!seen.reaction.taken()) return seen;
+  const Returned* lse = seen.reaction.find(TensorName::lse);
+  const std::size_t row = static_cast<std::size_t>(stage.first);
+  const bool written = lse && lse->bits[row] != lse->poison;
+  seen.lse = written ? Bench::of_row(seen.reaction, TensorName::lse, stage, 0)
+                     : std::numeric_limits<double>::quiet_NaN();
+  return seen;
+}
+
+bool is(double value, double expected) { return std::abs(value - expected) < 1e-5 * expected; }
+
+}  // namespace
+
+void ask_statistics(Bench& bench, Answers& answers) {
+  Answer feature = {.key = "features.lse"}, base = {.key = "lse.base"}, as = {.key = "lse.as"};
+  const OneKey plain = one_key(bench, {}), apart = one_key(bench, {.apart = true}),
+               apart_2 = one_key(bench, {.base_2 = true, .apart = true});
+  const double in_base_2 = 3 / std::log(2.0);
+  const bool lse_e = is(plain.lse, 3), lse_2 = is(plain.lse, in_base_2);
+  const bool apart_e = is(apart.lse, 3), apart_b2 = is(apart_2.lse, 3);
+  LseForm form;
+  // Where both are to be had, the backward pass may want what is more.
+  form.apart = apart_e || apart_b2;
+  form.base_2 = form.apart ? apart_b2 : lse_2;
+  bench.returns_lse = lse_e || lse_2 || apart_e || apart_b2;
+  bench.terms().dialect.lse = bench.returns_lse ? form : LseForm{};
+  if (!bench.returns_lse) std::erase(bench.terms().features, "lse");
+  feature.value = bench.returns_lse;
+  feature.inputs = base.inputs = as.inputs = fmt::format(
+      "{}, one key with the score 3: LSE = {:.6g}; as maximum and sum m + ln l = {:.6g}",
+      plain.problem, plain.lse, apart.lse);
+  feature.words = bench.returns_lse ? "it is returned" : "what is returned is no LSE";
+  if (bench.returns_lse) {
+    base.value = form.base_2 ? nlohmann::json(2) : nlohmann::json("e");
+    base.words = fmt::format("LSE of a score of 3 is {}", form.base_2 ? "3 / ln 2" : "3");
+    const bool both = (lse_e || lse_2) && (apart_e || apart_b2);
+    as.value = form.apart ? "maximum_and_sum" : "lse";
+    as.words = both ? "either, as it is asked" : "the other way nothing is returned";
+    if (both) as.declared = Answer::Declared::any;
+  } else {
+    base.words = as.words = "it returns no LSE";
+  }
+  for (Answer* answer : {&feature, &base, &as}) answers.push_back(std::move(*answer));
+}
+
+}  // namespace attest
