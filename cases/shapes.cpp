@@ -62,6 +62,11 @@ class File {
     if (line.empty()) throw InputError("", fmt::format("{}: holds no shape", file_));
     const std::size_t before = shapes_.cases.size();
     if (line.front() != '{' && line.front() != '[') {
+      if (json::accept(text)) {  // null, 3, "a"
+        throw InputError("", fmt::format("{}: holds no shape, but {}: shapes are a JSON object or "
+                                         "list, or lines B,Hq,Hkv,Sq,Sk,D,Dv,mask",
+                                         file_, line));
+      }
       read_entries([&] { return read_shape_lines(text); });
     } else if (line.front() == '{' && line.data() + line.size() < text.data() + text.size() &&
                json::accept(line)) {

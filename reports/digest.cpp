@@ -268,10 +268,24 @@ class Digester {
     std::vector<std::string> phrases;
     for (const ProfileRecord& p : digest_.profiles) {
       if (!is_of_kind(p)) continue;
-      phrases.push_back(fmt::format("{} meets {} {}with {} in {}", one_line(p.testee),
-                                    one_line(p.profile), only, one_line(list_text(p.with, "")),
-                                    one_line(p.dtype)));
+      phrases.push_back(fmt::format("{} meets {} {}{} in {}", one_line(p.testee),
+                                    one_line(p.profile), only, proviso_text(p), one_line(p.dtype)));
     }
+    return first_of(phrases);
+  }
+
+  // "k: training-full is not asked: 42 cases need backward", of profiles without any case.
+  std::string not_asked() const {
+    std::vector<std::string> phrases;
+    for (const ProfileRecord& p : digest_.profiles) {
+      if (p.demanded > 0 || p.needs.empty()) continue;
+      add_once(phrases, fmt::format("{} of {} is {}", one_line(p.profile), one_line(p.testee),
+                                    standing_text(p)));
+    }
+    return first_of(phrases);
+  }
+
+  static std::string first_of(std::vector<std::string> phrases) {
     constexpr std::size_t kNamed = 4;
     if (phrases.size() > kNamed) {
       const std::size_t more = phrases.size() - kNamed;
@@ -308,7 +322,7 @@ class Digester {
       for (const TesteeDigest& testee : digest_.testees)
         names.push_back(one_line(testee.about.name));
       const std::string with =
-          standings([](const ProfileRecord& p) { return p.met && !p.with.empty(); }, "");
+          standings([](const ProfileRecord& p) { return is_met(p) == Met::otherwise; }, "");
       return fmt::format("Conformant: {} {} {}{}; {}.", list_text(names, "nothing"),
                          names.size() == 1 ? "meets" : "meet", profiles,
                          with.empty() ? "" : " (" + with + ")", what_passed());
@@ -346,8 +360,10 @@ class Digester {
     if (!footer.complete) {
       return fmt::format("Incomplete: the run did not do all it should; {}.", what_passed());
     }
-    return fmt::format("Incomplete: no failure in {}, but no profile was judged in full; {}.",
-                       how_much(), what_passed());
+    const std::string missing = not_asked();
+    return fmt::format("Incomplete: no failure in {}, but no profile was judged in full{}; {}.",
+                       how_much(), missing.empty() ? "" : fmt::format(" ({})", missing),
+                       what_passed());
   }
 
   // "150 of 10403 cases (the smoke tier, with failures that were known)": what was tried, and what

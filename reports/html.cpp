@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "reports/declared.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "reports/html_matrices.h"
@@ -94,13 +95,12 @@ Markup profiles(const Digest& d) {
           row += element("td", {{"class", "mute"}}, "–");
           continue;
         }
-        const bool judged = p->complete && p->demanded > 0;
+        const Met met = is_met(*p);
         row += element(
             "td",
-            {{"class", !judged                     ? "warn"
-                       : p->met && p->with.empty() ? "good"
-                       : p->met                    ? "warn"
-                                                   : "bad"},
+            {{"class", met == Met::plainly ? "good"
+                       : met == Met::no    ? "bad"
+                                           : "warn"},
              {"title",
               fmt::format("{} of {} demanded cases passed{}", p->passed, p->demanded,
                           p->left_out == 0 ? "" : fmt::format(", {} not asked", p->left_out))}},
@@ -255,11 +255,9 @@ Markup all_verdicts(const Digest& d) {
   return out.empty() ? quiet("None.") : out;
 }
 
-Markup beyond_caps(const TesteeRecord& about) {
+Markup declared(const TesteeRecord& about) {
   Markup out;
-  for (const auto& [dtype, words] : about.beyond_caps) {
-    out += fact(fmt::format("Beyond the caps in {}", dtype), words);
-  }
+  for (const auto& [what, words] : declared_facts(about)) out += fact(what, words);
   return out;
 }
 
@@ -272,8 +270,7 @@ Markup testees(const Digest& d) {
                    element("summary", {}, code(about.name), " ", about.version, " ", about.vendor),
                    element("dl", {{"class", "facts"}},
                            fact("Profiles declared", list_text(about.profiles, "none")),
-                           fact("Features", list_text(about.features, "none")),
-                           fact("Formats", list_text(about.dtypes, "none")), beyond_caps(about)),
+                           fact("Features", list_text(about.features, "none")), declared(about)),
                    "Arithmetic as declared", element("pre", {}, arithmetic));
   }
   return out.empty() ? quiet("None.") : out;

@@ -4,6 +4,7 @@
 
 #include "reports/digest.h"
 #include "reports/reports.h"
+#include "reports/standing.h"
 #include "reports/text.h"
 #include "spec/json_text.h"
 
@@ -39,7 +40,11 @@ json evidence_json(const TensorEvidence& evidence) {
 json profiles_json(const Digest& digest) {
   Footer carrier;
   carrier.profiles = digest.profiles;
-  return line_as_json(to_line(carrier)).at("profiles");
+  json profiles = line_as_json(to_line(carrier)).at("profiles");
+  for (std::size_t i = 0; i < profiles.size(); ++i) {
+    profiles[i]["standing"] = standing_text(digest.profiles[i]);
+  }
+  return profiles;
 }
 
 json clauses_json(const TesteeDigest& testee) {

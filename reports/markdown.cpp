@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/declared.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "reports/reports.h"
@@ -94,12 +95,30 @@ std::string profiles_table(const Digest& d) {
       std::vector<std::string> cells = {code(testee.about.name, true), prose(profile)};
       for (const std::string& dtype : d.dtypes) {
         const ProfileRecord* p = find_profile_record(d, testee.about.name, profile, dtype);
-        cells.push_back(!p                                         ? "–"
-                        : p->met && p->complete && p->with.empty() ? "**met**"
-                                                                   : prose(standing_text(*p)));
+        const std::string words = p ? prose(standing_text(*p)) : "–";
+        cells.push_back(p && is_met(*p) == Met::plainly ? fmt::format("**{}**", words) : words);
       }
       out += row(cells);
     }
+  }
+  return out;
+}
+
+// An item for all testees that declare the same.
+std::string declared_list(const Digest& d) {
+  if (d.testees.empty()) return "No testee.\n";
+  std::vector<std::pair<std::vector<DeclaredFact>, std::vector<std::string>>> groups;
+  for (const TesteeDigest& testee : d.testees) {
+    const std::vector<DeclaredFact> facts = declared_facts(testee.about);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& each) { return each.first == facts; });
+    if (group == groups.end()) group = groups.insert(group, {facts, {}});
+    group->second.push_back(code(testee.about.name));
+  }
+  std::string out;
+  for (const auto& [facts, names] : groups) {
+    out += fmt::format("- {}\n", list_text(names, ""));
+    for (const auto& [what, words] : facts) out += fmt::format("  - {}: {}\n", what, prose(words));
   }
   return out;
 }
@@ -204,6 +223,7 @@ std::string to_summary_markdown(const Record& record) {
   out += what_was_run(record, d);
   out += "\n## Verdicts\n\n" + counts_table(d);
   out += "\n## Profiles\n\n" + profiles_table(d);
+  out += "\n## Declared\n\n" + declared_list(d);
   out += "\n## Worst ratios\n\nThe distance to the exact value over the bound; above 1 fails.\n\n" +
          worst_table(d);
   for (const TesteeDigest& testee : d.testees) {

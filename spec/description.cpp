@@ -191,16 +191,15 @@ double ByteCount::bytes(const Problem& p, int threads) const {
 bool Description::has(std::string_view feature) const { return contains(features, feature); }
 
 Description parse_description(const nlohmann::json& json) {
-  ObjectReader reader(json, "");
+  const nlohmann::json said = in_whole_numbers(json);
+  ObjectReader reader(said, "");
   Description result;
   result.name = line_of(reader, "name");
   result.version = line_of(reader, "version");
   result.vendor = line_of(reader, "vendor");
   result.profiles = strings(reader, "profiles");
   for (const std::string& profile : result.profiles) {
-    if (!find_profile(profile)) {
-      throw InputError("/profiles", fmt::format("there is no profile \"{}\"", profile));
-    }
+    if (!find_profile(profile)) throw InputError("/profiles", no_profile(profile));
   }
   result.probed = reader.get_or("probed", false);
   if (result.probed && !result.profiles.empty()) {

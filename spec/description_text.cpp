@@ -40,16 +40,14 @@ Description by_format(const nlohmann::json& all, DType dtype) {
 }  // namespace
 
 Description description_by(std::string_view text, DType dtype) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const std::size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (first == std::string_view::npos || text[first] != '{') {
     return with_arithmetic(declaration_named(text, dtype), dtype, "");
   }
   if (too_deep_at(text, kDeepestJson)) throw InputError("", "its JSON is too deep");
-  const nlohmann::json declared = parse_json_if_any(text);
+  const nlohmann::json declared = in_whole_numbers(parse_json_if_any(text));
   if (!declared.is_object()) throw InputError("", "it is neither a name nor JSON");
-  if (const auto key = doubled_key(text)) {
-    throw InputError("", fmt::format("it has the key \"{}\" twice", *key));
-  }
+  if (const auto looseness = looseness_of(text)) throw InputError("", "it " + *looseness);
   if (declared.contains("dtypes")) {
     Description whole = parse_description(declared);
     const auto beyond = whole.beyond_caps.find(dtype);

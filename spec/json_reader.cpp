@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "spec/contains.h"
@@ -111,12 +112,27 @@ void ObjectReader::wrong_type(const nlohmann::json& value, const std::string& ke
                                              json_text(value)));
 }
 
+nlohmann::json in_whole_numbers(nlohmann::json value) {
+  if (value.is_structured()) {
+    for (nlohmann::json& each : value) each = in_whole_numbers(std::move(each));
+  } else if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (number == std::trunc(number) && number > -0x1p63 && number < 0x1p63) {
+      return static_cast<std::int64_t>(number);
+    }
+  }
+  return value;
+}
+
 std::string line_of(ObjectReader& reader, const std::string& key) {
-  constexpr std::size_t kLongest = 200;
+  constexpr std::ptrdiff_t kLongest = 200;
   const auto text = reader.get<std::string>(key);
-  if (text.size() > kLongest) {
-    throw InputError(reader.pointer(key), fmt::format("\"{}\" has {} bytes; at most {} are taken",
-                                                      key, text.size(), kLongest));
+  const auto characters = std::count_if(
+      text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; });  // of UTF-8
+  if (characters > kLongest) {
+    throw InputError(
+        reader.pointer(key),
+        fmt::format("\"{}\" has {} characters; at most {} are taken", key, characters, kLongest));
   }
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; })) {
     throw InputError(reader.pointer(key), fmt::format("\"{}\" has control characters", key));

@@ -103,7 +103,10 @@ class ObjectReader {
   std::set<std::string> known_;
 };
 
-// A text for reports, of a line at most. Throws InputError for any other.
+// The same with 3 in place of 3.0 and 3e0: to JSON Schema they are one integer.
+nlohmann::json in_whole_numbers(nlohmann::json value);
+
+// A text for reports, of a line of 200 characters at most. Throws InputError for any other.
 std::string line_of(ObjectReader& reader, const std::string& key);
 
 }  // namespace attest

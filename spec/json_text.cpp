@@ -45,6 +45,16 @@ std::optional<std::string> doubled_key(std::string_view text) {
   return parsed.is_discarded() ? std::nullopt : doubled;
 }
 
+std::optional<std::string> looseness_of(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    return "begins with a byte order mark (EF BB BF), which is no part of JSON: write UTF-8 "
+           "without it";
+  }
+  const auto key = doubled_key(text);
+  if (key) return "has the key \"" + *key + "\" twice";
+  return std::nullopt;
+}
+
 nlohmann::json parse_json(std::string_view text) { return nlohmann::json::parse(text); }
 
 nlohmann::json parse_json_if_any(std::string_view text) {

@@ -24,6 +24,10 @@ std::optional<std::size_t> too_deep_at(std::string_view text, int levels);
 // it is no JSON.
 std::optional<std::string> doubled_key(std::string_view text);
 
+// What of a text some parsers take for JSON and others do not, in words: "has the key \"a\" twice",
+// or a byte order mark before it (RFC 8259 has none); nothing if all read it alike.
+std::optional<std::string> looseness_of(std::string_view text);
+
 // Throws nlohmann::json::parse_error.
 nlohmann::json parse_json(std::string_view text);
 

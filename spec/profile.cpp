@@ -1,5 +1,8 @@
 #include "spec/profile.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "spec/assert.h"
@@ -78,6 +81,23 @@ const Profile* find_profile(std::string_view name) {
     if (profile.name == name) return &profile;
   }
   return nullptr;
+}
+
+std::string no_profile(std::string_view name) {
+  const std::string none = fmt::format("there is no profile \"{}\"", name);
+  const std::string_view before = name.substr(0, name.find_first_of("+/"));
+  if (find_profile(before)) {
+    const auto says = [&](std::string_view word) { return name.find(word) != name.npos; };
+    return fmt::format("{}; was {}{}{} meant? Behind a name stands {}, or {}, or {}{}", none,
+                       before, says(kTakesDeclared) ? kTakesDeclared : "",
+                       says(kTakesLimits) ? kTakesLimits : "", kTakesDeclared, kTakesLimits,
+                       kTakesDeclared, kTakesLimits);
+  }
+  std::vector<std::string_view> names;
+  for (const Profile& each : profiles()) names.push_back(each.name);
+  return fmt::format("{}; there are {}, each with {}, {} or {}{} behind it too", none,
+                     fmt::join(names, ", "), kTakesDeclared, kTakesLimits, kTakesDeclared,
+                     kTakesLimits);
 }
 
 bool demands(const Profile& profile, std::span<const std::string> declared,

@@ -31,6 +31,10 @@ std::span<const Profile> profiles();
 // By its name, with or without "+declared" and then "/limits" behind it; null if there is none.
 const Profile* find_profile(std::string_view name);
 
+// That there is none of that name, and what there is; where words behind a name stand the wrong way
+// round, the right one.
+std::string no_profile(std::string_view name);
+
 // Whether a profile that is claimed or asked for so takes arithmetic beyond the default column.
 bool takes_declared(std::string_view name);
 

@@ -161,6 +161,12 @@ CLI::Option* add_shapes(CLI::App& command, CaseOptions& options) {
       ->excludes("--from");
 }
 
+void take_one_at_a_time(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (!option->get_positional()) option->allow_extra_args(false);
+  }
+}
+
 void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what) {
   command.add_option("--out", options.out, "The folder of " + of_what)->capture_default_str();
 }

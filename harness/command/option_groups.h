@@ -75,6 +75,9 @@ CLI::Option* add_shapes(CLI::App& command, CaseOptions& options);
 
 // --jobs, of which there will be as many as the limit on open files allows, and --out.
 void add_recording(CLI::App& command, RecordingOptions& options);
+// Each occurrence of an option takes one value, so that what stands behind it may be what the
+// command needs: for commands with an argument that has no name.
+void take_one_at_a_time(CLI::App& command);
 void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what);
 
 }  // namespace attest

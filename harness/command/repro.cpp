@@ -208,6 +208,7 @@ Command add_repro(CLI::App& app) {
   command.add_flag("--shrink", asked->shrink,
                    "Make a case that fails as small as it gets, and write it to shrunk.json");
   add_out(command, asked->recording, "shrunk.json");
+  take_one_at_a_time(command);
   return {.parser = &command, .carry_out = [=] { return repro(*asked); }, .starts_testees = false};
 }
 

@@ -43,13 +43,9 @@ std::vector<std::string> profiles_asked_for(const RunArguments& asked) {
 }
 
 void check_profiles(const std::vector<std::string>& names) {
-  std::vector<std::string> known = {kNoProfile};
-  for (const Profile& profile : profiles()) known.emplace_back(profile.name);
   for (const std::string& name : names) {
     if (name != kNoProfile && !find_profile(name)) {
-      throw InputError("", fmt::format("there is no profile {}; there are {}, each but none with "
-                                       "{} or {} behind it too",
-                                       name, fmt::join(known, ", "), kTakesDeclared, kTakesLimits));
+      throw InputError("", no_profile(name));
     }
     if (name == kNoProfile && names.size() > 1)
       throw InputError("", "--profile none goes with no other profile");

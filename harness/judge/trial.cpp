@@ -51,6 +51,13 @@ Returned in_base_e(const LseForm& form, const std::vector<Returned>& statistics,
   return lse;
 }
 
+// Who declares no LSE and reads or writes it all the same dies of that.
+std::string absence_of_lse(const Description& testee) {
+  if (!testee.has("lse")) return "lse is absent, its data NULL: the feature is not declared";
+  if (!testee.dialect.lse.apart) return "";
+  return "lse is absent, its data NULL: as declared, maximum and sum stand in its place";
+}
+
 // One call; what it returned is added to the trial.
 void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
           bool backward, Trial& trial) {
@@ -93,6 +100,10 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   calling.captured += reply.captured;
   if (!reply.ok()) {
     trial.stopped = finding_of(reply, pass);
+    const std::string absence = absence_of_lse(calling.testee);
+    if (reply.kind == Reply::Kind::crashed && !absence.empty()) {
+      trial.stopped->message += fmt::format(" ({})", absence);
+    }
   } else if (const auto damage = exchange.damage()) {
     trial.stopped = failure(damage->reason, std::string(pass) + ": " + damage->message);
   } else {

@@ -411,10 +411,9 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
         return {{"status", "error"},
                 {"message", fmt::format("the description of {} is no JSON", kernel->name)}};
       }
-      if (const auto key = doubled_key(text)) {
+      if (const auto looseness = looseness_of(text)) {
         return {{"status", "error"},
-                {"message", fmt::format("the description of {} has the key \"{}\" twice",
-                                        kernel->name, *key)}};
+                {"message", fmt::format("the description of {} {}", kernel->name, *looseness)}};
       }
       kernels.push_back({{"name", kernel->name}, {"description", description}});
     }

@@ -66,7 +66,8 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """How a profile stands in a format: `passed` of `demanded` cases."""
+    """How a profile stands in a format: `passed` of `demanded` cases; `standing` says it in the
+    words of the other pages ("met within limits")."""
 
     profile: str
     dtype: str
@@ -74,10 +75,10 @@ class Standing:
     complete: bool
     demanded: int
     passed: int
+    standing: str
 
     def __str__(self) -> str:
-        how = "met" if self.met else f"{self.passed} of {self.demanded} passed"
-        return f"{self.profile} in {self.dtype}: {how}"
+        return f"{self.profile} in {self.dtype}: {self.standing}"
 
 
 class Run:
@@ -130,7 +131,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><td>{html.escape(each.profile)}</td><td>{each.dtype}</td>"
-                       f"<td>{'met' if each.met else 'not met'}</td>"
+                       f"<td>{html.escape(each.standing)}</td>"
                        f"<td>{each.passed} of {each.demanded}</td></tr>" for each in self.profiles)
         table = f"<table><tr><th>profile</th><th>format</th><th></th><th>cases</th></tr>{rows}" \
                 "</table>" if rows else ""

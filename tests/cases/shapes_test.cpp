@@ -98,6 +98,11 @@ TEST_F(ShapesTest, ALineThatIsNotUnderstoodIsNamed) {
   EXPECT_EQ(wrong("B,Hq,Hkv,Sq,Sk,D,scale\n1,1,1,1,1,1,big\n"),
             "bad.csv:2: scale takes a number, not big");
   EXPECT_EQ(wrong("# nothing\n"), "bad.csv: holds no shape");
+  for (const std::string value : {"null", "3", "\"a\""}) {
+    EXPECT_EQ(wrong(value + "\n"),
+              "bad.csv: holds no shape, but " + value +
+                  ": shapes are a JSON object or list, or lines B,Hq,Hkv,Sq,Sk,D,Dv,mask");
+  }
   EXPECT_EQ(wrong(""), "bad.csv: holds no shape");
 }
 

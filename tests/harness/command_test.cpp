@@ -152,7 +152,9 @@ TEST_F(CommandTest, ProfileTakesArithmeticBeyondTheDefaultOnlyWhereItIsAskedForS
   EXPECT_THAT(contents(folder_ / "out" / "report.json"),
               HasSubstr("\"a maximum that lags by 5.5 in log2\""));
   EXPECT_THAT(attest_command("run --profile none+declared" + out()).text,
-              HasSubstr("no profile none+declared"));
+              HasSubstr("no profile \"none+declared\""));
+  EXPECT_THAT(attest_command("run --profile masks/limits+declared" + out()).text,
+              HasSubstr("was masks+declared/limits meant?"));
 }
 
 TEST_F(CommandTest, FormatDeclaredBeyondTheCapsFailsOnceAndMeetsNothing) {
@@ -254,6 +256,16 @@ TEST_F(CommandTest, CaseThatIsNotThereTellsTheNearest) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.text, HasSubstr("mask/causal/"));
   EXPECT_EQ(attest_command("run --cases mask/causl" + out()).exit_code, 2);
+}
+
+TEST_F(CommandTest, CaseMayStandBehindWhoItIsRepeatedWith) {
+  const std::string id = "shape/lengths/single_query/sk=1/dtype=f32/data=normal/s=1";
+  for (const std::string& arguments : {"--testee naive " + id, "--testee naive --testee fa2 " + id,
+                                       "--env HOME " + id + " --testee naive"}) {
+    const Result result = attest_command("repro " + arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments << '\n' << result.text;
+    EXPECT_THAT(result.text, HasSubstr(id));
+  }
 }
 
 TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {

@@ -127,7 +127,38 @@ TEST_F(LseFormTest, AMaximumAndASumAreJudgedByWhatTheyComeTo) {
   factor_ = 1.0001f;
   EXPECT_EQ(verdict().reason, "bound");
   writes_sum = false;
-  EXPECT_EQ(verdict().reason, "unwritten");
+  const Verdict unwritten = verdict();
+  EXPECT_EQ(unwritten.reason, "unwritten");
+  EXPECT_THAT(unwritten.message, HasSubstr("sum[0,0,0,0] was never written"));
+}
+
+// A testee whose forward calls kill it.
+class Dying : public InProcessExecutor {
+ public:
+  using InProcessExecutor::InProcessExecutor;
+  Reply execute(nlohmann::json request) override {
+    if (request["op"] != "forward") return InProcessExecutor::execute(std::move(request));
+    return {.kind = Reply::Kind::crashed, .message = "killed by signal 11 (Segmentation fault)"};
+  }
+};
+
+TEST_F(LseFormTest, WhoDiesIsToldWhereThereIsNoLse) {
+  Dying executor(mock_.plugin());
+  const auto message = [&] {
+    PreparedCase prepared(test_case_, 1);
+    return examine(prepared, description_, "mock", executor, 1).verdict.message;
+  };
+  const std::string died = "forward: killed by signal 11 (Segmentation fault)";
+  EXPECT_EQ(message(), died);
+  declare({.base_2 = true});
+  EXPECT_EQ(message(), died);
+  declare({.apart = true});
+  EXPECT_EQ(message(), died +
+                           " (lse is absent, its data NULL: as declared, maximum and sum stand in "
+                           "its place)");
+  declare({});
+  description_.features = {};
+  EXPECT_EQ(message(), died + " (lse is absent, its data NULL: the feature is not declared)");
 }
 
 TEST_F(LseFormTest, BackwardReadsTheMaximumAndTheSum) {

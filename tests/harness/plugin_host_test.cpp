@@ -38,6 +38,20 @@ class PluginHostTest : public testing::Test {
   InProcessExecutor executor_{mock_.plugin()};
 };
 
+TEST_F(PluginHostTest, WhatNotAllParsersTakeForJsonIsNoDescription) {
+  const auto said = [&](const std::string& description) {
+    mock_.description = description;
+    const Reply reply = executor_.execute({{"op", "describe"}});
+    return reply.ok() ? "ok" : reply.body.at("message").get<std::string>();
+  };
+  EXPECT_EQ(said("{}"), "ok");
+  EXPECT_EQ(said("{]"), "the description of mock is no JSON");
+  EXPECT_EQ(said("{\"a\": 1, \"a\": 2}"), "the description of mock has the key \"a\" twice");
+  EXPECT_EQ(said("\xEF\xBB\xBF{}"),
+            "the description of mock begins with a byte order mark (EF BB BF), which is no part of "
+            "JSON: write UTF-8 without it");
+}
+
 template <class T>
 std::vector<T> elements(const attest_tensor& t) {
   const auto* data = static_cast<const T*>(t.data);

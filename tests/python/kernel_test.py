@@ -73,6 +73,9 @@ class SuiteTest(unittest.TestCase):
         self.assertIn("Not conformant: kernels.py:top_left", repr(run))
         standing = next(each for each in run.profiles if each.profile == "forward-core")
         self.assertLess(standing.passed, standing.demanded)
+        self.assertIn(standing.standing, run.text, "the words are those of the terminal")
+        self.assertIn(f"<td>{standing.standing}</td>", run._repr_html_())
+        self.assertTrue(str(standing).endswith(f": {standing.standing}"))
 
     def test_profile_that_is_met_makes_it_conformant(self):
         before = processor_seconds()

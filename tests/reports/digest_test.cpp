@@ -280,6 +280,52 @@ TEST(DigestTest, ProfilesSayWithWhatArithmeticTheyAreMet) {
   EXPECT_EQ(standing_text(p), "incomplete: 12 of 13");
 }
 
+TEST(DigestTest, ProfilesSayThatTheyAreMetWithinLimits) {
+  ProfileRecord p{.testee = "naive",
+                  .profile = "masks/limits",
+                  .dtype = "bf16",
+                  .met = true,
+                  .complete = true,
+                  .demanded = 13,
+                  .left_out = 3,
+                  .passed = 10,
+                  .within_limits = true};
+  EXPECT_EQ(standing_text(p), "met within limits");
+  EXPECT_EQ(is_met(p), Met::otherwise);
+  p.with = {"exp of 736 units"};
+  EXPECT_EQ(proviso_text(p), "within limits, with exp of 736 units");
+  EXPECT_EQ(standing_text(p), "met within limits, with exp of 736 units");
+  p.thin = {{"LAW-6", 0}, {"MASK-3", 0}};
+  EXPECT_EQ(standing_text(p),
+            "met within limits, which have nothing of LAW-6, MASK-3, with exp of 736 units");
+  p.thin = {};
+  p.met = false;
+  EXPECT_EQ(standing_text(p), "not met: only within limits, with exp of 736 units");
+  EXPECT_TRUE(met_only_with(p)) << "the limits were taken, the arithmetic was not";
+  p.profile = "masks+declared";
+  EXPECT_EQ(standing_text(p), "not met: only within limits, with exp of 736 units");
+  EXPECT_FALSE(met_only_with(p)) << "the arithmetic was taken, the limits were not";
+  p.with = {};
+  EXPECT_EQ(standing_text(p), "not met: only within limits");
+  EXPECT_EQ(is_met(p), Met::no);
+}
+
+TEST(DigestTest, ProfilesWithoutACaseSayWhatIsMissing) {
+  ProfileRecord p{.testee = "naive", .profile = "double", .dtype = "f32"};
+  EXPECT_EQ(is_met(p), Met::unknown);
+  p.needs = {{"f64", 42}, {"the profile forward-core", 1}};
+  EXPECT_EQ(standing_text(p),
+            "not asked: 42 cases need f64, 1 case needs the profile forward-core");
+  EXPECT_EQ(is_met(p), Met::unknown);
+  Record record = conformant_record();
+  record.footer->profiles = {p};
+  record.footer->conclusion = "incomplete";
+  record.footer->exit_code = 3;
+  EXPECT_THAT(digest(record).sentence,
+              HasSubstr("but no profile was judged in full (double of naive is not asked: 42 cases "
+                        "need f64, 1 case needs the profile forward-core); "));
+}
+
 TEST(DigestTest, TheSentenceSaysWithWhatArithmeticProfilesAreMet) {
   EXPECT_EQ(digest(declared_record(true)).sentence,
             "Conformant: naive, fa2 meet every profile declared (fa2 meets forward-core+declared "

@@ -104,6 +104,23 @@ TEST(HtmlTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
                         "with exp of 736 units</td>"));
 }
 
+TEST(HtmlTest, ProfileMetWithinLimitsIsNoPlainMet) {
+  EXPECT_THAT(to_html(narrow_record()),
+              HasSubstr("<td class=\"warn\" title=\"37 of 40 demanded cases passed, 3 not asked\">"
+                        "met within limits</td>"));
+}
+
+TEST(HtmlTest, WhatIsDeclaredStandsWithTheTestee) {
+  const std::string page = to_html(narrow_record());
+  for (const char* fact :
+       {"<dt>Limits</dt><dd>head_dim 64 or 128</dd>", "<dt>Never</dt><dd>batch 1, window</dd>",
+        "<dt>Otherwise than the standard</dt><dd>LSE in base 2</dd>",
+        "<dt>Beyond the default</dt><dd>a maximum that lags by 8 in log2 in bf16</dd>",
+        "<dt>Not declared</dt><dd>dense-mask, "}) {
+    EXPECT_THAT(page, HasSubstr(fact));
+  }
+}
+
 TEST(HtmlTest, WhatLiesBeyondTheCapsStandsWithTheTestee) {
   Record record = conformant_record();
   record.header.testees[0].beyond_caps = {{"f16", "accumulates PV in f16"}};

@@ -27,6 +27,14 @@ TEST(JsonReportTest, TellsHeaderConclusionAndCounts) {
   EXPECT_EQ(report["profiles"].size(), 18u);
 }
 
+TEST(JsonReportTest, ProfilesCarryTheWordsOfOtherPages) {
+  const json report = parse_json(to_report_json(narrow_record()));
+  for (const json& p : report["profiles"]) {
+    const bool narrow = p["profile"] == "forward-core/limits";
+    EXPECT_EQ(p["standing"], narrow ? "met within limits" : "met");
+  }
+}
+
 TEST(JsonReportTest, FailuresCarryTheirEvidenceAsTheRecordDoes) {
   const Record record = realistic_record();
   const json report = parse_json(to_report_json(record));

@@ -34,6 +34,29 @@ TEST(MarkdownTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
                 "units |"));
 }
 
+TEST(MarkdownTest, ProfileMetWithinLimitsIsNoPlainMet) {
+  EXPECT_THAT(
+      to_summary_markdown(narrow_record()),
+      HasSubstr("| `fa2` | forward-core/limits | met within limits | met within limits | met "
+                "within limits |"));
+}
+
+TEST(MarkdownTest, TellsWhatIsDeclared) {
+  const std::string text = to_summary_markdown(narrow_record());
+  EXPECT_THAT(text, HasSubstr("## Declared\n\n- `naive`\n  - Formats: f32, f16, bf16\n"
+                              "  - Not declared: dense-mask, prefix, "));
+  EXPECT_THAT(text, HasSubstr("- `fa2`\n  - Formats: f32, f16, bf16\n"
+                              "  - Limits: head\\_dim 64 or 128\n"
+                              "  - Never: batch 1, window\n"
+                              "  - Otherwise than the standard: LSE in base 2\n"
+                              "  - Beyond the default: a maximum that lags by 8 in log2 in bf16\n"
+                              "  - Not declared: dense-mask"));
+  EXPECT_THAT(to_summary_markdown(declared_record(true)),
+              HasSubstr("  - Beyond the default: exp of 736 units in bf16\n"));
+  EXPECT_THAT(to_summary_markdown(conformant_record()), HasSubstr("- `naive`, `fa2`\n  - Formats"))
+      << "what declares the same is told once";
+}
+
 TEST(MarkdownTest, SaysWhereCasesOfOthersCameFrom) {
   Record record = realistic_record();
   record.header.from = "/home/me/mine.json";

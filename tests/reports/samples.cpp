@@ -220,6 +220,24 @@ Record declared_record(bool claimed) {
   return record;
 }
 
+Record narrow_record() {
+  Record record = conformant_record();
+  TesteeRecord& fa2 = record.header.testees[1];
+  fa2.profiles[0] = "forward-core/limits";
+  fa2.limits = nlohmann::json::parse(
+      R"({"head_dim": [64, 128], "never": [{"features": ["window"], "batch": 1}]})");
+  fa2.dialect = {{"lse", {{"base", 2}}}};
+  fa2.arithmetic = {{"bf16", {{"max_lag", 8}}}};
+  for (ProfileRecord& p : record.footer->profiles) {
+    if (p.testee != "fa2" || p.profile != "forward-core") continue;
+    p.profile = fa2.profiles[0];
+    p.within_limits = true;
+    p.left_out = 3;
+    p.passed = 37;
+  }
+  return record;
+}
+
 Record realistic_record() {
   Record record = conformant_record();
   spoil(record.verdicts);
@@ -261,6 +279,8 @@ Record hostile_record() {
                    .options = {.env = {evil}}};
   record.header.testees[0].arithmetic = {{evil, evil}};
   record.header.testees[0].vendor = evil;
+  record.header.testees[0].limits = {{evil, evil}, {"never", {evil, {{evil, evil}}}}};
+  record.header.testees[0].dialect = {{"empty_rows", {{"o", evil}}}};
   for (int i = 0; i < 10; ++i) {
     VerdictRecord v{.case_id = evil + std::string(300, 'x') + std::to_string(i),
                     .testee = evil,
@@ -363,12 +383,19 @@ std::vector<Sample> samples() {
   stopped.footer->exit_code = 3;
   Record defective = conformant_record();
   defective.defects = {"verdicts are doubled: mask/a of naive"};
-  return {{"realistic", realistic_record()},   {"known", known_record()},
-          {"smoke", smoke_record()},           {"defective", defective},
-          {"conformant", conformant_record()}, {"declared", declared_record(true)},
-          {"refused", declared_record(false)}, {"hostile", hostile_record()},
-          {"empty", empty_record()},           {"truncated", truncated_record()},
-          {"inconsistent", inconsistent},      {"stopped", stopped}};
+  return {{"realistic", realistic_record()},
+          {"known", known_record()},
+          {"smoke", smoke_record()},
+          {"defective", defective},
+          {"conformant", conformant_record()},
+          {"narrow", narrow_record()},
+          {"declared", declared_record(true)},
+          {"refused", declared_record(false)},
+          {"hostile", hostile_record()},
+          {"empty", empty_record()},
+          {"truncated", truncated_record()},
+          {"inconsistent", inconsistent},
+          {"stopped", stopped}};
 }
 
 }  // namespace attest

@@ -18,6 +18,9 @@ Record conformant_record();
 // not, and refused.
 Record declared_record(bool claimed);
 
+// The conformant one, but fa2 is narrow: it claims forward-core within its limits, and meets it so.
+Record narrow_record();
+
 // The realistic record, with all its failures known.
 Record known_record();
 

@@ -50,6 +50,12 @@ TEST(SummaryTest, ProfileMetWithArithmeticBeyondTheDefaultIsNoPlainMet) {
               HasSubstr("fa2     forward-core   met  met  not met: only with exp of 736 units\n"));
 }
 
+TEST(SummaryTest, ProfileMetWithinLimitsIsNoPlainMet) {
+  const std::string text = to_summary_text(narrow_record());
+  EXPECT_THAT(text, HasSubstr("forward-core/limits  met within limits  met within limits"));
+  EXPECT_THAT(text, HasSubstr("(fa2 meets forward-core/limits within limits in f32, "));
+}
+
 // A verdict on what printed that much.
 VerdictRecord printed(Outcome outcome, int lines) {
   VerdictRecord v{.case_id = "mask/a", .testee = "naive", .dtype = "f32", .verdict = {}};

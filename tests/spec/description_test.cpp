@@ -77,7 +77,8 @@ TEST(DescriptionTest, IsReadStrictly) {
   for (const char* key : {"name", "version", "vendor"}) {
     json text = sound_description();
     text[key] = std::string(15'000'000, 'x');
-    EXPECT_THAT(description_error(text), HasSubstr("has 15000000 bytes; at most 200 are taken"));
+    EXPECT_THAT(description_error(text),
+                HasSubstr("has 15000000 characters; at most 200 are taken"));
     text[key] = "a\x1b[2J";
     EXPECT_THAT(description_error(text), HasSubstr("has control characters"));
   }

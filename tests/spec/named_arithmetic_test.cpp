@@ -89,6 +89,8 @@ TEST(NamedArithmeticTest, NumericsNamesThem) {
 TEST(NamedArithmeticTest, AKeyThatStandsTwiceIsAMistake) {
   EXPECT_EQ(error_of(R"({"exp_ulp": 1, "exp_ulp": 2})", DType::f32),
             ": it has the key \"exp_ulp\" twice");
+  EXPECT_THAT(error_of("\xEF\xBB\xBF{\"exp_ulp\": 1}", DType::f32),
+              HasSubstr("it begins with a byte order mark"));
 }
 
 }  // namespace
