@@ -34,8 +34,8 @@ struct Naming {
 };
 
 // Asks of each mutant on cases of the clauses that it violates, in their order, until some
-// mistake is named of one kind of failures (reports/groups.h); in as many jobs as the options say. Throws InputError for a mutant that the
-// catalogue lacks.
+// mistake is named of one kind of failures (reports/groups.h); in as many jobs as the options say.
+// Throws InputError for a mutant that the catalogue lacks.
 std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue& catalogue,
                                 const std::vector<Testee>& testees, const Meant& meant,
                                 const RunOptions& options, const MakeExecutor& make_executor,
