@@ -1,7 +1,6 @@
 #include "harness/command/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +86,7 @@ int side_by_side(Options options) {
   const std::vector<criteria::CaseSet> sets = sets_for(options, installation);
   const RecordFolder folder(options.out);
   for (const criteria::CaseSet& set : sets) {
-    Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
+    Progress progress({stderr, options.terminal}, options.terminal.loudness, set.cases.size());
     comparison.sides.push_back(criteria::compare(
         set, subjects,
         {.jobs = options.jobs,
@@ -103,7 +102,7 @@ int side_by_side(Options options) {
           }
           return std::make_unique<WorkerExecutor>(std::move(worker));
         },
-        [&] { progress.add({.outcome = Outcome::pass}); }, interrupted));
+        [&] { progress.add_one(); }, interrupted));
     progress.finish();
     if (interrupted()) {
       fmt::print(stderr, "attest: interrupted; {} written\n",

@@ -1,7 +1,6 @@
 #include "harness/command/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -57,10 +56,10 @@ int search(const Options& options) {
   std::vector<nlohmann::json> entries;
   std::map<std::string, Index> tried;
   for (const Testee& testee : session.testees()) {
-    Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
+    Progress progress({stderr, options.terminal}, options.terminal.loudness, 0);
     const FuzzResult result = fuzz(
         testee, suite, search, [&](const Testee& t) { return session.start(t); },
-        [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
+        [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
     progress.finish();
     for (const auto& [outcome, count] : result.record.tried) tried[outcome] += count;
     ++search.seed;  // many testees try many problems
@@ -102,6 +101,8 @@ Command add_fuzz(CLI::App& app, Options& options) {
       "search that ended goes on with --first and the number that its table ends with.");
   add_testee_options(command, options);
   add_recording(command, options);
+  add_colour(command, options);
+  add_loudness(command, options);
   command.add_option("--count", options.count, "Problems to try, of each testee")
       ->check(takes_count("--count", 1, kMostOfASeed));
   command.add_option("--first", options.first, "The number of the first problem")

@@ -139,6 +139,30 @@ CLI::Option* add_shapes(CLI::App& command, Options& options) {
       ->excludes("--from");
 }
 
+void add_colour(CLI::App& command, Options& options) {
+  command
+      .add_option_function<std::string>(
+          "--color",
+          [&](const std::string& when) { options.terminal.colour = *colour_named(when); },
+          "auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->check(takes("--color", "auto, always or never",
+                    [](const std::string& when) { return colour_named(when).has_value(); }))
+      ->type_name("WHEN")
+      ->option_text("WHEN [auto]");
+}
+
+void add_loudness(CLI::App& command, Options& options) {
+  const auto become = [&](Loudness loudness) {
+    return [&, loudness] { options.terminal.loudness = loudness; };
+  };
+  CLI::Option* quiet = command.add_flag_callback("-q,--quiet", become(Loudness::quiet),
+                                                 "Say nothing but what it comes to");
+  command
+      .add_flag_callback("-v,--verbose", become(Loudness::verbose),
+                         "A line for each verdict as it is given, and messages uncut")
+      ->excludes(quiet);
+}
+
 void add_recording(CLI::App& command, Options& options) {
   command
       .add_option("--jobs", options.jobs, "Cases examined at a time. Default: the hardware threads")

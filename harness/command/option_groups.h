@@ -33,5 +33,8 @@ void add_selection(CLI::App& command, Options& options);
 // --shapes, which goes with no --from.
 CLI::Option* add_shapes(CLI::App& command, Options& options);
 void add_recording(CLI::App& command, Options& options);
+// --color; and, where there is much to tell or to leave out, -q and -v.
+void add_colour(CLI::App& command, Options& options);
+void add_loudness(CLI::App& command, Options& options);
 
 }  // namespace attest

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "harness/command/terminal.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/worker.h"
 #include "harness/run/run.h"
@@ -35,6 +36,7 @@ struct Options {
   Limits limits;
   std::size_t memory_mib = Limits().memory_bytes >> 20;
   bool json = false;
+  TerminalOptions terminal;
   std::string case_id;
   bool in_process = false;
   std::filesystem::path dump_folder;
@@ -57,7 +59,6 @@ struct Options {
   bool full = false;
   bool shrink = false;
   bool legitimate = false;
-  bool features = false;
   bool hosts = false;
   std::vector<std::string> only_hosts;
   int give_up_after = RunOptions().give_up_after;

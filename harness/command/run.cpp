@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,6 +19,7 @@
 #include "harness/run/selection.h"
 #include "spec/json_reader.h"
 #include "spec/profile.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -29,9 +29,10 @@ void check_profiles(const std::vector<std::string>& names) {
   for (const Profile& profile : profiles()) known.emplace_back(profile.name);
   for (const std::string& name : names) {
     if (name != kNoProfile && !find_profile(name)) {
-      throw InputError("", fmt::format("there is no profile {}; there are {}, each but none with "
-                                       "{} or {} behind it too",
-                                       name, fmt::join(known, ", "), kTakesDeclared, kTakesLimits));
+      throw InputError("",
+                       fmt::format("there is no profile {} ({} and {} may stand behind each "
+                                   "but none); {}",
+                                   name, kTakesDeclared, kTakesLimits, did_you_mean(name, known)));
     }
     if (name == kNoProfile && names.size() > 1)
       throw InputError("", "--profile none goes with no other profile");
@@ -48,13 +49,14 @@ int judge_cases(const Options& options) {
   Plan plan = plan_for(options, installation, all, cases.size());
   if (!options.known.empty()) plan.known = read_known_failures(options.known);
   Session session(options, installation, plan);
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
+  Progress progress({stderr, options.terminal}, options.terminal.loudness,
+                    cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
   Record record = run(
       cases, session.testees(), session.header(), run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
-      [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
+      [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
   const int exit_code = session.finish(record);
   const auto groups = diagnose(
@@ -63,7 +65,9 @@ int judge_cases(const Options& options) {
       [&] { return interrupted() || time_is_up(run_options); });
   record.diagnoses = diagnoses_of(groups);
   session.add_diagnosis(record, to_json(groups));
-  fmt::print("{}", to_text(groups));
+  if (options.terminal.loudness != Loudness::quiet) {
+    Terminal(stdout, options.terminal).write_coloured(to_text(groups));
+  }
   return exit_code;
 }
 
@@ -79,7 +83,10 @@ Command add_run(CLI::App& app, Options& options) {
                      "that are declared. Default: all that a testee declares");
   add_shapes(command, options);
   add_recording(command, options);
-  command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases");
+  add_colour(command, options);
+  add_loudness(command, options);
+  command.add_option("--shard", options.shard, "I/N: the I-th of N parts of the cases")
+      ->capture_default_str();
   command
       .add_option("--give-up-after", options.give_up_after,
                   "Time-outs of a testee after which its other cases are NOT_RUN; 0: never")

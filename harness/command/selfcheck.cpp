@@ -1,7 +1,6 @@
 #include "harness/command/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -47,8 +46,8 @@ int selfcheck(Options options) {
   const std::vector<Case> all = load_cases(installation.cases, options.seed);
   const fs::path mutants = options.plugins / "mutants.so";
   if (!options.legitimate) check.catalogue = load_catalogue(mutants);
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
-  const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
+  Progress progress({stderr, options.terminal}, options.terminal.loudness, 0);
+  const auto seen = [&](const VerdictRecord& verdict) { progress.add(verdict); };
   const auto session_of = [&](const fs::path& plugin, const std::vector<Case>& cases) {
     options.testees = {plugin.string()};
     Plan plan = plan_for(options, installation, all, cases.size());
@@ -93,8 +92,9 @@ int selfcheck(Options options) {
   progress.finish();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   write_file(options.out / "selfcheck.json", json_text(to_json(check), 2) + "\n");
-  fmt::print("{}", to_text(check));
-  std::fflush(stdout);  // the pages of a million verdicts take a minute
+  // At once: the pages of a million verdicts take a minute.
+  Terminal(stdout, options.terminal)
+      .write_coloured(to_text(check, options.terminal.loudness == Loudness::quiet));
   if (session) session->publish(record);
   return exit_code_of(check);
 }
@@ -133,6 +133,8 @@ Command add_selfcheck(CLI::App& app, Options& options) {
       "selfcheck", "See that every broken kernel is caught and no correct one fails");
   add_selection(command, options);
   add_recording(command, options);
+  add_colour(command, options);
+  add_loudness(command, options);
   command.add_flag("--full", options.full,
                    "Count all cases that catch a mutant, not only the first");
   command.add_flag("--legitimate", options.legitimate, "Only the correct kernels, on all cases");

@@ -1,7 +1,6 @@
 #include "harness/command/selfcheck_hosts.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -62,7 +61,7 @@ class HostsChecker {
         root_(root),
         full_(options.full),
         run_(session.run_options()),
-        progress_(stderr, isatty(STDERR_FILENO) != 0, 0) {
+        progress_({stderr, options.terminal}, options.terminal.loudness, 0) {
     run_.tries_again = false;  // what hangs is caught by that
   }
 
@@ -106,7 +105,7 @@ class HostsChecker {
   RunOptions run_;
   Progress progress_;
   const MakeExecutor start_ = [this](const Testee& testee) { return session_.start(testee); };
-  const std::function<void(const Verdict&)> seen_ = [this](const Verdict& verdict) {
+  const std::function<void(const VerdictRecord&)> seen_ = [this](const VerdictRecord& verdict) {
     progress_.add(verdict);
   };
 };

@@ -286,8 +286,14 @@ void Session::publish(const Record& record) {
 
 int Session::finish(const Record& record) {
   publish(record);
-  fmt::print("{}", to_summary_text(record));
-  fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+  const Terminal terminal(stdout, options_.terminal);
+  const Loudness loudness = options_.terminal.loudness;
+  terminal.write_coloured(to_summary_text(record, loudness == Loudness::quiet     ? Detail::brief
+                                                  : loudness == Loudness::verbose ? Detail::whole
+                                                                                  : Detail::usual));
+  if (loudness != Loudness::quiet) {
+    fmt::print("\nReport: {}\n", (options_.out / "index.html").string());
+  }
   if (!record.footer) {
     fmt::print(stderr, "attest: interrupted; the record is truncated\n");
     return kIncomplete;

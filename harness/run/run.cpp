@@ -46,12 +46,12 @@ std::string origin(const RunOptions& options) {
 class InOrder {
  public:
   InOrder(std::size_t count, Record& record, std::ostream& out,
-          const std::function<void(const Verdict&)>& seen)
+          const std::function<void(const VerdictRecord&)>& seen)
       : waiting_(count), record_(record), out_(out), seen_(seen) {}
 
   void put(std::size_t place, std::vector<VerdictRecord> verdicts) {
     const std::lock_guard lock(mutex_);
-    for (const VerdictRecord& v : verdicts) seen_(v.verdict);
+    for (const VerdictRecord& v : verdicts) seen_(v);
     waiting_[place] = std::move(verdicts);
     for (; next_ < waiting_.size() && !waiting_[next_].empty(); ++next_) {
       for (VerdictRecord& v : waiting_[next_]) {
@@ -69,7 +69,7 @@ class InOrder {
   std::size_t next_ = 0;
   Record& record_;
   std::ostream& out_;
-  const std::function<void(const Verdict&)>& seen_;
+  const std::function<void(const VerdictRecord&)>& seen_;
 };
 
 // What testees declare beyond the caps, of the formats that are tried: one verdict for each.
@@ -285,7 +285,7 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
 
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
-           const std::function<void(const Verdict&)>& seen,
+           const std::function<void(const VerdictRecord&)>& seen,
            const std::function<bool()>& interrupted) {
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};

@@ -53,7 +53,7 @@ bool time_is_up(const RunOptions& options);
 // `interrupted` says so.
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
-           const std::function<void(const Verdict&)>& seen,
+           const std::function<void(const VerdictRecord&)>& seen,
            const std::function<bool()>& interrupted);
 
 // A case with what it takes to examine testees on it, or why that could not be had.
