@@ -23,6 +23,9 @@ Command add_criteria(CLI::App& app, Options& options);
 Command add_repro(CLI::App& app, Options& options);
 Command add_report(CLI::App& app, Options& options);
 Command add_verify(CLI::App& app, Options& options);
+Command add_check(CLI::App& app, Options& options);
+Command add_vectors(CLI::App& app, Options& options);
+Command add_judge(CLI::App& app, Options& options);
 Command add_explain(CLI::App& app, Options& options);
 Command add_completion(CLI::App& app, Options& options);
 

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "harness/command/commands.h"

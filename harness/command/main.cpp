@@ -58,11 +58,12 @@ int main(int argc, char** argv) {
   CLI::App app("Attest: the conformance and verification suite for attention kernels");
   app.set_version_flag("--version", ATTEST_VERSION);
   app.require_subcommand(1);
-  const Command commands[] = {add_list(app, options),     add_run(app, options),
-                              add_fuzz(app, options),     add_selfcheck(app, options),
-                              add_criteria(app, options), add_repro(app, options),
-                              add_report(app, options),   add_verify(app, options),
-                              add_explain(app, options),  add_completion(app, options)};
+  const Command commands[] = {
+      add_list(app, options),      add_run(app, options),      add_fuzz(app, options),
+      add_selfcheck(app, options), add_criteria(app, options), add_repro(app, options),
+      add_report(app, options),    add_verify(app, options),   add_vectors(app, options),
+      add_judge(app, options),     add_check(app, options),    add_explain(app, options),
+      add_completion(app, options)};
   for (const Command& command : commands) {
     const std::string more = command.parser->get_footer();
     command.parser->footer(more.empty() ? kExitCodes : more + "\n" + kExitCodes);

@@ -12,8 +12,11 @@
 
 #include "harness/process/sandbox.h"
 #include "harness/process/surroundings.h"
+#include "harness/run/conclude.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
+#include "spec/profile.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -72,6 +75,10 @@ void add_testee_options(CLI::App& command, Options& options, const std::string& 
                      fmt::format("A bundled kernel's name, LIBRARY.so, LIBRARY.so:KERNEL, "
                                  "exec:COMMAND, or mutant:NAME; may be given again. Default: {}",
                                  testees));
+  add_running(command, options);
+}
+
+void add_running(CLI::App& command, Options& options) {
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096))
       ->capture_default_str();
@@ -161,6 +168,34 @@ void add_loudness(CLI::App& command, Options& options) {
       .add_flag_callback("-v,--verbose", become(Loudness::verbose),
                          "A line for each verdict as it is given, and messages uncut")
       ->excludes(quiet);
+}
+
+void check_profiles(const std::vector<std::string>& names) {
+  std::vector<std::string> known = {kNoProfile};
+  for (const Profile& profile : profiles()) known.emplace_back(profile.name);
+  for (const std::string& name : names) {
+    if (name != kNoProfile && !find_profile(name)) {
+      throw InputError("",
+                       fmt::format("there is no profile {} ({} and {} may stand behind each "
+                                   "but none); {}",
+                                   name, kTakesDeclared, kTakesLimits, did_you_mean(name, known)));
+    }
+    if (name == kNoProfile && names.size() > 1)
+      throw InputError("", "--profile none goes with no other profile");
+  }
+}
+
+void add_profiles(CLI::App& command, Options& options) {
+  command.add_option("--profile", options.profiles,
+                     "A profile to be met, or none; X+declared takes arithmetic that is "
+                     "declared beyond the default, too, X/limits what is met within the limits "
+                     "that are declared. Default: all that a testee declares");
+}
+
+void add_known(CLI::App& command, Options& options) {
+  command
+      .add_option("--known", options.known, "A file of failures that are known, and don't count")
+      ->type_name("FILE");
 }
 
 void add_recording(CLI::App& command, Options& options) {

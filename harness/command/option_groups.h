@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "harness/command/options.h"
 
@@ -29,9 +30,15 @@ CLI::Validator takes_seconds(const std::string& option);
 // --testee, and what it runs in; `testees` says which there are where none is named.
 void add_testee_options(CLI::App& command, Options& options,
                         const std::string& testees = "all bundled kernels");
+// What it runs in alone.
+void add_running(CLI::App& command, Options& options);
 void add_selection(CLI::App& command, Options& options);
 // --shapes, which goes with no --from.
 CLI::Option* add_shapes(CLI::App& command, Options& options);
+// --profile, and whether there are such; and --known.
+void add_profiles(CLI::App& command, Options& options);
+void check_profiles(const std::vector<std::string>& names);
+void add_known(CLI::App& command, Options& options);
 void add_recording(CLI::App& command, Options& options);
 // --color; and, where there is much to tell or to leave out, -q and -v.
 void add_colour(CLI::App& command, Options& options);

@@ -69,19 +69,6 @@ void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Test
              file.string(), record.verdict.repro);
 }
 
-// What it computes instead, of numbers that are wrong.
-void print_likeness(PreparedCase& prepared, const Testee& testee, const Examination& examination) {
-  if (!asks_for_names(examination.verdict)) return;
-  const DType dtype = prepared.problem().dtype;
-  const auto declared = testee.description.arithmetic.find(dtype);
-  const Arithmetic arithmetic =
-      declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
-  auto all = best(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
-  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
-  const std::string meant = headline(all);
-  if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
-}
-
 int repro(const Options& options) {
   const Installation installation = installation_for(options);
   const Case test_case = find_case(all_cases(options, installation), options.case_id);
@@ -128,7 +115,10 @@ int repro(const Options& options) {
       fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", tensor,
                  fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
     }
-    print_likeness(prepared, testee, examination);
+    if (asks_for_names(v)) {
+      const std::string other = meant(prepared, testee.description, examination.trial, interrupted);
+      if (!other.empty()) fmt::print("  did you mean  {}\n", other);
+    }
     if (!v.captured.empty()) fmt::print("  printed  {}\n", clean(v.captured));
     if (!options.dump_folder.empty()) {
       const auto declared = testee.description.arithmetic.find(test_case.problem.dtype);

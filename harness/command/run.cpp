@@ -1,8 +1,5 @@
 #include "harness/command/commands.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,33 +8,14 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/progress.h"
 #include "harness/command/session.h"
-#include "harness/diagnosis/diagnose.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
 #include "harness/run/known_failures.h"
 #include "harness/run/run.h"
 #include "harness/run/selection.h"
-#include "spec/json_reader.h"
-#include "spec/profile.h"
-#include "spec/spelling.h"
 
 namespace attest {
 namespace {
-
-void check_profiles(const std::vector<std::string>& names) {
-  std::vector<std::string> known = {kNoProfile};
-  for (const Profile& profile : profiles()) known.emplace_back(profile.name);
-  for (const std::string& name : names) {
-    if (name != kNoProfile && !find_profile(name)) {
-      throw InputError("",
-                       fmt::format("there is no profile {} ({} and {} may stand behind each "
-                                   "but none); {}",
-                                   name, kTakesDeclared, kTakesLimits, did_you_mean(name, known)));
-    }
-    if (name == kNoProfile && names.size() > 1)
-      throw InputError("", "--profile none goes with no other profile");
-  }
-}
 
 int judge_cases(const Options& options) {
   check_profiles(options.profiles);
@@ -58,17 +36,7 @@ int judge_cases(const Options& options) {
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  const int exit_code = session.finish(record);
-  const auto groups = diagnose(
-      record, all, session.testees(), run_options,
-      [&](const Testee& testee) { return session.start(testee); },
-      [&] { return interrupted() || time_is_up(run_options); });
-  record.diagnoses = diagnoses_of(groups);
-  session.add_diagnosis(record, to_json(groups));
-  if (options.terminal.loudness != Loudness::quiet) {
-    Terminal(stdout, options.terminal).write_coloured(to_text(groups));
-  }
-  return exit_code;
+  return session.finish_with_diagnosis(std::move(record), all, run_options);
 }
 
 }  // namespace
@@ -77,10 +45,7 @@ Command add_run(CLI::App& app, Options& options) {
   CLI::App& command = *app.add_subcommand("run", "Judge testees on cases and write a report");
   add_testee_options(command, options);
   add_selection(command, options);
-  command.add_option("--profile", options.profiles,
-                     "A profile to be met, or none; X+declared takes arithmetic that is "
-                     "declared beyond the default, too, X/limits what is met within the limits "
-                     "that are declared. Default: all that a testee declares");
+  add_profiles(command, options);
   add_shapes(command, options);
   add_recording(command, options);
   add_colour(command, options);
@@ -98,9 +63,7 @@ Command add_run(CLI::App& app, Options& options) {
       .add_option("--max-time", options.max_seconds,
                   "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
-  command
-      .add_option("--known", options.known, "A file of failures that are known, and don't count")
-      ->type_name("FILE");
+  add_known(command, options);
   return {.parser = &command, .carry_out = judge_cases};
 }
 

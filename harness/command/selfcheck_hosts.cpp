@@ -19,21 +19,6 @@
 namespace attest {
 namespace {
 
-// What a testee is asked of `cases`, as they are or fitted to it.
-std::vector<Case> asked_of(const Testee& testee, const std::vector<Case>& cases,
-                           const Asking& asking) {
-  std::vector<Case> asked;
-  for (const Case& c : cases) {
-    const Asking::Instead* instead = asking.instead(testee.name, c.id);
-    if (!instead) {
-      asked.push_back(c);
-    } else if (instead->fitted) {
-      asked.push_back(*instead->fitted);
-    }
-  }
-  return asked;
-}
-
 // Random problems that a testee takes, some of them fitted to it.
 std::vector<Case> random_cases(const Testee& testee) {
   constexpr std::uint64_t kDrawn = 600, kEnough = 20;
@@ -74,7 +59,7 @@ class HostsChecker {
     if (faultless == testees.end()) throw InputError("", host + " has no kernel without a fault");
     const Asking asking(cases_, {*faultless}, root_);
     HostCheck result{.name = host,
-                     .cases = by_worth(asked_of(*faultless, cases_, asking)),
+                     .cases = by_worth(asking.asked(faultless->name, cases_)),
                      .catalogue = {},
                      .mutants = catalogue_.mutants.size()};
     const auto random = random_cases(*faultless);

@@ -10,6 +10,8 @@
 
 #include "cases/shapes.h"
 #include "harness/command/identity.h"
+#include "harness/diagnosis/diagnose.h"
+#include "harness/process/nobody.h"
 #include "harness/run/conclude.h"
 #include "harness/run/sha256.h"
 #include "reports/files.h"
@@ -61,16 +63,6 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
   return all;
 }
 
-// What the options name, so that it is found from any folder: presets, and files by their paths.
-std::vector<std::string> shapes_as_named(const Options& options, const Installation& installation) {
-  std::vector<std::string> all;
-  for (const std::string& named : options.shapes) {
-    const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
-    all.push_back(is_file ? fs::absolute(named).string() : named);
-  }
-  return all;
-}
-
 // No profile is about shapes.
 std::vector<std::string> profiles_asked_for(const Options& options) {
   const bool none = options.profiles.empty() && !options.shapes.empty();
@@ -95,6 +87,15 @@ std::vector<Case> all_cases(const Options& options, const Installation& installa
 std::vector<Case> selected_cases(const Options& options, const Installation& installation) {
   return select(all_cases(options, installation),
                 {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+}
+
+std::vector<std::string> shapes_as_named(const Options& options, const Installation& installation) {
+  std::vector<std::string> all;
+  for (const std::string& named : options.shapes) {
+    const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
+    all.push_back(is_file ? fs::absolute(named).string() : named);
+  }
+  return all;
 }
 
 Suite suite_of(const Installation& installation) {
@@ -195,7 +196,8 @@ Session::Session(const Options& options, const Installation& installation, const
   std::vector<std::string> hidden = plan.more_files;
   for (const fs::path& file : files_of_record(options.out)) hidden.push_back(file.string());
   around_ = surroundings_for(options, installation, hidden);
-  testees_ = testees_for(options, installation, around_);
+  testees_ = plan.outputs ? std::vector<Testee>{plan.outputs->testee}
+                          : testees_for(options, installation, around_);
   header_ = {.suite_version = ATTEST_VERSION,
              .suite_commit = suite_commit(),
              .cases = plan.cases,
@@ -206,8 +208,10 @@ Session::Session(const Options& options, const Installation& installation, const
              .filters = plan.filters,
              .from = options.from.empty() ? "" : fs::absolute(options.from).string(),
              .shapes = shapes_as_named(options, installation),
-             .isolation = describe(weakest_isolation(testees_)),
-             .uncontained = uncontained(testees_, options.network),
+             .vectors = plan.outputs ? plan.outputs->folder : "",
+             .isolation = plan.outputs ? kNotStarted : describe(weakest_isolation(testees_)),
+             .uncontained =
+                 plan.outputs ? std::vector<std::string>() : uncontained(testees_, options.network),
              .profiles = profiles_asked_for(options),
              .known = plan.known,
              .options = options_record(options)};
@@ -215,7 +219,7 @@ Session::Session(const Options& options, const Installation& installation, const
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,
                         .spec = t.spec,
-                        .isolation = std::string(name_of(t.isolation)),
+                        .isolation = plan.outputs ? kNotStarted : std::string(name_of(t.isolation)),
                         .files = sums_of(t, known),
                         .version = t.description.version,
                         .vendor = t.description.vendor,
@@ -244,7 +248,8 @@ Session::Session(const Options& options, const Installation& installation, const
                   .give_up_after = options.give_up_after,
                   .fail_fast = options.fail_fast,
                   .max_seconds = options.max_seconds,
-                  .changes = [this] { return changes(); }};
+                  .changes = [this] { return changes(); },
+                  .vectors = header_.vectors};
 }
 
 std::vector<std::string> Session::changes() const {
@@ -272,6 +277,7 @@ std::vector<std::string> Session::changes() const {
 }
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
+  if (!header_.vectors.empty()) return std::make_unique<Nobody>();
   WorkerOptions worker = worker_options(testee, options_.limits, around_);
   worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
@@ -299,6 +305,20 @@ int Session::finish(const Record& record) {
     return kIncomplete;
   }
   return record.footer->exit_code;
+}
+
+int Session::finish_with_diagnosis(Record record, const std::vector<Case>& cases,
+                                   const RunOptions& run_options) {
+  const int exit_code = finish(record);
+  const auto groups = diagnose(
+      record, cases, testees_, run_options, [&](const Testee& testee) { return start(testee); },
+      [&] { return interrupted() || time_is_up(run_options); });
+  record.diagnoses = diagnoses_of(groups);
+  add_diagnosis(record, to_json(groups));
+  if (options_.terminal.loudness != Loudness::quiet) {
+    Terminal(stdout, options_.terminal).write_coloured(to_text(groups));
+  }
+  return exit_code;
 }
 
 void Session::add_diagnosis(const Record& record, const nlohmann::json& diagnosis) {

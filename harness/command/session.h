@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/case.h"
 #include "harness/command/options.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
@@ -28,6 +29,10 @@ std::vector<Case> all_cases(const Options& options, const Installation& installa
 
 // The cases that the options select, all shards of them.
 std::vector<Case> selected_cases(const Options& options, const Installation& installation);
+
+// The shapes that the options name, so that they are found from any folder: presets, and files by
+// their paths.
+std::vector<std::string> shapes_as_named(const Options& options, const Installation& installation);
 
 // What testees find around them, where `files` are not for them.
 Surroundings surroundings_for(const Options& options, const Installation& installation,
@@ -60,6 +65,12 @@ struct Plan {
   std::vector<KnownFailure> known = {};
   std::vector<std::string> more_files =
       {};  // of the record's folder that are not for testees either
+  // Outputs that are judged, in place of testees that are found and started.
+  struct Outputs {
+    std::string folder;
+    Testee testee;
+  };
+  std::optional<Outputs> outputs = {};
 };
 
 // That of a run on cases that were selected among all that there are.
@@ -85,11 +96,15 @@ class Session {
   // The same, and tells it on the terminal; the exit code.
   int finish(const Record& record);
 
+  // The same, and after it what its failures have in common.
+  int finish_with_diagnosis(Record record, const std::vector<Case>& cases,
+                            const RunOptions& run_options);
+
+ private:
   // Once it is published: what its failures have in common, as a file beside it, and in its
   // reports.
   void add_diagnosis(const Record& record, const nlohmann::json& diagnosis);
 
- private:
   const Options& options_;
   RecordFolder folder_;
   Surroundings around_;

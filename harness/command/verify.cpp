@@ -141,6 +141,12 @@ int verify(const Options& said) {
   const bool holds = is_consistent(record);
   const auto drawn = drawn_from(record, said.rerun);
   if (drawn.empty()) return holds ? kConformant : kIncomplete;
+  if (!record.header.vectors.empty()) {
+    throw InputError("",
+                     fmt::format("its verdicts are on outputs of files: attest judge {} repeats "
+                                 "them",
+                                 clean(record.header.vectors)));
+  }
   const Options options = as_in_the_run(said, record.header.options);
 
   const bool found = record.header.tier == kSearchTier;  // its cases lie beside

@@ -88,11 +88,13 @@ void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunO
   Consensus consensus;
   for (const Case& failing : each.cases) {
     if (consensus.is_reached()) break;
-    const auto all = alike(failing, testee, executor, options.threads, options.jobs, interrupted);
+    const auto all = alike(failing, testee, executor, options, options.jobs, interrupted);
     if (all) consensus.add(failing.id, *all);
   }
   each.group.alike = consensus.meant();
-  each.group.reliefs = reliefs(each.cases[0], testee, executor, options, interrupted);
+  // Outputs of other problems are not there.
+  if (!options.outputs)
+    each.group.reliefs = reliefs(each.cases[0], testee, executor, options, interrupted);
   each.group.blamed = culprit(each.simplest, each.cases[0], each.group.alike, each.group.reliefs);
 }
 

@@ -414,4 +414,15 @@ std::string headline(const std::vector<Likeness>& all) {
                      first.backward_alone ? " in the backward pass" : "", where);
 }
 
+std::string meant(PreparedCase& prepared, const Description& testee, const Trial& trial,
+                  const std::function<bool()>& interrupted) {
+  const DType dtype = prepared.problem().dtype;
+  const auto declared = testee.arithmetic.find(dtype);
+  const Arithmetic arithmetic =
+      declared != testee.arithmetic.end() ? declared->second : loosest(dtype);
+  auto all = best(alike(prepared, testee, arithmetic, trial, interrupted));
+  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
+  return headline(all);
+}
+
 }  // namespace attest

@@ -79,6 +79,10 @@ class Consensus {
   std::set<std::string> asked_ = {}, cases_ = {};  // all, and those that are explained
 };
 
+// What a testee meant that returned that, if it cannot be chance: headline() of the best.
+std::string meant(PreparedCase& prepared, const Description& testee, const Trial& trial,
+                  const std::function<bool()>& interrupted);
+
 // "O and LSE are exactly what the scale twice gives"; of several that cannot be told apart up to
 // three.
 std::string headline(const std::vector<Likeness>& all);

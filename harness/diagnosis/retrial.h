@@ -9,13 +9,14 @@
 #include "harness/diagnosis/likeness.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
+#include "harness/run/run.h"
 
 namespace attest {
 
 // As alike() of likeness.h; nothing if the testee passes now, or if it is not numbers that are
-// wrong. `threads` are the testee's, `preparing` ours.
+// wrong. `preparing`: threads of ours.
 std::optional<std::vector<Likeness>> alike(const Case& failing, const Testee& testee,
-                                           Executor& executor, int threads, int preparing,
-                                           const std::function<bool()>& interrupted);
+                                           Executor& executor, const RunOptions& options,
+                                           int preparing, const std::function<bool()>& interrupted);
 
 }  // namespace attest

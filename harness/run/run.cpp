@@ -11,6 +11,7 @@
 #include <ostream>
 #include <thread>
 
+#include "cases/fit.h"
 #include "harness/run/audit.h"
 #include "harness/run/clock.h"
 #include "harness/run/conclude.h"
@@ -21,17 +22,6 @@
 
 namespace attest {
 namespace {
-
-// Quoted for a shell.
-std::string quoted(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                             "_-+=/.,:@%") == std::string::npos) {
-    return text;
-  }
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
 
 // Where the cases are from, as options say it; empty for those of the suite.
 std::string origin(const RunOptions& options) {
@@ -192,7 +182,21 @@ const Preparation& prepared_once(Preparations& known, const Case& test_case, Flo
 
 }  // namespace
 
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-+=/.,:@%") == std::string::npos) {
+    return text;
+  }
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
+  if (!options.vectors.empty()) {
+    return fmt::format("attest judge {} --cases {}", quoted(options.vectors),
+                       quoted(std::string(base_id(test_case.id))));
+  }
   std::string line =
       fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
   const Limits& limits = options.limits;
@@ -228,13 +232,20 @@ Preparation prepare(const Case& test_case) {
   }
 }
 
+Examination examination_of(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                           const RunOptions& options) {
+  if (!options.outputs) {
+    return examine(prepared, testee.description, testee.kernel, executor, options.threads);
+  }
+  return examine_outputs(prepared, testee.description, options.outputs(prepared, testee));
+}
+
 Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
                    const RunOptions& options, const std::function<bool()>& gave_up) {
   const auto start = Clock::now();
   const auto look = [&]() -> Verdict {
     try {
-      return examine(prepared, testee.description, testee.kernel, executor, options.threads)
-          .verdict;
+      return examination_of(prepared, testee, executor, options).verdict;
     } catch (const std::exception& error) {
       executor.renew();  // what it was at must not answer the next case
       return {.outcome = Outcome::harness_error,

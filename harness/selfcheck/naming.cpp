@@ -53,14 +53,14 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
 
 Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
-                  int threads, const std::function<bool()>& interrupted) {
+                  const RunOptions& options, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
   Consensus consensus;
   Index tried = 0;  // since the last that failed
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
     if (naming.failed > 0 && tried++ == kMostTried) break;
-    const auto all = alike(*each, testee, executor, threads, 1, interrupted);
+    const auto all = alike(*each, testee, executor, options, 1, interrupted);
     if (!all) continue;
     tried = 0;
     ++naming.failed;
@@ -130,7 +130,7 @@ std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue&
       const auto& [mutant, testee] = asked[i];
       const auto executor = make_executor(*testee);
       result[i] = name_fault(cases_for(cases, *mutant, *testee), *mutant, *names[i], *testee,
-                             *executor, options.threads, interrupted);
+                             *executor, options, interrupted);
     }
   });
   return result;

@@ -49,6 +49,13 @@ def diagnosis():
     return indented(told[told.index("Did you mean\n"):].splitlines())
 
 
+def check():
+    """What a check begins with, of a kernel that takes the scale twice."""
+    told = attest("check", "mutant:scale_squared")
+    return indented(["$ attest check mutant:scale_squared",
+                     *told[:told.index("\n\nWhat the declaration")].splitlines()])
+
+
 def find():
     """What a search ends with, but for what a failure of `failure` shows already."""
     command = ["fuzz", "--testee", "mutant:window_exclusive", "--seed", "1", "--count", "5000"]
@@ -180,7 +187,7 @@ def main():
     text, stale = README.read_text(), []
     compile_the_skeleton(text)
     compare_the_synopsis(text)
-    for part_of in (failure, one_line, diagnosis, blind, find, jobs):
+    for part_of in (failure, one_line, check, diagnosis, blind, find, jobs):
         name = part_of.__name__
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:

@@ -148,6 +148,24 @@ TEST_F(TerminalCommandTest, ExplainsEveryClauseByTheTextOfTheStandard) {
               AllOf(HasSubstr("off by one either way"), HasSubstr("MASK-2 — causal, top left")));
 }
 
+TEST_F(TerminalCommandTest, CheckTellsWhetherTheGlueIsRight) {
+  const Result right = attest_command("check fa2");
+  EXPECT_EQ(right.exit_code, 0) << right.text;
+  EXPECT_THAT(right.text,
+              AllOf(HasSubstr("The glue is right."), HasSubstr("\n  attest run --testee fa2\n"),
+                    HasSubstr("PASS  the largest element of O a quarter larger: FAIL(bound)\n"),
+                    HasSubstr("PASS  a byte beside O changed: FAIL(guard)\n")));
+  const Result wrong = attest_command("check mutant:scale_squared --json");
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.text;
+  const auto told = parse_json(wrong.text).at(0);
+  EXPECT_EQ(told.at("right"), false);
+  EXPECT_EQ(told.at("easy").at(0).at("outcome"), "FAIL");
+  EXPECT_THAT(told.at("easy").at(0).at("did_you_mean").get<std::string>(),
+              HasSubstr("exactly what the scale twice"));
+  EXPECT_THAT(told.at("next").at(0).get<std::string>(), HasSubstr("attest repro "));
+  EXPECT_EQ(attest_command("check").exit_code, 2);
+}
+
 TEST_F(TerminalCommandTest, ListsWhatThereIsBesideCases) {
   const std::string named = attest_command("list --profiles").text;
   for (const Profile& profile : profiles()) {

@@ -50,10 +50,14 @@ const std::map<std::string, Layers> kRooms = {
     {"run", {"process", "judge", "laws"}},
     {"fuzz", {"process", "judge", "laws", "run"}},
     {"diagnosis", {"process", "judge", "laws", "run"}},
+    {"check", {"process", "judge", "laws", "run"}},
+    {"vectors", {"process", "judge", "laws", "run"}},
     {"oracle", {"process", "judge", "laws", "run", "diagnosis"}},
     {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
-    {"command", {"process", "judge", "laws", "run", "fuzz", "diagnosis", "selfcheck", "criteria"}},
+    {"command",
+     {"process", "judge", "laws", "run", "fuzz", "diagnosis", "check", "vectors", "selfcheck",
+      "criteria"}},
 };
 
 // All files by their path from the root of the tree.
