@@ -1,5 +1,6 @@
 #include "spec/clause.h"
 
+#include <algorithm>
 #include <array>
 
 namespace attest {

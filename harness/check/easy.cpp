@@ -35,7 +35,7 @@ bool tells_axes_apart(const Problem& p) {
 // The smaller, the easier.
 auto difficulty(const Case& c) {
   const Problem& p = c.problem;
-  return std::tuple(features_needed(c).size(), !tells_axes_apart(p), p.mask.offset != 0,
+  return std::tuple(p.mask.offset != 0, features_needed(c).size(), !tells_axes_apart(p),
                     !fit_of(c.id).empty(),
                     p.batch * p.query_heads * p.query_len * p.key_len * p.head_dim);
 }

@@ -50,10 +50,10 @@ def diagnosis():
 
 
 def check():
-    """What a check begins with, of a kernel that takes the scale twice."""
-    told = attest("check", "mutant:scale_squared")
-    return indented(["$ attest check mutant:scale_squared",
-                     *told[:told.index("\n\nWhat the declaration")].splitlines()])
+    """What a check says of the glue."""
+    told = attest("check", "mutant:top_left")
+    lines = told[told.index("Is the glue"):told.index("\n\nWhat the declaration")].splitlines()
+    return indented(["$ attest check mutant:top_left", *(line for line in lines if line)])
 
 
 def find():

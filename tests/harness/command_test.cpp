@@ -283,7 +283,8 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
        "attest: which command? there are list, run, fuzz, selfcheck, "
-       "criteria, repro, report, verify, explain, completion; --help says more\n"}};
+       "criteria, repro, report, verify, vectors, judge, check, explain, completion; --help says "
+       "more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
