@@ -17,8 +17,8 @@ std::string standing_text(const ProfileRecord& profile);
 enum class Met { plainly, otherwise, unknown, no };
 Met is_met(const ProfileRecord& profile);
 
-// "within limits, which have nothing of MASK-3, with exp of 736 units": what keeps it from being met
-// plainly; empty if nothing.
+// "within limits, which have nothing of MASK-3, with exp of 736 units": what keeps it from being
+// met plainly; empty if nothing.
 std::string proviso_text(const ProfileRecord& profile);
 
 // Whether all that is amiss is arithmetic beyond the default column, which a bare name doesn't
