@@ -20,15 +20,17 @@ auto words(const VerdictRecord& record) {
 
 }  // namespace
 
+FailureKind kind_of(const std::string& testee, const Verdict& verdict) {
+  return {testee, verdict.outcome, verdict.reason, headline_clause(verdict),
+          failing_tensors(verdict)};
+}
+
 std::vector<FailureGroup> failure_groups(const Digest& digest) {
-  using Likeness = std::tuple<std::string, Outcome, Reason, std::string, std::vector<TensorName>>;
-  std::map<Likeness, std::size_t> places;
+  std::map<FailureKind, std::size_t> places;
   std::vector<FailureGroup> groups;
   for (const VerdictRecord* failure : digest.failures) {
-    const Verdict& v = failure->verdict;
-    const auto [place, is_new] = places.emplace(
-        Likeness(failure->testee, v.outcome, v.reason, headline_clause(v), failing_tensors(v)),
-        groups.size());
+    const auto [place, is_new] =
+        places.emplace(kind_of(failure->testee, failure->verdict), groups.size());
     if (is_new) groups.emplace_back();
     FailureGroup& group = groups[place->second];
     group.failures.push_back(failure);

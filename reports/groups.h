@@ -5,12 +5,24 @@
 // fewest words, and of those the first. What is diagnosed (harness/diagnosis) is such a group.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
 #include "reports/digest.h"
 
 namespace attest {
+
+// What they have in common.
+struct FailureKind {
+  std::string testee;
+  Outcome outcome;
+  Reason reason;
+  std::string blamed;
+  std::vector<TensorName> tensors;  // beyond their bounds
+  auto operator<=>(const FailureKind&) const = default;
+};
+FailureKind kind_of(const std::string& testee, const Verdict& verdict);
 
 struct FailureGroup {
   std::vector<const VerdictRecord*> failures;  // the simplest first

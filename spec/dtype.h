@@ -127,10 +127,9 @@ inline std::uint64_t encode(DType dtype, double value) {
   return encode_rounded(dtype, value);
 }
 
-// The number that a bit pattern stands for.
+// As decode(), but that a NaN has the sign of its pattern.
 double decode_f16(std::uint64_t bits);
-
-inline double decode(DType dtype, std::uint64_t bits) {
+inline double decode_signed(DType dtype, std::uint64_t bits) {
   switch (dtype) {
     case DType::f64:
       return std::bit_cast<double>(bits);
@@ -142,6 +141,13 @@ inline double decode(DType dtype, std::uint64_t bits) {
       return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
   }
   return 0;
+}
+
+// The number that a bit pattern stands for. All NaNs are one: what sign one has says nothing, and
+// would be printed.
+inline double decode(DType dtype, std::uint64_t bits) {
+  const double value = decode_signed(dtype, bits);
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
 // The same at an address, which needs no alignment.

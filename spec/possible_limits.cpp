@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "spec/contains.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 
 namespace attest {

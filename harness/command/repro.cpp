@@ -17,6 +17,7 @@
 #include "harness/command/dump.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
+#include "harness/diagnosis/culprit.h"
 #include "harness/diagnosis/likeness.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/process/in_process.h"
@@ -91,13 +92,11 @@ Arithmetic arithmetic_of(const Testee& testee, DType dtype) {
 }
 
 // What it computes instead, of numbers that are wrong.
-void print_likeness(PreparedCase& prepared, const Testee& testee, const Examination& examination) {
-  if (!asks_for_names(examination.verdict)) return;
+std::vector<Likeness> meant_by(PreparedCase& prepared, const Testee& testee,
+                               const Examination& examination) {
+  if (!asks_for_names(examination.verdict)) return {};
   const Arithmetic arithmetic = arithmetic_of(testee, prepared.problem().dtype);
-  auto all = best(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
-  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
-  const std::string meant = headline(all);
-  if (!meant.empty()) fmt::print("  did you mean  {}\n", meant);
+  return sure(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
 }
 
 std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions& options,
@@ -111,17 +110,21 @@ std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions&
   return std::make_unique<WorkerExecutor>(std::move(worker));
 }
 
-void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case) {
+void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case,
+                   std::vector<Likeness> meant) {
   fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
              name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
              test_case.data, test_case.because, fmt::join(v.clauses, ", "));
-  if (!v.blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(v.blamed));
+  const std::string blamed = culprit(v, test_case, meant, {});
+  put_first(meant, blamed);
+  if (!blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(blamed));
   if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
   if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
   for (const auto& [tensor, e] : v.tensors) {
     fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", name(tensor),
                fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
   }
+  if (!meant.empty()) fmt::print("  did you mean  {}\n", headline(meant));
 }
 
 // One testee on the case, or on what it is asked instead. The verdict.
@@ -137,8 +140,7 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
         examine(prepared, testee.description, testee.kernel, *executor, asked.testees.threads);
   }
   if (interrupted()) throw Interrupted();
-  print_verdict(examination.verdict, testee, test_case);
-  print_likeness(prepared, testee, examination);
+  print_verdict(examination.verdict, testee, test_case, meant_by(prepared, testee, examination));
   if (!examination.verdict.captured.empty()) {
     fmt::print("  printed  {}\n", clean(examination.verdict.captured));
   }

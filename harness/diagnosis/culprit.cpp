@@ -1,7 +1,7 @@
 #include "harness/diagnosis/culprit.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "harness/judge/blame.h"
 #include "spec/contains.h"
@@ -30,20 +30,20 @@ Clauses clauses_where(const std::vector<Relief>& reliefs, bool passes) {
   return clauses;
 }
 
-// The clause of a mistake, as it is named where it bites.
-std::string clause_of(const Likeness& likeness, const Problem& problem) {
-  if (likeness.clause == "SCORE-1" && !(problem.scale > 0)) return "SCORE-5";
-  if (!likeness.backward_alone) return likeness.clause;
-  if (likeness.clause == "HEAD-1") return "HEAD-2";
-  return likeness.clause == "DROP-1" ? "DROP-2" : likeness.clause;
-}
-
-// The one that all mistakes that match have in common, if the case cites it; else empty.
-std::string clause_of(const std::vector<Likeness>& alike, const Case& test_case) {
-  std::set<std::string> clauses;
-  for (const Likeness& each : alike) clauses.insert(clause_of(each, test_case.problem));
-  const bool is_one = clauses.size() == 1 && contains(test_case.clauses, *clauses.begin());
-  return is_one ? *clauses.begin() : "";
+// That of a mistake that matches: of several that cannot be told apart, one that the case cites,
+// that is blamed already, or without which it passes, if there is one; else the first. Empty if
+// none matches.
+std::string clause_of(const std::vector<Likeness>& alike, const Case& test_case,
+                      const std::string& blamed, const Clauses& cured) {
+  Clauses clauses;
+  for (const Likeness& each : alike) clauses.push_back(each.clause);
+  for (const Clauses& preferred : {test_case.clauses, Clauses{blamed}, cured}) {
+    Clauses among;
+    std::copy_if(clauses.begin(), clauses.end(), std::back_inserter(among),
+                 [&](const std::string& clause) { return contains(preferred, clause); });
+    if (!among.empty()) clauses = std::move(among);
+  }
+  return clauses.empty() ? "" : clauses.front();
 }
 
 // What rows, hidden numbers, overflow and units of LSE tell needs no mistake.
@@ -73,9 +73,10 @@ std::string culprit(const Verdict& verdict, const Case& test_case,
                     const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs) {
   const std::string& blamed = verdict.blamed;
   if (!asks_for_names(verdict) || blamed.empty()) return blamed;
-  if (is_plain(blamed)) return blamed;
-  if (std::string clause = clause_of(alike, test_case); !clause.empty()) return clause;
   const Clauses cured = clauses_where(reliefs, true), guiltless = clauses_where(reliefs, false);
+  const std::string meant = clause_of(alike, test_case, blamed, cured);
+  if (!meant.empty()) return meant;
+  if (is_plain(blamed)) return blamed;
   // What fails in a pass of its own, whatever else the problem has, is blamed by its tensor.
   const bool by_tensor = blamed == "GRAD-1" || blamed == "GRAD-2" || blamed == "GRAD-3";
   if (by_tensor || contains(cured, blamed)) return blamed;
@@ -90,6 +91,11 @@ std::string culprit(const Verdict& verdict, const Case& test_case,
     }
   }
   return blamed;
+}
+
+void put_first(std::vector<Likeness>& alike, const std::string& blamed) {
+  std::stable_partition(alike.begin(), alike.end(),
+                        [&](const Likeness& each) { return each.clause == blamed; });
 }
 
 }  // namespace attest

@@ -20,4 +20,7 @@ namespace attest {
 std::string culprit(const Verdict& verdict, const Case& test_case,
                     const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs);
 
+// Of mistakes that cannot be told apart, those first whose clause is blamed.
+void put_first(std::vector<Likeness>& alike, const std::string& blamed);
+
 }  // namespace attest

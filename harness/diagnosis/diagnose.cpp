@@ -30,10 +30,14 @@ std::vector<std::string> features_needed(const Problem& problem) {
 
 constexpr std::size_t kMostLookedAt = 8;  // failures of a group
 
+struct Failure {
+  Case test_case;
+  Verdict verdict;
+};
+
 struct Grouped {
   Group group;
-  Verdict simplest;         // of the first case
-  std::vector<Case> cases;  // of it that are asked, the simplest first
+  std::vector<Failure> failures;  // of it that are looked at, the simplest first
 };
 
 // The case of a failure; nothing if there is none: a format beyond the caps.
@@ -64,36 +68,45 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
                      static_cast<Index>(like.failures.size()),
                      simplest.case_id,
                      {}},
-                    {},
                     {}};
     std::set<std::string> problems;
     for (const VerdictRecord* failure : like.failures) {
-      if (each.cases.size() == kMostLookedAt) break;
+      if (each.failures.size() == kMostLookedAt) break;
       if (!problems.insert(without_format(failure->case_id)).second) continue;
       auto test_case = case_of(*failure, cases, by_id);
       if (!test_case) continue;
-      if (each.cases.empty()) each.simplest = failure->verdict;
-      each.cases.push_back(*std::move(test_case));
+      each.failures.push_back({*std::move(test_case), failure->verdict});
     }
-    if (each.cases.empty()) continue;
-    each.group.features = features_needed(each.cases[0].problem);
+    if (each.failures.empty()) continue;
+    each.group.features = features_needed(each.failures[0].test_case.problem);
     all.push_back(std::move(each));
     if (all.size() == kMostGroups) break;
   }
   return all;
 }
 
-void look_at(Grouped& each, const Testee& testee, Executor& executor, const RunOptions& options,
+void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
   Consensus consensus;
-  for (const Case& failing : each.cases) {
-    if (consensus.is_reached()) break;
-    const auto all = alike(failing, testee, executor, options.threads, options.jobs, interrupted);
-    if (all) consensus.add(failing.id, *all);
+  for (const Failure& each : grouped.failures) {
+    if (consensus.is_hopeless()) break;
+    const Case& failing = each.test_case;
+    const auto again =
+        try_again(failing, testee, executor, options.threads, options.jobs, interrupted);
+    if (again && again->said) consensus.add(failing.id, *again->said);
   }
-  each.group.alike = consensus.meant();
-  each.group.reliefs = reliefs(each.cases[0], testee, executor, options, interrupted);
-  each.group.blamed = culprit(each.simplest, each.cases[0], each.group.alike, each.group.reliefs);
+  Consensus::Meant meant = consensus.meant();
+  const auto seen =
+      std::find_if(grouped.failures.begin(), grouped.failures.end(),
+                   [&](const Failure& each) { return each.test_case.id == meant.case_id; });
+  const auto& [told, verdict] = seen == grouped.failures.end() ? grouped.failures[0] : *seen;
+  Group& group = grouped.group;
+  group.case_id = told.id;
+  group.features = features_needed(told.problem);
+  group.alike = std::move(meant.alike);
+  group.reliefs = reliefs(told, testee, executor, options, interrupted);
+  group.blamed = culprit(verdict, told, group.alike, group.reliefs);
+  put_first(group.alike, group.blamed);
 }
 
 }  // namespace
@@ -137,6 +150,8 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                                       {"backward_alone", likeness.backward_alone},
                                       {"rows", likeness.rows},
                                       {"of_rows", likeness.of},
+                                      {"heads", likeness.heads},
+                                      {"of_heads", likeness.of_heads},
                                       {"telling_elements", likeness.telling}});
     }
     for (const Relief& relief : group.reliefs) {

@@ -20,7 +20,7 @@ struct Group {
   Reason reason;
   std::vector<TensorName> tensors;  // that are wrong
   Index failures;
-  std::string case_id;                // of the simplest
+  std::string case_id;                // of the simplest that shows what is told of it
   std::vector<std::string> features;  // that its problem needs
   std::vector<Likeness> alike = {};
   std::vector<Relief> reliefs = {};

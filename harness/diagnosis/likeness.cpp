@@ -31,6 +31,10 @@ double products(const Problem& p) {
          static_cast<double>(p.head_dim + p.value_dim);
 }
 
+// A mistake changes one row in so many, at most, that is right, of each head in which it is made: a
+// few rows may be so by another way.
+constexpr Index kLeastShare = 2;
+
 // So many different failures are asked, at most.
 constexpr std::size_t kMostAsked = 3;
 
@@ -105,6 +109,13 @@ void clear_row(Setting& setting, std::size_t row) {
   if (setting.problem.d_lse) setting.inputs.d_lse.data[row] = 0;
 }
 
+// The clause of a mistake, as it is where it bites.
+std::string clause_of(const Mistake& mistake, const Problem& problem, bool backward) {
+  if (mistake.clause == "SCORE-1" && !(problem.scale > 0)) return "SCORE-5";
+  if (backward && mistake.clause == "HEAD-1") return "HEAD-2";
+  return backward && mistake.clause == "DROP-1" ? "DROP-2" : mistake.clause;
+}
+
 auto rank(const Likeness& each) {
   return std::tuple(each.is_sure(), each.whole(), each.tensors.size());
 }
@@ -132,37 +143,51 @@ class Search {
   bool finds_nothing() const { return wrong_.empty(); }
 
   void consider(const Mistake& mistake) {
+    const std::size_t before = found_.size();
+    if (says_of(mistake) == Said::nothing && found_.size() == before) open_.insert(mistake.name);
+  }
+
+  Testimony testimony() && { return {.explaining = best_ways(), .open = std::move(open_)}; }
+
+ private:
+  using Expect = std::function<PassesExpected(const Setting&, const Excerpt*)>;
+  enum class Said { no, nothing, yes };  // the later ones of several ways to make it count
+
+  Said says_of(const Mistake& mistake) {
     const auto subject = std::find_if(wrong_.begin(), wrong_.end(), [&](const Wrong& wrong) {
       return speaks_of(mistake, wrong.tensor->name);
     });
-    if (subject == wrong_.end()) return;
+    if (subject == wrong_.end()) return Said::no;
     Setting setting = {backward() ? prepared_.problem() : forward_of(prepared_.problem()),
                        prepared_.inputs()};
-    if (mistake.alter && !mistake.alter(setting)) return;
-    if (defect_of(setting.problem)) return;
+    if (mistake.alter && !mistake.alter(setting)) return Said::no;
+    if (defect_of(setting.problem)) return Said::nothing;
     const std::optional<Excerpt> probe = probe_of(*subject, setting);
     const auto try_it = [&](const Expect& expect) {
-      if (probe && refutes(mistake, settled(mistake, expect(setting, &*probe)))) return;
-      if (compare(mistake, settled(mistake, expect(setting, nullptr)))) return;
-      if (errs_in_rows()) compare(mistake, in_rows(mistake, setting, expect), true);
+      if (probe && refutes(mistake, settled(mistake, expect(setting, &*probe)))) return Said::no;
+      const PassesExpected whole = settled(mistake, expect(setting, nullptr));
+      const Said said = compare(mistake, whole, whole);
+      if (said == Said::yes || !errs_in_rows()) return said;
+      return std::max(said, compare(mistake, in_rows(mistake, setting, expect), whole, true));
     };
-    try_it([&](const Setting& it, const Excerpt* excerpt) {
+    Said said = try_it([&](const Setting& it, const Excerpt* excerpt) {
       return expect_altered(it, arithmetic_, excerpt);
     });
-    if (!backward() || prepared_.problem().dtype == DType::f64) return;
+    if (!backward() || prepared_.problem().dtype == DType::f64) return said;
     Setting forward = setting;
     forward.problem = forward_of(setting.problem);
     const Left left = {.own = expect_altered(forward, arithmetic_).forward,
                        .right = prepared_.forward(arithmetic_)};
     for (const bool takes_lse : {true, false}) {
-      try_it([&](const Setting& it, const Excerpt* excerpt) {
-        return expect_altered_backward(it, left, takes_lse, arithmetic_, excerpt);
-      });
+      said = std::max(said, try_it([&](const Setting& it, const Excerpt* excerpt) {
+                        return expect_altered_backward(it, left, takes_lse, arithmetic_, excerpt);
+                      }));
     }
+    return said;
   }
 
   // Of a mistake that explains it in several ways, the best.
-  std::vector<Likeness> all() && {
+  std::vector<Likeness> best_ways() {
     std::vector<Likeness> result;
     for (Likeness& each : found_) {
       const auto known = std::find_if(result.begin(), result.end(),
@@ -175,9 +200,6 @@ class Search {
     }
     return result;
   }
-
- private:
-  using Expect = std::function<PassesExpected(const Setting&, const Excerpt*)>;
 
   Rounding rounding(const Wrong& wrong) const {
     return rounding_of(wrong.tensor->name, arithmetic_);
@@ -257,35 +279,77 @@ class Search {
     return expected;
   }
 
-  // Whether the mistake explains all that is wrong of what it speaks of.
-  bool compare(const Mistake& mistake, PassesExpected expected, bool in_rows = false) {
-    Likeness likeness = {.name = mistake.name, .clause = mistake.clause, .tensors = {}};
+  // A row of tensors that have the same ones, such as O and LSE.
+  struct Row {
+    TensorName tensor;
+    std::size_t head;  // of all batch elements
+    std::size_t row;
+    auto operator<=>(const Row&) const = default;
+  };
+  static Row row_of(const Returned& tensor, std::size_t row) {
+    using enum TensorName;
+    const bool of_query = tensor.name == lse || tensor.name == dq;
+    return {of_query            ? o
+            : tensor.name == dk ? dv
+                                : tensor.name,
+            row / static_cast<std::size_t>(tensor.shape[kPosition]), row};
+  }
+
+  // Counts the rows that are explained, of those that would change.
+  static void count(const std::set<Row>& rows, const std::set<Row>& changed, Likeness& likeness) {
+    using Head = std::pair<TensorName, std::size_t>;
+    std::set<Head> heads, of_heads;
+    for (const Row& each : rows) heads.insert({each.tensor, each.head});
+    for (const Row& each : changed) {
+      of_heads.insert({each.tensor, each.head});
+      likeness.of += heads.contains({each.tensor, each.head});
+    }
+    likeness.rows = std::ssize(rows);
+    likeness.heads = std::ssize(heads);
+    likeness.of_heads = std::ssize(of_heads);
+  }
+
+  // Whether the mistake explains all that is wrong of what it speaks of. `whole` is what it gives
+  // if it is made in all rows.
+  Said compare(const Mistake& mistake, PassesExpected expected, PassesExpected whole,
+               bool in_rows = false) {
+    Likeness likeness = {.name = mistake.name,
+                         .clause = clause_of(mistake, prepared_.problem(), backward()),
+                         .tensors = {}};
     likeness.backward_alone = backward();
     likeness.yields_to = mistake.yields_to;
-    bool whole = !in_rows;
+    std::set<Row> rows, changed;
+    bool conclusive = true;
     for (const Wrong& wrong : wrong_) {
       const TensorName name = wrong.tensor->name;
       if (!speaks_of(mistake, name)) continue;
-      Expected& each = expected[name];
-      if (each.value.size() != wrong.tensor->bits.size()) return false;
+      Expected &each = expected[name], &everywhere = whole[name];
+      if (each.value.size() != wrong.tensor->bits.size()) return Said::nothing;
       leave_out(each, wrong.unjudged);
+      leave_out(everywhere, wrong.unjudged);
       for (const std::size_t row : wrong.rows) {
         const TensorVerdict verdict = judge_row(*wrong.tensor, each, row, rounding(wrong));
-        if (!verdict.passed || !verdict.conclusive) return false;
+        if (!verdict.passed) return Said::no;
+        conclusive &= verdict.conclusive;
         likeness.telling += count_telling(wrong, each, row);
       }
-      whole &=
-          judge(wrong.tensor->bits, wrong.tensor->dtype, wrong.tensor->shape, each, rounding(wrong))
-              .passed;
       likeness.tensors.push_back(name);
+      // All gradients are sums over the rows of queries: of those that err, dQ tells alone.
       if (in_rows && name != TensorName::dq) continue;
-      likeness.rows += static_cast<Index>(wrong.rows.size());
-      likeness.of += static_cast<Index>(wrong.all_rows);
+      for (std::size_t row = 0, next = 0; row < wrong.all_rows; ++row) {
+        const bool is_wrong = next < wrong.rows.size() && wrong.rows[next] == row;
+        next += is_wrong;
+        if (is_wrong) rows.insert(row_of(*wrong.tensor, row));
+        if (is_wrong || !judge_row(*wrong.tensor, everywhere, row, rounding(wrong)).passed) {
+          changed.insert(row_of(*wrong.tensor, row));
+        }
+      }
     }
-    if (likeness.tensors.empty() || likeness.telling == 0) return false;
-    if (whole) likeness.rows = likeness.of;
+    count(rows, changed, likeness);
+    const bool is_fair_share = kLeastShare * likeness.rows >= likeness.of;
+    if (!conclusive || likeness.telling == 0 || !is_fair_share) return Said::nothing;
     found_.push_back(std::move(likeness));
-    return true;
+    return Said::yes;
   }
 
   static Index count_telling(const Wrong& wrong, const Expected& each, std::size_t row) {
@@ -301,6 +365,7 @@ class Search {
   const Arithmetic& arithmetic_;
   std::vector<Wrong> wrong_;
   std::vector<Likeness> found_;
+  std::set<std::string> open_;
 };
 
 }  // namespace
@@ -321,21 +386,21 @@ bool asks_for_names(const Verdict& verdict) {
          (verdict.reason == "bound" || verdict.reason == "nonfinite");
 }
 
-std::vector<Likeness> alike(PreparedCase& prepared, const Description& testee,
-                            const Arithmetic& arithmetic, const Trial& trial,
-                            const std::function<bool()>& interrupted) {
+std::optional<Testimony> alike(PreparedCase& prepared, const Description& testee,
+                               const Arithmetic& arithmetic, const Trial& trial,
+                               const std::function<bool()>& interrupted) {
   const Case& c = prepared.test_case();
-  if (c.excerpt > 0 || products(c.problem) > kMostProducts) return {};
-  if (trial.stopped || trial.returned.empty()) return {};
+  if (c.excerpt > 0 || products(c.problem) > kMostProducts) return std::nullopt;
+  if (trial.stopped || trial.returned.empty()) return std::nullopt;
   std::optional<PreparedCase> own;
   if (trial.keep) own = prepared.with_keep(*trial.keep);
   Search search(own ? *own : prepared, testee, arithmetic, trial);
-  if (search.finds_nothing()) return {};
+  if (search.finds_nothing()) return std::nullopt;
   for (const Mistake& mistake : mistakes()) {
-    if (interrupted()) return {};
+    if (interrupted()) return std::nullopt;
     search.consider(mistake);
   }
-  return std::move(search).all();
+  return std::move(search).testimony();
 }
 
 std::vector<Likeness> best(const std::vector<Likeness>& all) {
@@ -353,44 +418,76 @@ std::vector<Likeness> best(const std::vector<Likeness>& all) {
   return result;
 }
 
-void Consensus::add(const std::string& case_id, const std::vector<Likeness>& all) {
-  const std::string problem = without_format(case_id);
-  asked_.insert(problem);
-  if (all.empty()) return;
-  if (cases_.empty()) shared_ = all;
-  std::vector<Likeness> both;
-  for (const Likeness& each : shared_) {
-    const auto other = std::find_if(all.begin(), all.end(),
-                                    [&](const Likeness& it) { return it.name == each.name; });
-    if (other != all.end()) both.push_back(each.whole() ? *other : each);
-  }
-  shared_ = std::move(both);
-  cases_.insert(problem);
-  for (const Likeness& each : all) {
-    Index& most = telling_[each.name][problem];
-    most = std::max(most, each.telling);
-  }
+std::vector<Likeness> sure(const std::optional<Testimony>& testimony) {
+  if (!testimony) return {};
+  std::vector<Likeness> all = testimony->explaining;
+  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
+  return best(all);
 }
 
-Index Consensus::telling(const Likeness& likeness) const {
-  Index sum = 0;
-  for (const auto& [problem, count] : telling_.at(likeness.name)) sum += count;
-  return sum;
+void Consensus::add(const std::string& case_id, const Testimony& testimony) {
+  std::set<std::string> left = testimony.open;
+  for (const Likeness& each : testimony.explaining) left.insert(each.name);
+  if (left_) std::erase_if(left, [&](const auto& name) { return !left_->contains(name); });
+  left_ = std::move(left);
+  if (testimony.explaining.empty()) return;
+  heard_.push_back({case_id, testimony.explaining});
+  problems_.insert(without_format(case_id));
 }
+
+bool Consensus::is_hopeless() const { return left_ && left_->empty(); }
 
 bool Consensus::is_reached() const {
-  if (cases_.empty()) return false;
-  return shared_.empty() || (cases_.size() >= kMostAsked && !meant().empty());
+  return is_hopeless() || (problems_.size() >= kMostAsked && !meant().alike.empty());
 }
 
-std::vector<Likeness> Consensus::meant() const {
-  const bool takes_parts = cases_.size() > 1 && 2 * cases_.size() >= asked_.size();
-  std::vector<Likeness> meant;
-  for (Likeness each : shared_) {
-    each.telling = telling(each);
-    if (each.is_sure() && (each.whole() || takes_parts)) meant.push_back(std::move(each));
+// The mistakes that are meant, each as all cases together tell of it.
+std::vector<Likeness> Consensus::shared() const {
+  std::vector<Likeness> all;
+  std::map<std::string, std::map<std::string, Index>> telling;  // by mistake and problem
+  for (const Heard& heard : heard_) {
+    for (const Likeness& each : heard.explaining) {
+      if (!left_->contains(each.name)) continue;
+      auto known = std::find_if(all.begin(), all.end(),
+                                [&](const Likeness& other) { return other.name == each.name; });
+      if (known == all.end()) {
+        all.push_back(each);
+      } else if (known->whole() && !each.whole()) {
+        *known = each;
+      }
+      Index& most = telling[each.name][without_format(heard.case_id)];
+      most = std::max(most, each.telling);
+    }
   }
-  return best(meant);
+  for (Likeness& each : all) {
+    each.telling = 0;
+    for (const auto& [problem, count] : telling[each.name]) each.telling += count;
+  }
+  std::erase_if(all, [&](const Likeness& each) {
+    return !each.is_sure() || (!each.whole() && telling[each.name].size() < 2);
+  });
+  return best(all);
+}
+
+Consensus::Meant Consensus::meant() const {
+  const std::vector<Likeness> all = shared();
+  Meant meant;
+  for (const Heard& heard : heard_) {
+    std::vector<Likeness> here;
+    for (const Likeness& each : all) {
+      const auto seen = std::find_if(heard.explaining.begin(), heard.explaining.end(),
+                                     [&](const Likeness& it) { return it.name == each.name; });
+      if (seen != heard.explaining.end()) here.push_back(*seen);
+    }
+    if (here.empty() || here.size() < all.size()) continue;
+    // Of what is a part, a case in which it is.
+    const bool tells = std::all_of(here.begin(), here.end(), [&](const Likeness& each) {
+      return each.is_sure() && each.whole() == all[0].whole();
+    });
+    if (meant.alike.empty() || tells) meant = {heard.case_id, std::move(here)};
+    if (tells) break;
+  }
+  return meant;
 }
 
 std::string headline(const std::vector<Likeness>& all) {
@@ -407,8 +504,12 @@ std::string headline(const std::vector<Likeness>& all) {
   tensors.pop_back();
   const std::string subject =
       tensors.empty() ? last : fmt::format("{} and {}", fmt::join(tensors, ", "), last);
-  const std::string where =
-      first.whole() ? "" : fmt::format(" in {} of {} rows", first.rows, first.of);
+  std::vector<std::string> parts;
+  if (first.rows != first.of) parts.push_back(fmt::format("{} of {} rows", first.rows, first.of));
+  if (first.heads != first.of_heads) {
+    parts.push_back(fmt::format("{} of {} heads", first.heads, first.of_heads));
+  }
+  const std::string where = parts.empty() ? "" : fmt::format(" in {}", fmt::join(parts, " of "));
   return fmt::format("{} {} exactly what {} gives{}{}", subject,
                      first.tensors.size() == 1 ? "is" : "are", fmt::join(names, ", or "),
                      first.backward_alone ? " in the backward pass" : "", where);

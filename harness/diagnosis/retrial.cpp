@@ -5,16 +5,17 @@
 
 namespace attest {
 
-std::optional<std::vector<Likeness>> alike(const Case& failing, const Testee& testee,
-                                           Executor& executor, int threads, int preparing,
-                                           const std::function<bool()>& interrupted) {
+std::optional<Retrial> try_again(const Case& failing, const Testee& testee, Executor& executor,
+                                 int threads, int preparing,
+                                 const std::function<bool()>& interrupted) {
   PreparedCase prepared(failing, preparing);
   const Examination again = examine(prepared, testee.description, testee.kernel, executor, threads);
   const auto declared = testee.description.arithmetic.find(failing.problem.dtype);
   if (!asks_for_names(again.verdict) || declared == testee.description.arithmetic.end()) {
     return std::nullopt;
   }
-  return alike(prepared, testee.description, declared->second, again.trial, interrupted);
+  return Retrial{again.verdict,
+                 alike(prepared, testee.description, declared->second, again.trial, interrupted)};
 }
 
 }  // namespace attest

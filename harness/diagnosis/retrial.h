@@ -3,19 +3,24 @@
 
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "cases/case.h"
 #include "harness/diagnosis/likeness.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
+#include "spec/verdict.h"
 
 namespace attest {
 
-// As alike() of likeness.h; nothing if the testee passes now, or if it is not numbers that are
-// wrong. `threads` are the testee's, `preparing` ours.
-std::optional<std::vector<Likeness>> alike(const Case& failing, const Testee& testee,
-                                           Executor& executor, int threads, int preparing,
-                                           const std::function<bool()>& interrupted);
+struct Retrial {
+  Verdict verdict;
+  std::optional<Testimony> said = {};  // as alike() of likeness.h
+};
+
+// Nothing if the testee passes now, or if it is not numbers that are wrong. `threads` are the
+// testee's, `preparing` ours.
+std::optional<Retrial> try_again(const Case& failing, const Testee& testee, Executor& executor,
+                                 int threads, int preparing,
+                                 const std::function<bool()>& interrupted);
 
 }  // namespace attest

@@ -58,6 +58,15 @@ std::string absence_of_lse(const Description& testee) {
   return "lse is absent, its data NULL: as declared, maximum and sum stand in its place";
 }
 
+Finding stopped_by(const Reply& reply, const char* pass, const Description& testee) {
+  Finding finding = finding_of(reply, pass);
+  const std::string absence = absence_of_lse(testee);
+  if (reply.kind == Reply::Kind::crashed && !absence.empty()) {
+    finding.message += fmt::format(" ({})", absence);
+  }
+  return finding;
+}
+
 // One call; what it returned is added to the trial.
 void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
           bool backward, Trial& trial) {
@@ -99,11 +108,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
                                       : calling.executor.execute(std::move(request));
   calling.captured += reply.captured;
   if (!reply.ok()) {
-    trial.stopped = finding_of(reply, pass);
-    const std::string absence = absence_of_lse(calling.testee);
-    if (reply.kind == Reply::Kind::crashed && !absence.empty()) {
-      trial.stopped->message += fmt::format(" ({})", absence);
-    }
+    trial.stopped = stopped_by(reply, pass, calling.testee);
   } else if (const auto damage = exchange.damage()) {
     trial.stopped = failure(damage->reason, std::string(pass) + ": " + damage->message);
   } else {

@@ -79,12 +79,6 @@ void translate(const LseForm& form, std::vector<Returned>& returned) {
   }
 }
 
-// The mistakes that explain it, if it cannot be chance.
-std::vector<Likeness> sure(std::vector<Likeness> all) {
-  std::erase_if(all, [](const Likeness& each) { return !each.is_sure(); });
-  return best(all);
-}
-
 // The clause that is to blame by these too: no case was written for one, so all count as cited.
 std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likeness>& meant) {
   for (const Likeness& each : meant) c.clauses.push_back(each.clause);
@@ -113,9 +107,10 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
     if (diagnoses && asks_for_names(v)) {
       const auto end = std::chrono::steady_clock::now() + kLongestDiagnosis;
       const auto is_late = [end] { return std::chrono::steady_clock::now() > end; };
-      const auto meant = sure(alike(prepared, kernel, subject.arithmetic, trial, is_late));
-      judgement.meant = headline(meant);
+      auto meant = sure(alike(prepared, kernel, subject.arithmetic, trial, is_late));
       v.blamed = culprit_of(v, c, meant);
+      put_first(meant, v.blamed);
+      judgement.meant = headline(meant);
     }
   }
   if (c.excerpt > 0) judgement.sampled = shares_of(v);

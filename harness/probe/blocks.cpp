@@ -378,7 +378,8 @@ void ask_blocks(Bench& bench, DType dtype, Answers& answers) {
   if (rounds && changes) return ask_steps(bench, dtype, parts.splits, answers);
   const std::string why =
       "what P is rounded to is the same in every step: none tells itself from another";
-  if (parts.divides() && parts.step > kTogether) {
+  // Of fewer keys there may be several steps before the eighth has to be apart.
+  if (parts.divides() && parts.step > 2 * kTogether) {
     answers.push_back({.key = key_of(dtype, "key_block"),
                        .value = parts.step,
                        .words = fmt::format("O is divided after steps of {} keys", parts.step),

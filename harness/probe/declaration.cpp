@@ -36,7 +36,7 @@ class Writer {
         {"vendor", own.vendor}, {"profiles", json::array()}, {"dtypes", json::array()},
         {"features", features_}};
     for (const DType dtype : probed_.formats) out["dtypes"].push_back(name(dtype));
-    if (json limits = limits_of(); !limits.empty()) out["limits"] = std::move(limits);
+    if (const json limits = limits_of(); !limits.empty()) out["limits"] = limits;
     for (const char* key : {"keep_quantum", "leaves_padding_unwritten", "threads", "alignment"}) {
       const json value = told(probed_.answers, key);
       if (!value.is_null() && value != 0 && value != false) out[key] = value;

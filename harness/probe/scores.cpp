@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/generate.h"
 #include "harness/probe/drawn_case.h"
 #include "harness/probe/questions.h"
 
@@ -62,7 +63,7 @@ void ask_right(Bench& bench, const std::string& key, const nlohmann::json& field
                Answers& answers) {
   Answer answer = {.key = key, .is_key = false};
   const Case it = drawn_case(bench, bench.telling_format(), fields);
-  const Reaction reaction = bench.ask(it.problem, PreparedCase(it, 1).inputs());
+  const Reaction reaction = bench.ask(it.problem, generate(it));
   answer.inputs = to_string(it.problem);
   if (!reaction.taken()) {
     answer.value = "refused";

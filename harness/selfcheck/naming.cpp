@@ -14,6 +14,8 @@
 #include "harness/diagnosis/mistake.h"
 #include "harness/diagnosis/retrial.h"
 #include "harness/run/jobs.h"
+#include "reports/groups.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 
@@ -51,27 +53,41 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
   return result;
 }
 
+// Whether one of the mistakes is among those that are meant.
+bool is_meant(const std::vector<Likeness>& named, const std::vector<std::string>& meant) {
+  return std::any_of(named.begin(), named.end(),
+                     [&](const Likeness& each) { return contains(meant, each.name); });
+}
+
+// Failures are put together as those of a run are: what is named holds for those of one kind.
 Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
                   int threads, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
-  Consensus consensus;
+  std::map<FailureKind, Consensus> groups;
+  bool is_known = false;
   Index tried = 0;  // since the last that failed
   for (const Case* each : cases) {
-    if (interrupted() || naming.failed >= kMostFailed || consensus.is_reached()) break;
+    if (interrupted() || naming.failed >= kMostFailed || is_known) break;
     if (naming.failed > 0 && tried++ == kMostTried) break;
-    const auto all = alike(*each, testee, executor, threads, 1, interrupted);
-    if (!all) continue;
+    const auto again = try_again(*each, testee, executor, threads, 1, interrupted);
+    if (!again) continue;
     tried = 0;
     ++naming.failed;
     naming.case_id = each->id;
-    consensus.add(each->id, *all);
+    if (!again->said) continue;
+    Consensus& group = groups[kind_of(testee.name, again->verdict)];
+    group.add(each->id, *again->said);
+    is_known = group.is_reached() && !group.is_hopeless();
   }
-  const std::vector<Likeness> shared = consensus.meant();
-  naming.headline = headline(shared);
-  for (const Likeness& likeness : shared) {
-    naming.names.push_back(likeness.name);
-    naming.right |= std::find(meant.begin(), meant.end(), likeness.name) != meant.end();
+  for (const auto& [kind, group] : groups) {
+    const Consensus::Meant named = group.meant();
+    if (named.alike.empty() || naming.wrong()) continue;
+    naming.right = is_meant(named.alike, meant);
+    naming.case_id = named.case_id;
+    naming.headline = headline(named.alike);
+    naming.names.clear();
+    for (const Likeness& each : named.alike) naming.names.push_back(each.name);
   }
   return naming;
 }

@@ -34,7 +34,7 @@ struct Naming {
 };
 
 // Asks of each mutant on cases of the clauses that it violates, in their order, until some
-// mistake is named; in as many jobs as the options say. Throws InputError for a mutant that the
+// mistake is named of one kind of failures (reports/groups.h); in as many jobs as the options say. Throws InputError for a mutant that the
 // catalogue lacks.
 std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue& catalogue,
                                 const std::vector<Testee>& testees, const Meant& meant,

@@ -37,10 +37,20 @@ TEST(CulpritTest, VerdictIsBelievedWhereItPassesWithoutThat) {
 TEST(CulpritTest, MistakeThatMatchesIsBlamedBeforeAll) {
   const Case test_case = citing({"PAGE-1", "SCORE-1"});
   const Likeness twice = {.name = "the scale twice", .clause = "SCORE-1", .tensors = {}};
-  const Likeness other = {.name = "no mask", .clause = "MASK-3", .tensors = {}};
   EXPECT_EQ(culprit(blaming("PAGE-1"), test_case, {twice}, {{"pages", {"PAGE-1"}, true}}),
             "SCORE-1");
-  EXPECT_EQ(culprit(blaming("PAGE-1"), test_case, {twice, other}, {}), "PAGE-1");
+}
+
+TEST(CulpritTest, OneOfTheMistakesThatCannotBeToldApartIsBlamed) {
+  const Likeness mask = {.name = "no mask", .clause = "MASK-1", .tensors = {}};
+  const Likeness diagonal = {.name = "no diagonal", .clause = "MASK-2", .tensors = {}};
+  const Likeness twice = {.name = "the scale twice", .clause = "SCORE-1", .tensors = {}};
+  const std::vector<Likeness> all = {mask, diagonal, twice};
+  EXPECT_EQ(culprit(blaming("MASK-3"), citing({"MASK-3"}), all, {}), "MASK-1");
+  EXPECT_EQ(culprit(blaming("MASK-2"), citing({"MASK-3"}), all, {}), "MASK-2");
+  EXPECT_EQ(culprit(blaming("MASK-3"), citing({"MASK-3"}), all, {{"a scale", {"SCORE-1"}, true}}),
+            "SCORE-1");
+  EXPECT_EQ(culprit(blaming("MASK-1"), citing({"MASK-2"}), all, {}), "MASK-2") << "it is cited";
 }
 
 TEST(CulpritTest, PartOfAMaskIsBlamedIfItAloneMatters) {
@@ -51,15 +61,22 @@ TEST(CulpritTest, PartOfAMaskIsBlamedIfItAloneMatters) {
   EXPECT_EQ(culprit(blaming("MASK-7"), test_case, {}, {whole, table, segments}), "MASK-11");
 }
 
-TEST(CulpritTest, MistakeOfTheBackwardPassIsBlamedByItsClauseThere) {
-  const Likeness undropped = {
-      .name = "no dropout", .clause = "DROP-1", .tensors = {}, .backward_alone = true};
-  EXPECT_EQ(culprit(blaming("GRAD-1"), citing({"GRAD-1", "DROP-2"}), {undropped}, {}), "DROP-2");
+TEST(CulpritTest, MistakesWhoseClauseIsBlamedAreToldFirst) {
+  std::vector<Likeness> all = {{.name = "a", .clause = "MASK-1", .tensors = {}},
+                               {.name = "b", .clause = "MASK-2", .tensors = {}},
+                               {.name = "c", .clause = "LSE-1", .tensors = {}},
+                               {.name = "d", .clause = "MASK-2", .tensors = {}}};
+  put_first(all, "MASK-2");
+  std::string names;
+  for (const Likeness& each : all) names += each.name;
+  EXPECT_EQ(names, "bdac");
 }
 
-TEST(CulpritTest, MistakeIsNotBelievedOnAClauseThatIsNotCited) {
-  const Likeness flat = {.name = "the mean of V", .clause = "SCORE-1", .tensors = {}};
-  EXPECT_EQ(culprit(blaming("LAYOUT-5"), citing({"LAYOUT-5"}), {flat}, {}), "LAYOUT-5");
+TEST(CulpritTest, WhatIsNamedIsBlamedThoughTheCaseDoesNotCiteItOrRowsTellOfAnother) {
+  const Likeness base = {.name = "LSE in base 2", .clause = "LSE-1", .tensors = {}};
+  for (const char* blamed : {"SHAPE-1", "FINITE-1", "HIDE-1", "MASK-2", "SOFTMAX-2", "EMPTY-2"}) {
+    EXPECT_EQ(culprit(blaming(blamed), citing({blamed}), {base}, {}), "LSE-1") << blamed;
+  }
 }
 
 TEST(CulpritTest, WhatIsNotOfNumbersStays) {

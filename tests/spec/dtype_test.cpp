@@ -57,6 +57,16 @@ TEST(DTypeTest, DecodesEveryPatternOfTheNarrowFormats) {
   }
 }
 
+TEST(DTypeTest, EveryNaNIsReadAsTheSameOne) {
+  for (const DType dtype : kDTypes) {
+    const std::uint64_t nan = encode(dtype, kNaN);
+    for (const std::uint64_t bits : {nan, nan | 1, nan | sign_bit(dtype)}) {
+      EXPECT_TRUE(std::isnan(decode(dtype, bits))) << name(dtype);
+      EXPECT_FALSE(std::signbit(decode(dtype, bits))) << name(dtype) << ": printed as -nan";
+    }
+  }
+}
+
 TEST(DTypeTest, EncodingWhatWasDecodedGivesThePatternBack) {
   for (const DType dtype : kNarrow) {
     for (std::uint64_t bits = 0; bits < 65536; ++bits) {

@@ -1,0 +1,148 @@
+// What a run tells of groups of like failures, of kernels whose mistake is known.
+#include "harness/diagnosis/diagnose.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cases/entry.h"
+#include "tests/harness/mock_plugin.h"
+#include "tests/harness/on_a_mock.h"
+#include "tests/harness/plain_kernel.h"
+
+namespace attest {
+namespace {
+
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+using testing::Invoke;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+Case a_case(const std::string& name, nlohmann::json problem, std::vector<std::string> clauses) {
+  problem.update({{"head_dim", 8}});
+  return read_entry({{"name", name},
+                     {"clauses", clauses},
+                     {"because", "A test."},
+                     {"problem", problem},
+                     {"data", {"normal"}},
+                     {"dtypes", {"f32"}},
+                     {"bits", name}},
+                    "diagnose");
+}
+
+class DiagnoseTest : public testing::Test, protected OnAMock {
+ protected:
+  DiagnoseTest() : OnAMock({"lse", "causal", "gqa"}, "", {}, {}) {
+    description_.arithmetic[DType::f32] = loosest(DType::f32);
+  }
+
+  // A kernel that is right, but that it takes one mask for another.
+  void sees(const std::function<void(attest_mask&)>& change) {
+    ON_CALL(mock_, forward).WillByDefault(Invoke([change](auto& p, auto& in, auto& out, auto&) {
+      attest_problem other = p;
+      std::vector<attest_mask> masks(p.mask, p.mask + p.mask_count);
+      for (attest_mask& each : masks) change(each);
+      other.mask = masks.data();
+      plain::Attention(other, in).forward(out);
+      return ATTEST_OK;
+    }));
+  }
+  // One whose LSE is something else.
+  void returns_lse(const std::function<float(float)>& change) {
+    ON_CALL(mock_, forward).WillByDefault(Invoke([change](auto& p, auto& in, auto& out, auto&) {
+      plain::Attention(p, in).forward(out);
+      for (Index b = 0; b < p.batch; ++b) {
+        for (Index h = 0; h < p.query_heads; ++h) {
+          for (Index i = 0; i < p.query_len; ++i) {
+            float& lse = plain::element<float>(out.lse, b, h, i, 0);
+            lse = change(lse);
+          }
+        }
+      }
+      return ATTEST_OK;
+    }));
+  }
+
+  // What a run on these cases tells.
+  std::vector<Group> groups(const std::vector<Case>& cases) {
+    Record record;
+    for (const Case& each : cases) {
+      test_case_ = each;
+      record.verdicts.push_back({.case_id = each.id,
+                                 .testee = "mock",
+                                 .dtype = "f32",
+                                 .problem = to_string(each.problem),
+                                 .verdict = verdict()});
+    }
+    const Testee testee = {.name = "mock",
+                           .spec = "mock",
+                           .kernel = "mock",
+                           .command = {},
+                           .description = description_};
+    const MakeExecutor make = [&](const Testee&) {
+      return std::make_unique<InProcessExecutor>(mock_.plugin());
+    };
+    return diagnose(record, cases, {testee}, {}, make, [] { return false; });
+  }
+};
+
+const nlohmann::json kSquare = {{"query_len", 16}, {"key_len", 16}, {"mask", "causal top_left"}};
+// Anti-causal is no mask here: the one row sees all keys.
+nlohmann::json one_row(Index keys) {
+  return {{"query_len", 1},
+          {"key_len", keys},
+          {"query_heads", 4},
+          {"key_heads", 4},
+          {"mask", "causal top_left"}};
+}
+
+TEST_F(DiagnoseTest, NameThatACaseOfTheGroupDisprovesIsNotGiven) {
+  sees([](attest_mask& m) { std::swap(m.left, m.right); });
+  const std::vector<Case> rows = {a_case("a", one_row(5), {"MASK-2"}),
+                                  a_case("b", one_row(7), {"MASK-2"})};
+  const auto of_rows = groups(rows);
+  ASSERT_THAT(of_rows, SizeIs(1));
+  EXPECT_THAT(headline(of_rows[0].alike), HasSubstr("no mask"));
+  std::vector<Case> all = {a_case("c", kSquare, {"MASK-2"})};
+  all.insert(all.end(), rows.begin(), rows.end());
+  const auto of_all = groups(all);
+  ASSERT_THAT(of_all, SizeIs(1));
+  EXPECT_THAT(of_all[0].alike, IsEmpty());
+}
+
+TEST_F(DiagnoseTest, CaseThatIsToldShowsWhatIsNamed) {
+  sees([](attest_mask& m) { m.kind = ATTEST_MASK_FULL; });
+  // The first is the simplest, and has too few elements to tell.
+  const auto all = groups(
+      {a_case("a",
+              {{"query_len", 1}, {"key_len", 2}, {"value_dim", 4}, {"mask", "causal top_left"}},
+              {"MASK-2"}),
+       a_case("b", kSquare, {"MASK-2"})});
+  ASSERT_THAT(all, SizeIs(1));
+  ASSERT_THAT(all[0].alike, Not(IsEmpty()));
+  EXPECT_THAT(all[0].case_id, testing::StartsWith("diagnose/b/"));
+  for (const Likeness& each : all[0].alike) {
+    EXPECT_TRUE(each.is_sure()) << each.name;
+    EXPECT_EQ(each.of, 15) << each.name << ": the last row sees every key";
+  }
+}
+
+TEST_F(DiagnoseTest, WhatIsNamedIsBlamed) {
+  returns_lse([](float lse) { return lse * 1.442695041f; });
+  // Of one key LSE is a score, and weights don't show: the verdict can blame nothing in particular.
+  const nlohmann::json one_key = {{"query_len", 9}, {"key_len", 1}, {"query_heads", 2}};
+  const auto all = groups({a_case("a", one_key, {"SHAPE-1"}), a_case("b", kSquare, {"MASK-2"})});
+  ASSERT_THAT(all, Not(IsEmpty()));
+  for (const Group& group : all) {
+    EXPECT_THAT(headline(group.alike), HasSubstr("LSE in base 2 (LSE-1)"));
+    EXPECT_THAT(group.alike, Contains(Field(&Likeness::clause, group.blamed)));
+  }
+}
+
+}  // namespace
+}  // namespace attest
