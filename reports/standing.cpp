@@ -14,16 +14,28 @@
 namespace attest {
 namespace {
 
-// "not asked: 42 cases need gqa"; empty if only sizes and layouts are missing.
+// "not asked: 42 cases need gqa": what most need, first; empty if only sizes and layouts are
+// missing.
 std::string not_asked_text(const ProfileRecord& profile) {
-  std::vector<std::string> parts;
+  std::vector<std::pair<Index, std::string>> missing;
   for (const auto& [feature, cases] : profile.needs) {
     const Feature* known = find_feature(feature);
-    if (known && is_limit_if_absent(*known)) continue;
+    if (!known || !is_limit_if_absent(*known)) missing.emplace_back(cases, feature);
+  }
+  if (missing.empty()) return "";
+  std::stable_sort(missing.begin(), missing.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr std::size_t kNamed = 5;
+  std::vector<std::string> parts;
+  for (const auto& [cases, feature] : missing) {
+    if (parts.size() == kNamed) break;
     parts.push_back(fmt::format("{} {} {}", count_text(cases, "case"),
                                 cases == 1 ? "needs" : "need", one_line(feature)));
   }
-  return parts.empty() ? "" : fmt::format("not asked: {}", fmt::join(parts, ", "));
+  if (missing.size() > kNamed) {
+    parts.push_back(fmt::format("others need {} more", missing.size() - kNamed));
+  }
+  return fmt::format("not asked: {}", fmt::join(parts, ", "));
 }
 
 // Why a profile is not met although nothing that was asked failed.

@@ -317,6 +317,13 @@ TEST(DigestTest, ProfilesWithoutACaseSayWhatIsMissing) {
   EXPECT_EQ(standing_text(p),
             "not asked: 42 cases need f64, 1 case needs the profile forward-core");
   EXPECT_EQ(is_met(p), Met::unknown);
+  ProfileRecord many = p;
+  for (const char* feature : {"alibi", "bias", "sink", "softcap", "window"}) {
+    many.needs[feature] = std::ssize(many.needs);
+  }
+  EXPECT_EQ(standing_text(many),
+            "not asked: 42 cases need f64, 6 cases need window, 5 cases need softcap, 4 cases need "
+            "sink, 3 cases need bias, others need 2 more");
   Record record = conformant_record();
   record.footer->profiles = {p};
   record.footer->conclusion = "incomplete";
