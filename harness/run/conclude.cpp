@@ -115,6 +115,16 @@ class Count {
   Index known() const { return known_; }
   bool untried() const { return untried_; }
 
+  static std::vector<std::string> split(const std::string& text, std::string_view by) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(by, begin), text.size());
+      parts.push_back(text.substr(begin, end - begin));
+      begin = end + by.size();
+    }
+    return parts;
+  }
+
  private:
   // Whether it is fitted to what is missing of this profile: a case that has features of others is
   // none of its cases as it is, and is one more without them.
@@ -129,16 +139,6 @@ class Count {
       });
     });
     return !fit.empty();
-  }
-
-  static std::vector<std::string> split(const std::string& text, std::string_view by) {
-    std::vector<std::string> parts;
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find(by, begin), text.size());
-      parts.push_back(text.substr(begin, end - begin));
-      begin = end + by.size();
-    }
-    return parts;
   }
 
   // What binds those alone who promise it, or is judged in every case.
@@ -293,6 +293,57 @@ bool all_judged(const Header& header, const Findings& found) {
   });
 }
 
+// What keeps a testee from being asked a case of a profile: features and formats that it does not
+// declare, a promise that it does not make, other profiles that the case needs and it does not
+// claim.
+std::set<std::string> missing_for(const Verdict& v, const Profile& profile,
+                                  const std::set<std::string_view>& unclaimed) {
+  constexpr std::string_view kNoPromise = "does not declare ";  // harness/judge/check_promises.cpp
+  const bool unsupported = v.outcome == Outcome::unsupported;
+  if (unsupported && v.message.starts_with(kNoPromise)) {
+    const std::string promise = v.message.substr(kNoPromise.size());
+    if (promise == profile.name) return {promise};
+  }
+  const auto cites = [&](const Profile& each) {
+    return std::any_of(v.clauses.begin(), v.clauses.end(),
+                       [&](const std::string& clause) { return contains(each.clauses, clause); });
+  };
+  if (!cites(profile)) return {};
+  std::set<std::string> missing;
+  if (unsupported && v.reason == "undeclared") {
+    for (const std::string& feature : Count::split(v.message, ", ")) missing.insert(feature);
+  }
+  for (const Profile& each : profiles()) {
+    if (unclaimed.contains(each.name) && cites(each)) {
+      missing.insert(fmt::format("the profile {}", each.name));
+    }
+  }
+  return missing;
+}
+
+// Of a profile none of whose cases a testee is asked, in no format: the least that is missing for
+// one, most of those that miss so little; each with the number of cases that need it.
+std::map<std::string, Index> needs_of(const std::string& testee, const Profile& profile,
+                                      const std::vector<std::string>& claimed,
+                                      const std::vector<VerdictRecord>& verdicts) {
+  std::set<std::string_view> unclaimed;  // profiles
+  for (const Profile& each : profiles()) unclaimed.insert(each.name);
+  for (const std::string& name : claimed) unclaimed.erase(find_profile(name)->name);
+  std::map<std::string, Index> needs;
+  std::map<std::set<std::string>, Index> cases;  // by all that is missing for them
+  for (const VerdictRecord& record : verdicts) {
+    if (record.testee != testee) continue;
+    const std::set<std::string> missing = missing_for(record.verdict, profile, unclaimed);
+    if (!missing.empty()) ++cases[missing];
+    for (const std::string& each : missing) ++needs[each];
+  }
+  const auto least = std::min_element(cases.begin(), cases.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.size(), -a.second) < std::pair(b.first.size(), -b.second);
+  });
+  std::erase_if(needs, [&](const auto& each) { return !least->first.contains(each.first); });
+  return needs;
+}
+
 // How all testees stand to all profiles that they claim or are asked for.
 struct Demands {
   bool complete = true;  // enough were tried, on all that they demand
@@ -331,7 +382,10 @@ Demands judge_profiles(const Header& header, const Scope& scope,
       // Named all the same: nothing that it demands is of what this testee claims and has.
       if (!anywhere && each && !testee.dtypes.empty()) {
         footer.profiles.push_back(
-            {.testee = testee.name, .profile = profile_name, .dtype = testee.dtypes.front()});
+            {.testee = testee.name,
+             .profile = profile_name,
+             .dtype = testee.dtypes.front(),
+             .needs = needs_of(testee.name, *find_profile(profile_name), claimed, verdicts)});
       }
     }
     const bool enough = each ? tried == std::ssize(wanted) : tried > 0;

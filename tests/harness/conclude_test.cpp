@@ -98,6 +98,39 @@ TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
   EXPECT_TRUE(footer.profiles[1].met);
 }
 
+// Else it would look as if it had not been claimed.
+TEST(ConcludeTest, ProfileWithoutACaseSaysWhatItsCasesNeed) {
+  Header h = header();
+  h.testees[0].profiles = {"forward-core", "double", "training-full", "schedule"};
+  auto verdicts = kAllPassed;
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f64", {"FORMAT-1", "MASK-1"}));
+  verdicts.back().verdict.reason = "undeclared";
+  verdicts.back().verdict.message = "f64";
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f64", {"FORMAT-1", "MASK-4"}));
+  verdicts.back().verdict.reason = "undeclared";
+  verdicts.back().verdict.message = "f64, gqa, window";  // more than the other
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f32", {"GRAD-5", "GRAD-1"}));
+  verdicts.back().verdict.reason = "undeclared";
+  verdicts.back().verdict.message = "backward, dlse";
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f32", {}));
+  verdicts.back().verdict.message = "does not declare schedule";
+  const Footer footer = conclude(h, verdicts);
+  EXPECT_EQ(footer.exit_code, kIncomplete);
+  std::map<std::string, std::map<std::string, Index>> needs;
+  for (const ProfileRecord& p : footer.profiles) {
+    if (p.profile == "forward-core") continue;
+    EXPECT_EQ(p.demanded, 0);
+    EXPECT_FALSE(p.met || p.complete);
+    needs[p.profile] = p.needs;
+  }
+  using Needs = std::map<std::string, Index>;
+  EXPECT_EQ(needs.size(), 3u);
+  EXPECT_EQ(needs["double"], (Needs{{"f64", 2}}));
+  EXPECT_EQ(needs["training-full"],
+            (Needs{{"backward", 1}, {"dlse", 1}, {"the profile training-core", 1}}));
+  EXPECT_EQ(needs["schedule"], (Needs{{"schedule", 1}}));
+}
+
 class BeyondDefaultTest : public testing::Test {
  protected:
   BeyondDefaultTest() {
