@@ -273,7 +273,7 @@ void ask_gradients(Bench& bench, DType dtype, Answers& answers) {
       "ds", "ds_scaled", "ds_from", "gradient_block", "grouped_gradients", "dbias_terms"};
   if (!bench.has_backward) {
     for (const char* key : keys) {
-      answers.push_back(untold(key_of(dtype, key), "it has no backward pass"));
+      answers.push_back(means_nothing(key_of(dtype, key), "it has no backward pass"));
     }
     return;
   }
