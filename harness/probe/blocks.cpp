@@ -56,7 +56,7 @@ std::optional<Index> first_of(Index begin, Index end, const std::function<bool(I
 constexpr Index kTogether = 7;
 
 struct Ends {
-  bool taken = true;
+  std::string refused = {};
   std::optional<Index> end = {};  // of the first step; none: nothing is divided before all is there
   std::string problem = {};
 };
@@ -78,7 +78,7 @@ Ends ends_of(Bench& bench, DType dtype, Index keys, int threads) {
     }
     const Reaction reaction = bench.ask(stage, threads);
     ends.problem = to_string(stage.problem);
-    ends.taken &= reaction.taken();
+    if (!reaction.taken()) ends.refused = reaction.refused;
     for (Index c = 0; reaction.taken() && c < stage.problem.value_dim; ++c) {
       if (Bench::of_row(reaction, TensorName::o, stage, 0, c) != 0) return true;
     }
@@ -107,14 +107,17 @@ struct SeenParts {
 };
 
 SeenParts see_parts(Bench& bench, DType dtype, int threads) {
-  const Index most = most_keys(bench, dtype), lengths[] = {16, 64, most / 4, most};
+  const Index most = most_keys(bench, dtype);
+  std::vector<Index> lengths = {16, 64, most / 4, most};
+  for (Index& keys : lengths) keys = bench.plain(dtype).fitted(1, keys).key;
   std::vector<Ends> ends;
   SeenParts seen;
   std::string where;
   for (const Index keys : lengths) {
     ends.push_back(ends_of(bench, dtype, keys, threads));
-    if (!ends.back().taken) {
-      seen.words = "it does not take keys enough";
+    if (!ends.back().refused.empty()) {
+      seen.words = ends.back().refused;
+      seen.inputs = ends.back().problem;
       return seen;
     }
     const auto& end = ends.back().end;

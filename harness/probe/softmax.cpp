@@ -247,7 +247,9 @@ void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
     return;
   }
   ask_exp(bench, dtype, answers);
-  if (told(answers, key_of(dtype, "max_rounding")) == "exact") {
+  if (told(answers, "features.softcap") != true) {
+    answers.push_back(means_nothing(tanh, "it takes no softcap"));
+  } else if (told(answers, key_of(dtype, "max_rounding")) == "exact") {
     ask_tanh(bench, dtype, answers);
   } else {
     answers.push_back(untold(tanh, "the one weight may not be 1, and LSE is off by exp too"));
