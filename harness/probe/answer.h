@@ -30,6 +30,11 @@ struct Answer {
 
 using Answers = std::vector<Answer>;
 
+// Of what it does not have: no key that could be told.
+inline Answer means_nothing(std::string key, std::string why) {
+  return {.key = std::move(key), .words = std::move(why), .is_key = false};
+}
+
 inline Answer untold(std::string key, std::string why, std::string inputs = {}) {
   return {.key = std::move(key), .words = std::move(why), .inputs = std::move(inputs)};
 }

@@ -39,9 +39,13 @@ struct Plain {
   Index head_dim = 0, value_dim = 0;
   Index query_heads = 1, key_heads = 1;
   Index query_step = 1, key_step = 1;  // lengths are multiples
-  bool square = false;
+  enum class Lengths { any, keys_at_least_queries, square } lengths = Lengths::any;
   Mask mask = Mask::full();
   std::string order = "bhsd";
+
+  bool is_square() const { return lengths == Lengths::square || mask.kind != Mask::Kind::full; }
+  // Both lengths, at least as large as these. Of a square both corners of a causal mask are one.
+  attest::Lengths fitted(Index queries, Index keys) const;
 };
 
 // A problem of the plain kind, whose numbers are all 0 until an experiment sets some.

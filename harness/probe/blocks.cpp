@@ -18,7 +18,12 @@
 namespace attest {
 namespace {
 
-constexpr Index kMostKeys = 4096;
+// The longest row that is tried, and what is longer than any.
+Index most_keys(const Bench& bench, DType dtype) {
+  return bench.plain(dtype).is_square() ? 1024 : 4096;
+}
+constexpr Index kNever = Index(1) << 40;
+
 // What values are multiplied with, so that what is left of them is not subnormal in f16.
 constexpr double kUp = 128;
 
@@ -51,7 +56,7 @@ std::optional<Index> first_of(Index begin, Index end, const std::function<bool(I
 constexpr Index kTogether = 7;
 
 struct Ends {
-  bool taken = true;
+  std::string refused = {};
   std::optional<Index> end = {};  // of the first step; none: nothing is divided before all is there
   std::string problem = {};
 };
@@ -73,7 +78,7 @@ Ends ends_of(Bench& bench, DType dtype, Index keys, int threads) {
     }
     const Reaction reaction = bench.ask(stage, threads);
     ends.problem = to_string(stage.problem);
-    ends.taken &= reaction.taken();
+    if (!reaction.taken()) ends.refused = reaction.refused;
     for (Index c = 0; reaction.taken() && c < stage.problem.value_dim; ++c) {
       if (Bench::of_row(reaction, TensorName::o, stage, 0, c) != 0) return true;
     }
@@ -86,9 +91,9 @@ Ends ends_of(Bench& bench, DType dtype, Index keys, int threads) {
 // first step ends, at each length.
 struct Parts {
   Index splits = 1;
-  Index step = kMostKeys;  // and more: nothing is divided by steps
+  Index step = kNever;  // after which O is divided
 
-  bool divides() const { return step < kMostKeys; }
+  bool divides() const { return step < kNever; }
   bool explains(Index keys, std::optional<Index> end) const {
     const Index first = std::min(step, keys / splits);
     return first >= keys ? !end : end == std::max(first, kTogether);
@@ -102,14 +107,17 @@ struct SeenParts {
 };
 
 SeenParts see_parts(Bench& bench, DType dtype, int threads) {
-  constexpr Index kLengths[] = {16, 64, 1024, kMostKeys};
+  const Index most = most_keys(bench, dtype);
+  std::vector<Index> lengths = {16, 64, most / 4, most};
+  for (Index& keys : lengths) keys = bench.plain(dtype).fitted(1, keys).key;
   std::vector<Ends> ends;
   SeenParts seen;
   std::string where;
-  for (const Index keys : kLengths) {
+  for (const Index keys : lengths) {
     ends.push_back(ends_of(bench, dtype, keys, threads));
-    if (!ends.back().taken) {
-      seen.words = "it does not take keys enough";
+    if (!ends.back().refused.empty()) {
+      seen.words = ends.back().refused;
+      seen.inputs = ends.back().problem;
       return seen;
     }
     const auto& end = ends.back().end;
@@ -125,11 +133,11 @@ SeenParts see_parts(Bench& bench, DType dtype, int threads) {
     int explained = 0;
     for (Index splits = 1; splits <= 64; ++splits) {
       for (const Index step :
-           {kMostKeys, ends[2].end.value_or(kMostKeys), ends[3].end.value_or(kMostKeys)}) {
+           {kNever, ends[2].end.value_or(kNever), ends[3].end.value_or(kNever)}) {
         const Parts parts = {splits, step};
         bool all = true;
         for (std::size_t n = shortest; n < ends.size(); ++n) {
-          all &= parts.explains(kLengths[n], ends[n].end);
+          all &= parts.explains(lengths[n], ends[n].end);
         }
         if (!all) continue;
         if (!seen.parts) seen.parts = parts;
@@ -274,7 +282,7 @@ class OnlineSteps {
   bool cuts_;
 };
 
-Answer order_of(OnlineSteps& steps, DType dtype, Index block, Index part) {
+Answer order_of(OnlineSteps& steps, DType dtype, Index block, Index part, Index most) {
   Answer answer = {.key = key_of(dtype, "block_order")};
   const Index count = std::min<Index>(8, part / block);
   if (count < 4) {
@@ -282,7 +290,7 @@ Answer order_of(OnlineSteps& steps, DType dtype, Index block, Index part) {
     return answer;
   }
   Index up = 0, down = 0;
-  const Index keys = std::min(kMostKeys, count * block * kMostKeys / part);
+  const Index keys = std::min(most, count * block * most / part);
   for (Index n = 0; n + 1 < count; ++n) {
     const Met met = steps.meet(n * block, (n + 1) * block, keys);
     up += met == Met::apart;
@@ -303,13 +311,13 @@ void ask_steps(Bench& bench, DType dtype, Index splits, Answers& answers) {
   const std::string block = key_of(dtype, "key_block"), lag = key_of(dtype, "max_lag"),
                     order = key_of(dtype, "block_order");
   OnlineSteps steps(bench, dtype, answers);
-  const Index part = kMostKeys / splits;
-  bool clear = steps.meet(0, 1, kMostKeys) != Met::unclear;
+  const Index most = most_keys(bench, dtype), part = most / splits;
+  bool clear = steps.meet(0, 1, most) != Met::unclear;
   bool descends = false;
   const auto end = [&] {
     const auto apart = [&](bool down) {
       return first_of(1, part, [&](Index key) {
-        const Met met = steps.meet(down ? key : 0, down ? 0 : key, kMostKeys);
+        const Met met = steps.meet(down ? key : 0, down ? 0 : key, most);
         clear &= met != Met::unclear;
         return met == Met::apart;
       });
@@ -351,7 +359,7 @@ void ask_steps(Bench& bench, DType dtype, Index splits, Answers& answers) {
   if (descends) {
     answers.push_back(untold(lag, "the rounding of P does not tell", inputs));
   } else {
-    const double seen = steps.lag(*end, kMostKeys);
+    const double seen = steps.lag(*end, most);
     answers.push_back(
         {.key = lag,
          .value = std::floor(100 * seen) / 100,
@@ -362,7 +370,7 @@ void ask_steps(Bench& bench, DType dtype, Index splits, Answers& answers) {
          .inputs = fmt::format("{}; scores -t and 0 of key 0 and of the next step", steps.problem),
          .declared = Answer::Declared::at_least});
   }
-  answers.push_back(order_of(steps, dtype, *end, part));
+  answers.push_back(order_of(steps, dtype, *end, part, most));
 }
 
 }  // namespace

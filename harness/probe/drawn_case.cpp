@@ -14,17 +14,16 @@ namespace attest {
 Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
   constexpr Index kLength = 24;
   const Plain& plain = bench.plain(dtype);
-  const auto length = [&](Index step) { return (kLength + step - 1) / step * step; };
+  const Lengths lengths = plain.fitted(kLength, kLength);
   const bool causal = plain.mask.kind != Mask::Kind::full;
   nlohmann::json problem = {{"query_heads", plain.query_heads},
                             {"key_heads", plain.key_heads},
-                            {"query_len", length(plain.query_step)},
-                            {"key_len", length(plain.key_step)},
+                            {"query_len", lengths.query},
+                            {"key_len", lengths.key},
                             {"head_dim", plain.head_dim},
                             {"value_dim", plain.value_dim},
                             {"mask", causal ? to_string(plain.mask) : "full"},
                             {"layouts", plain.order}};
-  if (plain.square || causal) problem["query_len"] = problem["key_len"];
   problem.update(fields);
   for (const char* length_of : {"query_len", "key_len"}) {
     const bool follows = problem.contains("packed") ||

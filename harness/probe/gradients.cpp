@@ -44,7 +44,7 @@ void ask_ds(Bench& bench, DType dtype, Answers& answers) {
   const std::string key = key_of(dtype, "ds");
   if (dtype == DType::f32 && told(answers, key_of(dtype, "products.dq.operands")) != "exact") {
     return answers.push_back(
-        untold(key, "operands of dS K are rounded: dS by itself is not told apart"));
+        untold(key, "operands of dS K may be rounded: dS by itself is not told apart"));
   }
   constexpr Index kMost = 16;
   Stage stage = pairs(bench, dtype, kMost + 2);
@@ -273,7 +273,7 @@ void ask_gradients(Bench& bench, DType dtype, Answers& answers) {
       "ds", "ds_scaled", "ds_from", "gradient_block", "grouped_gradients", "dbias_terms"};
   if (!bench.has_backward) {
     for (const char* key : keys) {
-      answers.push_back(untold(key_of(dtype, key), "it has no backward pass"));
+      answers.push_back(means_nothing(key_of(dtype, key), "it has no backward pass"));
     }
     return;
   }
@@ -301,7 +301,11 @@ void ask_gradients(Bench& bench, DType dtype, Answers& answers) {
   if (narrow) {
     ask_rows(bench, dtype, answers);
     ask_heads(bench, dtype, answers);
-    ask_bias_terms(bench, dtype, answers);
+    if (told(answers, "features.dbias") == true) {
+      ask_bias_terms(bench, dtype, answers);
+    } else {
+      answers.push_back(means_nothing(key_of(dtype, "dbias_terms"), "it has no dBias"));
+    }
     return;
   }
   answers.push_back({.key = key_of(dtype, "gradient_block"),

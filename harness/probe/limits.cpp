@@ -75,12 +75,12 @@ const std::vector<Tried>& tried() {
       {"query_len", kLengths, false,
        [](Problem& p, Index n, const Plain& plain) {
          p.query_len = n;
-         if (plain.square) p.key_len = n;
+         p.key_len = plain.is_square() ? n : std::max(p.key_len, n);
        }},
       {"key_len", kLengths, false,
        [](Problem& p, Index n, const Plain& plain) {
          p.key_len = n;
-         if (plain.square) p.query_len = n;
+         p.query_len = plain.is_square() ? n : std::min(p.query_len, n);
        }},
       {"page_size",
        {1, 2, 8, 16, 64, 128, 256},

@@ -251,7 +251,8 @@ void ask_empty_rows(Bench& bench, Answers& answers) {
   Answer o = {.key = "empty_rows.o"}, lse = {.key = "empty_rows.lse"};
   o.inputs = lse.inputs = to_string(it.problem) + "; row 0 sees no key";
   if (!reaction.taken()) {
-    o.words = lse.words = reaction.refused;
+    o.words = lse.words = "it takes no row without keys: " + reaction.refused;
+    o.is_key = lse.is_key = false;
   } else {
     const double value = reaction.at(TensorName::o, 0, 0, 0, 0);
     o.value = number_of(value);

@@ -33,7 +33,6 @@ Probed probe(const Testee& testee, Executor& executor, const ProbeOptions& optio
         "", fmt::format("{} takes no problem of those that a probe begins with", testee.name));
   }
   for (const Family& family : families()) {
-    if (options.progress) options.progress(std::string(family.about));
     if (family.ask) {
       family.ask(bench, probed.answers);
     } else {

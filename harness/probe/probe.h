@@ -15,7 +15,6 @@ struct ProbeOptions {
   int threads = 1;                  // of a call
   std::vector<DType> formats = {};  // empty: all that it takes
   std::function<bool()> interrupted = {};
-  std::function<void(const std::string& about)> progress = {};  // before each family of questions
 };
 
 struct Probed {

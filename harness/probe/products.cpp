@@ -293,8 +293,8 @@ void ask_products(Bench& bench, DType dtype, Answers& answers) {
                                            : experiment.product == "qk" && !bench.returns_lse;
     if (lacks) {
       for (const char* of : {".accumulator", ".truncates", ".operands"}) {
-        answers.push_back(untold(
-            key + of, experiment.backward ? "it has no backward pass" : "it returns no LSE"));
+        answers.push_back(experiment.backward ? means_nothing(key + of, "it has no backward pass")
+                                              : untold(key + of, "it returns no LSE"));
       }
       continue;
     }

@@ -9,19 +9,19 @@ namespace {
 
 // In this order: what is told first is what later ones are asked by.
 constexpr Family kFamilies[] = {
-    {.about = "what stands for LSE", .ask = ask_statistics},
-    {.about = "masks, and rows without keys", .ask = ask_masks},
-    {.about = "features", .ask = ask_features},
-    {.about = "limits", .ask = ask_limits},
-    {.about = "scores and dropout", .ask = ask_scores},
-    {.about = "products", .ask_format = ask_products},
-    {.about = "the softmax", .ask_format = ask_softmax},
-    {.about = "P", .ask_format = ask_weights},
-    {.about = "parts and steps", .ask_format = ask_blocks},
-    {.about = "gradients", .ask_format = ask_gradients},
-    {.about = "the edges of formats", .ask_format = ask_formats},
-    {.about = "equal bits", .ask_format = ask_promises},
-    {.about = "threads, memory, blocks, alignment", .ask = ask_resources},
+    {.ask = ask_statistics},        // what stands for LSE
+    {.ask = ask_masks},             // masks, and rows without keys
+    {.ask = ask_features},          // features
+    {.ask = ask_limits},            // limits
+    {.ask = ask_scores},            // scores and dropout
+    {.ask_format = ask_products},   // products
+    {.ask_format = ask_softmax},    // the softmax
+    {.ask_format = ask_weights},    // P
+    {.ask_format = ask_blocks},     // parts and steps
+    {.ask_format = ask_gradients},  // gradients
+    {.ask_format = ask_formats},    // the edges of formats
+    {.ask_format = ask_promises},   // equal bits
+    {.ask = ask_resources},         // threads, memory, blocks, alignment
 };
 
 }  // namespace

@@ -12,7 +12,6 @@
 namespace attest {
 
 struct Family {
-  std::string_view about;
   // One of these.
   void (*ask)(Bench& bench, Answers& answers) = nullptr;
   void (*ask_format)(Bench& bench, DType dtype, Answers& answers) = nullptr;

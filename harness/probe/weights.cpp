@@ -198,7 +198,8 @@ void ask_weights(Bench& bench, DType dtype, Answers& answers) {
                     rounding = key_of(dtype, "p_rounding"), sum = key_of(dtype, "row_sum");
   if (dtype == DType::f32 && told(answers, key_of(dtype, "products.pv.operands")) != "exact") {
     for (const std::string& key : {p, order, rounding, sum}) {
-      answers.push_back(untold(key, "operands of PV are rounded: P by itself is not told apart"));
+      answers.push_back(
+          untold(key, "operands of PV may be rounded: P by itself is not told apart"));
     }
     return;
   }

@@ -194,7 +194,7 @@ TEST(ProbeTest, TellsNothingWrongOfLegitimateKernels) {
   const char* const named = std::getenv("ATTEST_PROBE");
   const Installation installation = {.worker = WORKER, .plugins = {}, .cases = {}};
   const auto testees = find_testees({LEGITIMATE}, installation, {}, {});
-  Index probed_kernels = 0;
+  Index probed_kernels = 0, told = 0, of = 0;
   for (const Style& style : legitimate::legitimate_styles()) {
     const std::string kernel = "legitimate/" + legitimate::name_of(style);
     if (named ? kernel.find(named) == std::string::npos : !all && !is_sampled(kernel)) continue;
@@ -217,14 +217,18 @@ TEST(ProbeTest, TellsNothingWrongOfLegitimateKernels) {
                                << "\n  " << answer.words << "\n  " << answer.inputs;
     }
     const KeysTold keys = keys_told(probed.answers);
-    // Where exp(0) is not 1 no sum of weights is exact, and little of them is told.
-    EXPECT_GE(keys.told, (style.exp_zero_inexact ? 0.55 : 0.8) * keys.of) << kernel;
+    // Where exp(0) is not 1 no sum of weights is exact; and a coarse exp hides how P is rounded.
+    const bool coarse = style.exp_zero_inexact || style.narrow_exp_ulps > 0;
+    EXPECT_GE(keys.told, (coarse ? 0.55 : 0.8) * keys.of) << kernel;
+    told += keys.told;
+    of += keys.of;
     std::printf("%-62s told %d of %d, wrong %d\n", kernel.c_str(), keys.told, keys.of,
                 static_cast<int>(wrong));
     std::fflush(stdout);
     ++probed_kernels;
   }
   EXPECT_GE(probed_kernels, named ? 1 : 20);
+  EXPECT_GE(static_cast<double>(told), 0.8 * static_cast<double>(of));
 }
 
 }  // namespace
