@@ -13,6 +13,7 @@
 #include "cases/side_inputs.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {

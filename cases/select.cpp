@@ -9,6 +9,7 @@
 #include "cases/entry.h"
 #include "cases/fit.h"
 #include "spec/json_reader.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {

@@ -7,8 +7,12 @@ install(TARGETS attest attest-sandbox attest-worker EXPORT attest RUNTIME DESTIN
 install(DIRECTORY ${ATTEST_PLUGIN_DIRECTORY}/ DESTINATION lib/attest FILES_MATCHING PATTERN *.so)
 install(DIRECTORY cases/ DESTINATION share/attest/cases FILES_MATCHING PATTERN *.json)
 install(FILES spec/SPEC.md spec/CLAUSES.md spec/NUMERICS.md spec/MEASURED.md
-  spec/description.schema.json spec/diagnosis.schema.json spec/record.schema.json
-  spec/report.schema.json README.md LICENSE DESTINATION share/doc/attest)
+  spec/description.schema.json spec/diagnosis.schema.json spec/problem.schema.json
+  spec/record.schema.json spec/report.schema.json README.md LICENSE DESTINATION share/doc/attest)
+
+# Made with the command, by which bash finds it.
+install(FILES ${CMAKE_BINARY_DIR}/share/bash-completion/completions/attest
+  DESTINATION share/bash-completion/completions)
 
 # Headers are included as <attest/kernel.h>.
 set(headers attest_gmock.h attest_gtest.h attest_judge.h attest_plugin.h kernel.h

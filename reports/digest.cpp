@@ -169,6 +169,10 @@ class Digester {
     for (const std::string& words : record_.unverified) {
       digest_.notes.push_back(fmt::format("Not verified: {}.", one_line(words)));
     }
+    if (!record_.header.vectors.empty()) {
+      digest_.notes.push_back(fmt::format(
+          "Not judged, as outputs of files were, and nothing was called: {}.", clauses_of_calls()));
+    }
     for (const std::string& words : parts_text(record_)) digest_.notes.push_back(words);
     if (!record_.footer) return;
     for (const std::string& words : record_.footer->known_amiss) {
@@ -380,6 +384,7 @@ class Digester {
     add(!h.filters.empty(), "those that --cases names");
     add(h.shard != "1/1", fmt::format("the shard {}", one_line(h.shard)));
     add(h.profiles == std::vector<std::string>{"none"}, "no profile was asked for");
+    add(!h.vectors.empty(), "outputs alone");
     std::vector<std::string> free;
     for (const TesteeRecord& t : h.testees) {
       if (!is_contained(t)) free.push_back(one_line(t.name));

@@ -1,5 +1,6 @@
 #include "spec/clause.h"
 
+#include <algorithm>
 #include <array>
 
 namespace attest {
@@ -127,6 +128,31 @@ const Clause* find_clause(std::string_view id) {
 bool is_recommended(std::string_view id) {
   const Clause* clause = find_clause(id);
   return clause && clause->level == Level::recommended;
+}
+
+namespace {
+
+// Families, and single clauses. Whether elements were written, and lie where strides say, a dense
+// file does not tell; other draws and other seeds take other calls.
+constexpr std::array<std::string_view, 12> kOfCalls = {
+    "CALL-",    "DET-",     "LAW-",     "MEM-",     "SAFE-",  "SCHED-",
+    "LAYOUT-1", "LAYOUT-2", "LAYOUT-3", "LAYOUT-4", "DROP-3", "NUM-3"};
+
+}  // namespace
+
+bool takes_calls(std::string_view id) {
+  return std::any_of(kOfCalls.begin(), kOfCalls.end(), [&](std::string_view each) {
+    return each.ends_with('-') ? id.starts_with(each) : id == each;
+  });
+}
+
+std::string clauses_of_calls() {
+  std::string text;
+  for (const std::string_view each : kOfCalls) {
+    if (!text.empty()) text += ", ";
+    text += each.ends_with('-') ? each.substr(0, each.size() - 1) : each;
+  }
+  return text;
 }
 
 std::string_view name(Level level) {

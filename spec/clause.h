@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace attest {
@@ -26,6 +27,11 @@ const Clause* find_clause(std::string_view id);
 
 // Whether there is a clause of that id, and it is recommended: what breaks it is warned of.
 bool is_recommended(std::string_view id);
+
+// Whether it is about calls of a testee: outputs that are there already say nothing of it. All of
+// them in words: "CALL, DET, DROP-3, ...".
+bool takes_calls(std::string_view id);
+std::string clauses_of_calls();
 
 std::string_view name(Level level);
 

@@ -9,42 +9,9 @@
 
 #include "spec/contains.h"
 #include "spec/json_text.h"
+#include "spec/spelling.h"
 
 namespace attest {
-namespace {
-
-// The least number of insertions, deletions and exchanges that turn `a` into `b`.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t(0));
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t exchange = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({exchange, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
-
-std::vector<std::string> nearest_names(std::string_view wanted,
-                                       const std::vector<std::string>& names, std::size_t most) {
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& name : names) ranked.emplace_back(edit_distance(wanted, name), name);
-  std::sort(ranked.begin(), ranked.end());
-  ranked.erase(std::unique(ranked.begin(), ranked.end()), ranked.end());
-  std::vector<std::string> nearest;
-  for (const auto& [distance, name] : ranked) {
-    if (nearest.size() == most) break;
-    nearest.push_back(name);
-  }
-  return nearest;
-}
-
 void check_name(const std::string& given, const std::vector<std::string>& known,
                 std::string_view what, const std::string& pointer) {
   if (contains(known, given)) return;

@@ -32,10 +32,6 @@ class InputError : public std::runtime_error {
   std::string pointer_;
 };
 
-// The names most like `wanted`, best first, at most `most`; for "did you mean".
-std::vector<std::string> nearest_names(std::string_view wanted,
-                                       const std::vector<std::string>& names, std::size_t most = 3);
-
 // Throws InputError, with the nearest, unless the name is one of `known`; `what` it is a name of.
 void check_name(const std::string& given, const std::vector<std::string>& known,
                 std::string_view what, const std::string& pointer);

@@ -8,6 +8,7 @@
 #include "spec/assert.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -93,10 +94,10 @@ std::string no_profile(std::string_view name) {
                        says(kTakesLimits) ? kTakesLimits : "", kTakesDeclared, kTakesLimits,
                        kTakesDeclared, kTakesLimits);
   }
-  std::vector<std::string_view> names;
-  for (const Profile& each : profiles()) names.push_back(each.name);
-  return fmt::format("{}; there are {}, each with {}, {} or {}{} behind it too", none,
-                     fmt::join(names, ", "), kTakesDeclared, kTakesLimits, kTakesDeclared,
+  std::vector<std::string> names;
+  for (const Profile& each : profiles()) names.emplace_back(each.name);
+  return fmt::format("{}; {} ({}, {} or {}{} may stand behind each)", none,
+                     did_you_mean(name, names), kTakesDeclared, kTakesLimits, kTakesDeclared,
                      kTakesLimits);
 }
 

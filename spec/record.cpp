@@ -164,6 +164,7 @@ Header header_from(const json& j) {
   header.filters = j.at("filters").get<std::vector<std::string>>();
   header.from = j.value("from", "");
   if (j.contains("shapes")) header.shapes = j.at("shapes").get<std::vector<std::string>>();
+  header.vectors = j.value("vectors", "");
   header.isolation = j.at("isolation").get<std::string>();
   header.uncontained = j.at("uncontained").get<std::vector<std::string>>();
   header.profiles = j.at("profiles").get<std::vector<std::string>>();
@@ -270,7 +271,7 @@ std::string blot_of(const std::string& line) {
 
 bool is_contained(const TesteeRecord& testee) {
   return testee.isolation == "other-user" || testee.isolation == "namespaces" ||
-         testee.isolation == "user";
+         testee.isolation == "user" || testee.isolation == kNotStarted;
 }
 
 json number_to_json(double value) {
@@ -325,6 +326,7 @@ std::string to_line(const Header& header) {
                {"known", known},
                {"options", to_json(header.options)}};
   if (!header.shapes.empty()) line["shapes"] = header.shapes;
+  if (!header.vectors.empty()) line["vectors"] = header.vectors;
   return json_text(line);
 }
 

@@ -19,7 +19,8 @@
 namespace attest {
 
 inline constexpr int kRecordSchema = 2;
-inline constexpr const char* kNoFailure = "no failure";  // a conclusion
+inline constexpr const char* kNotStarted = "not started";  // an isolation: outputs were judged
+inline constexpr const char* kNoFailure = "no failure";    // a conclusion
 
 struct TesteeRecord {
   std::string name;
@@ -83,6 +84,7 @@ struct Header {
   std::vector<std::string> filters = {};  // the --cases patterns; empty: all cases of the tier
   std::string from = {};                  // a file or folder of other cases than the suite's own
   std::vector<std::string> shapes = {};   // --shapes: presets and files; then there are no others
+  std::string vectors = {};               // a folder of outputs that were judged, in place of calls
   std::string isolation = {};             // how testees were kept apart, the least of them
   std::vector<std::string> uncontained = {};  // what of whom was not kept from where, in words
   std::vector<std::string> profiles = {};     // asked for; empty: those that each testee declares

@@ -30,14 +30,14 @@ enum class Outcome {
 // Why a verdict is what it is: one of kReasons, or property:NAME.
 using Reason = std::string;
 
-inline constexpr std::array<std::string_view, 21> kReasons = {
+inline constexpr std::array<std::string_view, 24> kReasons = {
     // A testee failed.
     "bound", "statistical", "nonfinite", "unwritten", "guard", "input_mutated", "nondeterministic",
     "wrong_refusal", "schedule", "memory", "threads", "beyond_caps",
     // It does not pass though nothing is wrong (CALL-1, EMPTY-5, NUM-2); beyond_caps again.
-    "undeclared", "limits", "alike", "dialect", "not_judgeable",
+    "undeclared", "limits", "alike", "dialect", "not_judgeable", "not_called",
     // It was not tried.
-    "gave_up", "fail_fast", "max_time", "no_memory"};
+    "gave_up", "fail_fast", "max_time", "no_memory", "no_vectors", "no_outputs"};
 
 // What random roundings came to (NUMERICS.md, section 12); of a case that asks for it.
 struct NoiseEvidence {

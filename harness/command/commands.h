@@ -14,15 +14,20 @@ struct Command {
 };
 
 Command add_list(CLI::App& app);
+Command add_explain(CLI::App& app);
+Command add_check(CLI::App& app);
 Command add_run(CLI::App& app);
 Command add_fuzz(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_new(CLI::App& app);
-Command add_repro(CLI::App& app);
 Command add_probe(CLI::App& app);
+Command add_repro(CLI::App& app);
+Command add_vectors(CLI::App& app);
+Command add_judge(CLI::App& app);
 Command add_report(CLI::App& app);
 Command add_verify(CLI::App& app);
+Command add_completion(CLI::App& app);
 
 }  // namespace attest

@@ -1,7 +1,6 @@
 #include "harness/command/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -104,7 +103,7 @@ int side_by_side(const CriteriaArguments& asked) {
   const std::vector<criteria::CaseSet> sets = sets_for(asked, installation);
   const RecordFolder folder(asked.recording.out);
   for (const criteria::CaseSet& set : sets) {
-    Progress progress(stderr, isatty(STDERR_FILENO) != 0, set.cases.size());
+    Progress progress({stderr, TerminalOptions()}, Loudness::usual, set.cases.size());
     comparison.sides.push_back(criteria::compare(
         set, subjects,
         {.jobs = asked.recording.jobs,
@@ -120,7 +119,7 @@ int side_by_side(const CriteriaArguments& asked) {
           }
           return std::make_unique<WorkerExecutor>(std::move(worker));
         },
-        [&] { progress.add({.outcome = Outcome::pass}); }, interrupted));
+        [&] { progress.add_one(); }, interrupted));
     progress.finish();
     if (interrupted()) {
       fmt::print(stderr, "attest: interrupted; {} written\n",

@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "cases/entry.h"
-#include "harness/command/npy.h"
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
+#include "harness/vectors/npy.h"
 #include "reports/files.h"
 #include "spec/json_text.h"
 #include "spec/record.h"
@@ -24,10 +24,10 @@ void dump_tables(const std::filesystem::path& folder, const Mask& mask) {
     std::visit(
         [&](const auto* elements) {
           if constexpr (sizeof(elements->front()) == 1) {
-            write_npy(file, table.shape, *elements);
+            write_file(file, npy_of(table.shape, *elements));
           } else {
-            write_npy(file, table.shape,
-                      std::vector<std::int64_t>(elements->begin(), elements->end()));
+            write_file(file, npy_of(table.shape,
+                                    std::vector<std::int64_t>(elements->begin(), elements->end())));
           }
         },
         table.elements);
@@ -71,10 +71,11 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
   for (const TensorName input : kInputValues) {
     const Values& values = in[input];
     if (values.data.empty() && values.shape == Shape{}) continue;
-    write_npy(folder / (wire_name(input) + ".npy"), values.shape, values.data);
+    write_file(folder / (wire_name(input) + ".npy"), npy_of(values.shape, values.data));
   }
   if (test_case.problem.dropout.mode != Dropout::Mode::none) {
-    write_npy(folder / (wire_name(TensorName::keep) + ".npy"), in.keep.shape, in.keep.kept);
+    write_file(folder / (wire_name(TensorName::keep) + ".npy"),
+               npy_of(in.keep.shape, in.keep.kept));
   }
   dump_tables(folder, test_case.problem.mask);
 
@@ -82,7 +83,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
     std::vector<double> values(tensor.bits.size());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = decode(tensor.dtype, tensor.bits[i]);
-    write_npy(folder / fmt::format("{}.npy", file), tensor.shape, values);
+    write_file(folder / fmt::format("{}.npy", file), npy_of(tensor.shape, values));
   };
   for (const Returned& tensor : examination.trial.returned) {
     dump_returned(tensor, name(tensor.name));
@@ -99,8 +100,8 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
     for (const Crossing& tensor : outputs_of(test_case.problem, backward, {TensorName::lse})) {
       const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
       const std::string_view file = name(tensor.name);
-      write_npy(folder / fmt::format("{}.exact.npy", file), tensor.shape, expected.value);
-      write_npy(folder / fmt::format("{}.bound.npy", file), tensor.shape, expected.bound);
+      write_file(folder / fmt::format("{}.exact.npy", file), npy_of(tensor.shape, expected.value));
+      write_file(folder / fmt::format("{}.bound.npy", file), npy_of(tensor.shape, expected.bound));
     }
   }
 }

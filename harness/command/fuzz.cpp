@@ -1,7 +1,6 @@
 #include "harness/command/commands.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -71,10 +70,11 @@ int search(const FuzzArguments& asked) {
   std::vector<nlohmann::json> entries;
   std::map<std::string, Index> tried;
   for (const Testee& testee : session.testees()) {
-    Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
+    const TerminalOptions& terminal = asked.recording.terminal;
+    Progress progress({stderr, terminal}, terminal.loudness, 0);
     const FuzzResult result = fuzz(
         testee, suite, search, [&](const Testee& t) { return session.start(t); },
-        [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
+        [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
     progress.finish();
     for (const auto& [outcome, count] : result.record.tried) tried[outcome] += count;
     ++search.seed;  // many testees try many problems
@@ -117,6 +117,8 @@ Command add_fuzz(CLI::App& app) {
       "search that ended goes on with --first and the number that its table ends with.");
   add_testee_options(command, asked->testees);
   add_recording(command, asked->recording);
+  add_colour(command, asked->recording.terminal);
+  add_loudness(command, asked->recording.terminal);
   command.add_option("--count", asked->count, "Problems to try, of each testee")
       ->check(takes_count("--count", 1, kMostOfASeed));
   command.add_option("--first", asked->first, "The number of the first problem")

@@ -23,11 +23,17 @@
 #include "harness/selfcheck/catalogue.h"
 #include "reports/text.h"
 #include "spec/json_reader.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 nothing failed, and nothing that was asked for is left open; 1 something "
+    "failed; "
+    "2 a mistake in the call, or Attest's own; 3 incomplete.";
 
 // Says which words of the command line mean nothing, and what they may have been meant to be.
 [[noreturn]] void complain_of_extras(const CLI::App& app) {
@@ -44,9 +50,8 @@ namespace fs = std::filesystem;
     throw InputError("", fmt::format("{} does not know what to do with {}", command.get_name(),
                                      fmt::join(app.remaining(true), " ")));
   }
-  throw InputError(
-      "", fmt::format("{} has no option {}; the nearest are {}", command.get_name(),
-                      unknown.front(), fmt::join(nearest_names(unknown.front(), names), ", ")));
+  throw InputError("", fmt::format("{} has no option {}; {}", command.get_name(), unknown.front(),
+                                   did_you_mean(unknown.front(), names)));
 }
 
 int main(int argc, char** argv) {
@@ -56,6 +61,8 @@ int main(int argc, char** argv) {
   std::vector<Command> commands;
   for (const auto& add : {
            add_list,
+           add_explain,
+           add_check,
            add_run,
            add_fuzz,
            add_selfcheck,
@@ -64,19 +71,29 @@ int main(int argc, char** argv) {
            add_new,
            add_probe,
            add_repro,
+           add_vectors,
+           add_judge,
            add_report,
            add_verify,
+           add_completion,
        }) {
     commands.push_back(add(app));
   }
+  for (const Command& command : commands) {
+    const std::string more = command.parser->get_footer();
+    command.parser->footer(more.empty() ? kExitCodes : more + "\n" + kExitCodes);
+  }
+  app.footer(fmt::format("COMMAND --help says more. {}", kExitCodes));
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());
-  const std::string known = fmt::format("there are {}", fmt::join(names, ", "));
   const std::string first = argc > 1 ? argv[1] : "";
   if (!first.starts_with('-') && std::find(names.begin(), names.end(), first) == names.end()) {
-    throw InputError("", first.empty() ? fmt::format("which command? {}; --help says more", known)
-                                       : fmt::format("there is no command {}; {}", first, known));
+    throw InputError(
+        "",
+        first.empty()
+            ? fmt::format("which command? there are {}; --help says more", fmt::join(names, ", "))
+            : fmt::format("there is no command {}; {}", first, did_you_mean(first, names)));
   }
   raise_open_files();  // before jobs are counted
   try {

@@ -13,8 +13,11 @@
 
 #include "harness/process/pool.h"
 #include "harness/process/surroundings.h"
+#include "harness/run/conclude.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
+#include "spec/profile.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -165,6 +168,55 @@ void take_one_at_a_time(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (!option->get_positional()) option->allow_extra_args(false);
   }
+}
+
+void add_colour(CLI::App& command, TerminalOptions& options) {
+  command
+      .add_option_function<std::string>(
+          "--color", [&](const std::string& when) { options.colour = *colour_named(when); },
+          "auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->check(takes("--color", "auto, always or never",
+                    [](const std::string& when) { return colour_named(when).has_value(); }))
+      ->type_name("WHEN")
+      ->option_text("WHEN [auto]");
+}
+
+void add_loudness(CLI::App& command, TerminalOptions& options) {
+  const auto become = [&](Loudness loudness) {
+    return [&, loudness] { options.loudness = loudness; };
+  };
+  CLI::Option* quiet = command.add_flag_callback("-q,--quiet", become(Loudness::quiet),
+                                                 "Say nothing but what it comes to");
+  command
+      .add_flag_callback("-v,--verbose", become(Loudness::verbose),
+                         "A line for each verdict as it is given, and messages uncut")
+      ->excludes(quiet);
+}
+
+void check_profiles(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name != kNoProfile && !find_profile(name)) throw InputError("", no_profile(name));
+    if (name == kNoProfile && names.size() > 1)
+      throw InputError("", "--profile none goes with no other profile");
+  }
+}
+
+std::vector<std::string> profiles_asked_for(const std::vector<std::string>& profiles,
+                                            const CaseOptions& cases) {
+  const bool none = profiles.empty() && !cases.shapes.empty();  // no profile is about shapes
+  return none ? std::vector<std::string>{kNoProfile} : profiles;
+}
+
+void add_profiles(CLI::App& command, std::vector<std::string>& profiles) {
+  command.add_option("--profile", profiles,
+                     "A profile to be met, or none; X+declared takes arithmetic that is "
+                     "declared beyond the default, too, X/limits what is met within the limits "
+                     "that are declared. Default: all that a testee declares");
+}
+
+void add_known(CLI::App& command, std::filesystem::path& file) {
+  command.add_option("--known", file, "A file of failures that are known, and don't count")
+      ->type_name("FILE");
 }
 
 void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/command/terminal.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/worker.h"
 #include "harness/run/selection.h"
@@ -39,11 +40,12 @@ struct CaseOptions {
 
 int hardware_threads();
 
-// How many at a time, and where it is written.
+// How many at a time, where it is written, and how it is told.
 struct RecordingOptions {
   int jobs = hardware_threads();
   std::size_t workers = 1;  // that testees have at a time
   std::filesystem::path out = "reports/out";
+  TerminalOptions terminal = {};
 };
 
 constexpr std::uint64_t kMostOfASeed = std::numeric_limits<std::uint64_t>::max();
@@ -73,11 +75,24 @@ void add_from(CLI::App& command, CaseOptions& options);
 // --shapes, which goes with no --from.
 CLI::Option* add_shapes(CLI::App& command, CaseOptions& options);
 
+// --profile, and whether there are such; those of a run that names none: none, where it is about
+// shapes.
+void add_profiles(CLI::App& command, std::vector<std::string>& profiles);
+void check_profiles(const std::vector<std::string>& names);
+std::vector<std::string> profiles_asked_for(const std::vector<std::string>& profiles,
+                                            const CaseOptions& cases);
+// --known.
+void add_known(CLI::App& command, std::filesystem::path& file);
+
 // --jobs, of which there will be as many as the limit on open files allows, and --out.
 void add_recording(CLI::App& command, RecordingOptions& options);
 // Each occurrence of an option takes one value, so that what stands behind it may be what the
 // command needs: for commands with an argument that has no name.
 void take_one_at_a_time(CLI::App& command);
 void add_out(CLI::App& command, RecordingOptions& options, const std::string& of_what);
+
+// --color; and, where there is much to tell or to leave out, -q and -v.
+void add_colour(CLI::App& command, TerminalOptions& options);
+void add_loudness(CLI::App& command, TerminalOptions& options);
 
 }  // namespace attest

@@ -31,8 +31,8 @@ struct ProbeArguments {
   bool json = false;
 };
 
-std::string text_of(const nlohmann::ordered_json& json) {
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+std::string text_of(const nlohmann::ordered_json& from) {
+  return from.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string told_as(const Answer& answer) {

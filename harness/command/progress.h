@@ -1,29 +1,35 @@
-// How far a run is: a bar with counts and time left on a terminal, plain lines elsewhere.
+// How far a run is: a bar with counts and time left on a terminal, in one line as wide as that is;
+// plain lines elsewhere.
 #pragma once
 
 #include <chrono>
-#include <cstdio>
 #include <string>
+#include <vector>
 
-#include "spec/verdict.h"
+#include "harness/command/terminal.h"
+#include "spec/record.h"
 
 namespace attest {
 
 class Progress {
  public:
-  // Writes to `out` for `total` verdicts; 0: nobody knows how many there will be.
-  Progress(std::FILE* out, bool terminal, std::size_t total);
+  // For `total` verdicts; 0: nobody knows how many there will be. A quiet one writes nothing, a
+  // verbose one a line for each verdict too.
+  Progress(const Terminal& terminal, Loudness loudness, std::size_t total);
 
-  void add(const Verdict& verdict);
+  void add(const VerdictRecord& record);
+  // Without a verdict to be told of.
+  void add_one();
   // Removes the bar, so that other text can follow.
   void finish();
 
  private:
   void draw();
-  void write(const std::string& text);
+  // From the longest to the shortest.
+  std::vector<std::string> counts() const;
 
-  std::FILE* out_;
-  bool terminal_;
+  Terminal terminal_;
+  Loudness loudness_;
   std::size_t total_, done_ = 0, bad_ = 0, unsupported_ = 0;
   std::chrono::steady_clock::time_point start_, drawn_;
 };

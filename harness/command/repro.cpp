@@ -91,14 +91,6 @@ Arithmetic arithmetic_of(const Testee& testee, DType dtype) {
   return declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
 }
 
-// What it computes instead, of numbers that are wrong.
-std::vector<Likeness> meant_by(PreparedCase& prepared, const Testee& testee,
-                               const Examination& examination) {
-  if (!asks_for_names(examination.verdict)) return {};
-  const Arithmetic arithmetic = arithmetic_of(testee, prepared.problem().dtype);
-  return sure(alike(prepared, testee.description, arithmetic, examination.trial, interrupted));
-}
-
 std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions& options,
                                       const Surroundings& around) {
   if (options.in_process) {
@@ -140,7 +132,11 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
         examine(prepared, testee.description, testee.kernel, *executor, asked.testees.threads);
   }
   if (interrupted()) throw Interrupted();
-  print_verdict(examination.verdict, testee, test_case, meant_by(prepared, testee, examination));
+  std::vector<Likeness> meant;
+  if (asks_for_names(examination.verdict)) {
+    meant = meant_by(prepared, testee.description, examination.trial, interrupted);
+  }
+  print_verdict(examination.verdict, testee, test_case, std::move(meant));
   if (!examination.verdict.captured.empty()) {
     fmt::print("  printed  {}\n", clean(examination.verdict.captured));
   }

@@ -1,9 +1,5 @@
 #include "harness/command/commands.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,14 +10,11 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/progress.h"
 #include "harness/command/session.h"
-#include "harness/diagnosis/diagnose.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
 #include "harness/run/known_failures.h"
 #include "harness/run/run.h"
 #include "harness/run/selection.h"
-#include "spec/json_reader.h"
-#include "spec/profile.h"
 
 namespace attest {
 namespace {
@@ -36,22 +29,6 @@ struct RunArguments {
   RunOptions ends;              // when the rest is NOT_RUN
 };
 
-// No profile is about shapes.
-std::vector<std::string> profiles_asked_for(const RunArguments& asked) {
-  const bool none = asked.profiles.empty() && !asked.cases.shapes.empty();
-  return none ? std::vector<std::string>{kNoProfile} : asked.profiles;
-}
-
-void check_profiles(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (name != kNoProfile && !find_profile(name)) {
-      throw InputError("", no_profile(name));
-    }
-    if (name == kNoProfile && names.size() > 1)
-      throw InputError("", "--profile none goes with no other profile");
-  }
-}
-
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
@@ -61,27 +38,20 @@ int judge_cases(const RunArguments& asked) {
   const auto cases = shard_of(whole, asked.shard);
   Plan plan = plan_for(asked.cases, installation, all, cases.size());
   plan.header.shard = asked.shard;
-  plan.header.profiles = profiles_asked_for(asked);
+  plan.header.profiles = profiles_asked_for(asked.profiles, asked.cases);
   if (!asked.known.empty()) plan.header.known = read_known_failures(asked.known);
   plan.ends = asked.ends;
   Session session(asked.testees, asked.recording, installation, plan);
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0, cases.size() * session.testees().size());
+  const TerminalOptions& terminal = asked.recording.terminal;
+  Progress progress({stderr, terminal}, terminal.loudness, cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
   Record record = run(
       cases, session.testees(), session.header(), run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
-      [&](const Verdict& verdict) { progress.add(verdict); }, interrupted);
+      [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  const int exit_code = session.finish(record);
-  const auto groups = diagnose(
-      record, all, session.testees(), run_options,
-      [&](const Testee& testee) { return session.start(testee); },
-      [&] { return interrupted() || time_is_up(run_options); });
-  record.diagnoses = diagnoses_of(groups);
-  session.add_diagnosis(record, to_json(groups));
-  fmt::print("{}", to_text(groups));
-  return exit_code;
+  return session.finish_with_diagnosis(std::move(record), all, run_options);
 }
 
 }  // namespace
@@ -91,13 +61,13 @@ Command add_run(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("run", "Judge testees on cases and write a report");
   add_testee_options(command, asked->testees);
   add_selection(command, asked->cases);
-  command.add_option("--profile", asked->profiles,
-                     "A profile to be met, or none; X+declared takes arithmetic that is "
-                     "declared beyond the default, too, X/limits what is met within the limits "
-                     "that are declared. Default: all that a testee declares");
+  add_profiles(command, asked->profiles);
   add_shapes(command, asked->cases);
   add_recording(command, asked->recording);
-  command.add_option("--shard", asked->shard, "I/N: the I-th of N parts of the cases");
+  add_colour(command, asked->recording.terminal);
+  add_loudness(command, asked->recording.terminal);
+  command.add_option("--shard", asked->shard, "I/N: the I-th of N parts of the cases")
+      ->capture_default_str();
   command
       .add_option("--give-up-after", asked->ends.give_up_after,
                   "Time-outs of a testee after which its other cases are NOT_RUN; 0: never")
@@ -109,8 +79,7 @@ Command add_run(CLI::App& app) {
       .add_option("--max-time", asked->ends.max_seconds,
                   "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
-  command.add_option("--known", asked->known, "A file of failures that are known, and don't count")
-      ->type_name("FILE");
+  add_known(command, asked->known);
   return {.parser = &command, .carry_out = [=] { return judge_cases(*asked); }};
 }
 

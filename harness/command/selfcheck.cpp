@@ -1,7 +1,6 @@
 #include "harness/command/selfcheck.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -46,8 +45,9 @@ int selfcheck(const SelfcheckArguments& asked) {
   const std::vector<Case> all = load_cases(installation.cases, asked.cases.seed);
   const fs::path mutants = installation.test_plugins / "mutants.so";
   if (!asked.legitimate) check.catalogue = load_catalogue(mutants);
-  Progress progress(stderr, isatty(STDERR_FILENO) != 0, 0);
-  const auto seen = [&](const Verdict& verdict) { progress.add(verdict); };
+  const TerminalOptions& terminal = asked.recording.terminal;
+  Progress progress({stderr, terminal}, terminal.loudness, 0);
+  const auto seen = [&](const VerdictRecord& verdict) { progress.add(verdict); };
   const auto session_of = [&](const fs::path& plugin, const Limits& limits,
                               const std::vector<Case>& cases) {
     Plan plan = plan_for(asked.cases, installation, all, cases.size());
@@ -90,8 +90,8 @@ int selfcheck(const SelfcheckArguments& asked) {
   progress.finish();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   write_file(asked.recording.out / "selfcheck.json", json_text(to_json(check), 2) + "\n");
-  fmt::print("{}", to_text(check));
-  std::fflush(stdout);  // the pages of a million verdicts take a minute
+  // At once: the pages of a million verdicts take a minute.
+  Terminal(stdout, terminal).write_coloured(to_text(check, terminal.loudness == Loudness::quiet));
   if (session) session->publish(record);
   return exit_code_of(check);
 }
@@ -130,6 +130,8 @@ Command add_selfcheck(CLI::App& app) {
       "selfcheck", "See that every broken kernel is caught and no correct one fails");
   add_selection(command, asked->cases);
   add_recording(command, asked->recording);
+  add_colour(command, asked->recording.terminal);
+  add_loudness(command, asked->recording.terminal);
   command.add_flag("--full", asked->full,
                    "Count all cases that catch a mutant, not only the first");
   command.add_flag("--legitimate", asked->legitimate, "Only the correct kernels, on all cases");

@@ -1,7 +1,6 @@
 #include "harness/command/selfcheck.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,21 +18,6 @@
 
 namespace attest {
 namespace {
-
-// What a testee is asked of `cases`, as they are or fitted to it.
-std::vector<Case> asked_of(const Testee& testee, const std::vector<Case>& cases,
-                           const Asking& asking) {
-  std::vector<Case> asked;
-  for (const Case& c : cases) {
-    const Asking::Instead* instead = asking.instead(testee.name, c.id);
-    if (!instead) {
-      asked.push_back(c);
-    } else if (instead->fitted) {
-      asked.push_back(*instead->fitted);
-    }
-  }
-  return asked;
-}
 
 // Random problems that a testee takes, some of them fitted to it.
 std::vector<Case> random_cases(const Testee& testee) {
@@ -54,15 +38,16 @@ std::vector<Case> random_cases(const Testee& testee) {
 
 class HostsChecker {
  public:
-  HostsChecker(bool full, const Session& session, const Catalogue& catalogue,
-               const std::vector<Case>& cases, const std::filesystem::path& root)
+  HostsChecker(bool full, const TerminalOptions& terminal, const Session& session,
+               const Catalogue& catalogue, const std::vector<Case>& cases,
+               const std::filesystem::path& root)
       : session_(session),
         catalogue_(catalogue),
         cases_(cases),
         root_(root),
         full_(full),
         run_(session.run_options()),
-        progress_(stderr, isatty(STDERR_FILENO) != 0, 0) {
+        progress_({stderr, terminal}, terminal.loudness, 0) {
     run_.tries_again = false;  // what hangs is caught by that
   }
 
@@ -75,7 +60,7 @@ class HostsChecker {
     if (faultless == testees.end()) throw InputError("", host + " has no kernel without a fault");
     const Asking asking(cases_, {*faultless}, root_);
     HostCheck result{.name = host,
-                     .cases = by_worth(asked_of(*faultless, cases_, asking)),
+                     .cases = by_worth(asking.asked(faultless->name, cases_)),
                      .catalogue = {},
                      .mutants = catalogue_.mutants.size()};
     const auto random = random_cases(*faultless);
@@ -106,7 +91,7 @@ class HostsChecker {
   RunOptions run_;
   Progress progress_;
   const MakeExecutor start_ = [this](const Testee& testee) { return session_.start(testee); };
-  const std::function<void(const Verdict&)> seen_ = [this](const Verdict& verdict) {
+  const std::function<void(const VerdictRecord&)> seen_ = [this](const VerdictRecord& verdict) {
     progress_.add(verdict);
   };
 };
@@ -125,7 +110,8 @@ int selfcheck_hosts(const SelfcheckArguments& asked) {
                         asked.recording, installation,
                         plan_for(asked.cases, installation, cases, cases.size()));
   HostsCheck check;
-  HostsChecker checker(asked.full, session, catalogue, cases, installation.cases);
+  HostsChecker checker(asked.full, asked.recording.terminal, session, catalogue, cases,
+                       installation.cases);
   for (const auto& [host, testees] : by_host(session.testees())) {
     const auto& wanted = asked.only_hosts;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), host) == wanted.end()) continue;

@@ -10,6 +10,8 @@
 
 #include "cases/shapes.h"
 #include "harness/command/identity.h"
+#include "harness/diagnosis/diagnose.h"
+#include "harness/process/nobody.h"
 #include "harness/run/conclude.h"
 #include "harness/run/sha256.h"
 #include "harness/selfcheck/catalogue.h"
@@ -62,17 +64,6 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
   return all;
 }
 
-// What the options name, so that it is found from any folder: presets, and files by their paths.
-std::vector<std::string> shapes_as_named(const CaseOptions& options,
-                                         const Installation& installation) {
-  std::vector<std::string> all;
-  for (const std::string& named : options.shapes) {
-    const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
-    all.push_back(is_file ? fs::absolute(named).string() : named);
-  }
-  return all;
-}
-
 // What --testee names, each mutant as one of its plug-in.
 std::vector<std::string> specs_of(const TesteeOptions& options, const Installation& installation) {
   return with_mutants(options.testees, installation.test_plugins / "mutants.so");
@@ -108,6 +99,16 @@ std::vector<Case> all_cases(const CaseOptions& options, const Installation& inst
 std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation) {
   return select(all_cases(options, installation),
                 {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+}
+
+std::vector<std::string> shapes_as_named(const CaseOptions& options,
+                                         const Installation& installation) {
+  std::vector<std::string> all;
+  for (const std::string& named : options.shapes) {
+    const bool is_file = file_of_shapes(named, installation.cases) == fs::path(named);
+    all.push_back(is_file ? fs::absolute(named).string() : named);
+  }
+  return all;
 }
 
 Suite suite_of(const Installation& installation) {
@@ -202,19 +203,23 @@ bool interrupted() { return g_interrupted; }
 
 Session::Session(const TesteeOptions& testees, const RecordingOptions& recording,
                  const Installation& installation, const Plan& plan)
-    : folder_(recording.out), header_(plan.header), run_options_(plan.ends) {
+    : terminal_(recording.terminal),
+      folder_(recording.out),
+      header_(plan.header),
+      run_options_(plan.ends) {
   std::vector<std::string> hidden = plan.more_files;
   for (const fs::path& file : files_of_record(recording.out)) hidden.push_back(file.string());
   around_ = surroundings_for(testees, installation, hidden);
-  testees_ = testees_for(testees, installation, around_);
-  header_.isolation = describe(weakest_isolation(testees_));
-  header_.uncontained = uncontained(testees_, testees.network);
+  testees_ = plan.outputs ? std::vector<Testee>{*plan.outputs}
+                          : testees_for(testees, installation, around_);
+  header_.isolation = plan.outputs ? kNotStarted : describe(weakest_isolation(testees_));
+  if (!plan.outputs) header_.uncontained = uncontained(testees_, testees.network);
   header_.options = options_record(testees);
   FileSums known;
   for (const Testee& t : testees_) {
     TesteeRecord record{.name = t.name,
                         .spec = t.spec,
-                        .isolation = std::string(name_of(t.isolation)),
+                        .isolation = plan.outputs ? kNotStarted : std::string(name_of(t.isolation)),
                         .files = sums_of(t, known),
                         .version = t.description.version,
                         .vendor = t.description.vendor,
@@ -243,6 +248,7 @@ Session::Session(const TesteeOptions& testees, const RecordingOptions& recording
   run_options_.shapes = header_.shapes;
   run_options_.begun = std::chrono::steady_clock::now();
   run_options_.changes = [this] { return changes(); };
+  run_options_.vectors = header_.vectors;
 }
 
 std::vector<std::string> Session::changes() const {
@@ -270,6 +276,7 @@ std::vector<std::string> Session::changes() const {
 }
 
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
+  if (!header_.vectors.empty()) return std::make_unique<Nobody>();
   WorkerOptions worker = worker_options(testee, run_options_.limits, around_);
   worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
@@ -284,13 +291,33 @@ void Session::publish(const Record& record) {
 
 int Session::finish(const Record& record) {
   publish(record);
-  fmt::print("{}", to_summary_text(record));
-  fmt::print("\nReport: {}\n", (folder_.path() / "index.html").string());
+  const Terminal terminal(stdout, terminal_);
+  const Loudness loudness = terminal_.loudness;
+  terminal.write_coloured(to_summary_text(record, loudness == Loudness::quiet     ? Detail::brief
+                                                  : loudness == Loudness::verbose ? Detail::whole
+                                                                                  : Detail::usual));
+  if (loudness != Loudness::quiet) {
+    fmt::print("\nReport: {}\n", (folder_.path() / "index.html").string());
+  }
   if (!record.footer) {
     fmt::print(stderr, "attest: interrupted; the record is truncated\n");
     return kIncomplete;
   }
   return record.footer->exit_code;
+}
+
+int Session::finish_with_diagnosis(Record record, const std::vector<Case>& cases,
+                                   const RunOptions& run_options) {
+  const int exit_code = finish(record);
+  const auto groups = diagnose(
+      record, cases, testees_, run_options, [&](const Testee& testee) { return start(testee); },
+      [&] { return interrupted() || time_is_up(run_options); });
+  record.diagnoses = diagnoses_of(groups);
+  add_diagnosis(record, to_json(groups));
+  if (terminal_.loudness != Loudness::quiet) {
+    Terminal(stdout, terminal_).write_coloured(to_text(groups));
+  }
+  return exit_code;
 }
 
 void Session::add_diagnosis(const Record& record, const nlohmann::json& diagnosis) {

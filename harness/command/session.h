@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/case.h"
 #include "harness/command/option_groups.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
@@ -29,6 +30,11 @@ std::vector<Case> all_cases(const CaseOptions& options, const Installation& inst
 
 // The cases that the options select, all shards of them.
 std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation);
+
+// The shapes that the options name, so that they are found from any folder: presets, and files by
+// their paths.
+std::vector<std::string> shapes_as_named(const CaseOptions& options,
+                                         const Installation& installation);
 
 // What testees find around them, where `files` are not for them.
 Surroundings surroundings_for(const TesteeOptions& options, const Installation& installation,
@@ -56,6 +62,9 @@ struct Plan {
   RunOptions ends = {};  // when the rest is NOT_RUN
   // Of the record's folder, that are not for testees either.
   std::vector<std::string> more_files = {};
+  // Whose outputs are judged, those of the header's folder of vectors, in place of testees that are
+  // found and started.
+  std::optional<Testee> outputs = {};
 };
 
 // That of a run on cases that were selected among all that there are.
@@ -82,11 +91,16 @@ class Session {
   // The same, and tells it on the terminal; the exit code.
   int finish(const Record& record);
 
+  // The same, and after it what its failures have in common.
+  int finish_with_diagnosis(Record record, const std::vector<Case>& cases,
+                            const RunOptions& run_options);
+
+ private:
   // Once it is published: what its failures have in common, as a file beside it, and in its
   // reports.
   void add_diagnosis(const Record& record, const nlohmann::json& diagnosis);
 
- private:
+  TerminalOptions terminal_;
   RecordFolder folder_;
   Surroundings around_;
   std::vector<Testee> testees_;

@@ -151,6 +151,12 @@ int verify(const VerifyArguments& asked) {
   const bool holds = is_consistent(record);
   const auto drawn = drawn_from(record, asked.rerun);
   if (drawn.empty()) return holds ? kConformant : kIncomplete;
+  if (!record.header.vectors.empty()) {
+    throw InputError("",
+                     fmt::format("its verdicts are on outputs of files: attest judge {} repeats "
+                                 "them",
+                                 clean(record.header.vectors)));
+  }
   const TesteeOptions options = as_in_the_run(asked, record.header.options);
 
   const bool found = record.header.tier == kSearchTier;  // its cases lie beside

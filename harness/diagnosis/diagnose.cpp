@@ -91,8 +91,7 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   for (const Failure& each : grouped.failures) {
     if (consensus.is_hopeless()) break;
     const Case& failing = each.test_case;
-    const auto again =
-        try_again(failing, testee, executor, options.threads, options.jobs, interrupted);
+    const auto again = try_again(failing, testee, executor, options, options.jobs, interrupted);
     if (again && again->said) consensus.add(failing.id, *again->said);
   }
   Consensus::Meant meant = consensus.meant();
@@ -104,7 +103,8 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   group.case_id = told.id;
   group.features = features_needed(told.problem);
   group.alike = std::move(meant.alike);
-  group.reliefs = reliefs(told, testee, executor, options, interrupted);
+  // Outputs of other problems are not there.
+  if (!options.outputs) group.reliefs = reliefs(told, testee, executor, options, interrupted);
   group.blamed = culprit(verdict, told, group.alike, group.reliefs);
   put_first(group.alike, group.blamed);
 }

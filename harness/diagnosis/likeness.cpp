@@ -447,4 +447,13 @@ std::string headline(const std::vector<Likeness>& all) {
                      first.backward_alone ? " in the backward pass" : "", where);
 }
 
+std::vector<Likeness> meant_by(PreparedCase& prepared, const Description& testee,
+                               const Trial& trial, const std::function<bool()>& interrupted) {
+  const DType dtype = prepared.problem().dtype;
+  const auto declared = testee.arithmetic.find(dtype);
+  return sure(alike(prepared, testee,
+                    declared != testee.arithmetic.end() ? declared->second : loosest(dtype), trial,
+                    interrupted));
+}
+
 }  // namespace attest

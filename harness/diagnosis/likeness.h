@@ -102,6 +102,11 @@ class Consensus {
   std::vector<Likeness> shared() const;
 };
 
+// What a testee meant that returned that: those that cannot be chance. An undeclared format is
+// taken as the loosest.
+std::vector<Likeness> meant_by(PreparedCase& prepared, const Description& testee,
+                               const Trial& trial, const std::function<bool()>& interrupted);
+
 // "O and LSE are exactly what the scale twice gives"; of several that cannot be told apart up to
 // three.
 std::string headline(const std::vector<Likeness>& all);

@@ -8,6 +8,7 @@
 #include "harness/diagnosis/likeness.h"
 #include "harness/process/executor.h"
 #include "harness/process/testee.h"
+#include "harness/run/run.h"
 #include "spec/verdict.h"
 
 namespace attest {
@@ -17,10 +18,10 @@ struct Retrial {
   std::optional<Testimony> said = {};  // as alike() of likeness.h
 };
 
-// Nothing if the testee passes now, or if it is not numbers that are wrong. `threads` are the
-// testee's, `preparing` ours.
+// Nothing if the testee passes now, or if it is not numbers that are wrong. `preparing`: threads of
+// ours.
 std::optional<Retrial> try_again(const Case& failing, const Testee& testee, Executor& executor,
-                                 int threads, int preparing,
+                                 const RunOptions& options, int preparing,
                                  const std::function<bool()>& interrupted);
 
 }  // namespace attest

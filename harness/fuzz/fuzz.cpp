@@ -181,7 +181,7 @@ std::string entry_name(const Testee& testee, const std::string& of_problem) {
 class Search {
  public:
   Search(const Testee& testee, const std::vector<CaseWithEntry>& suite, const FuzzOptions& options,
-         const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+         const MakeExecutor& make_executor, const std::function<void(const VerdictRecord&)>& seen,
          const std::function<bool()>& interrupted)
       : testee_(testee),
         options_(options),
@@ -225,7 +225,10 @@ class Search {
       tries_.put(*number, drawn.entry, verdict);
       {
         const std::lock_guard lock(mutex_);
-        seen_(verdict);
+        seen_({.case_id = fmt::format("{}: {}", *number, to_string(drawn.prepared.problem())),
+               .testee = testee_.name,
+               .dtype = std::string(name(drawn.prepared.problem().dtype)),
+               .verdict = std::move(verdict)});
       }
       if (const std::unique_lock alone(looking_, std::try_to_lock); alone) look();
     }
@@ -247,7 +250,7 @@ class Search {
   const Testee& testee_;
   const FuzzOptions& options_;
   const MakeExecutor& make_executor_;
-  const std::function<void(const Verdict&)>& seen_;
+  const std::function<void(const VerdictRecord&)>& seen_;
   const std::function<bool()>& interrupted_;
   const std::vector<DType> dtypes_;
   const Draws draws_;
@@ -264,7 +267,7 @@ class Search {
 
 FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
                 const FuzzOptions& options, const MakeExecutor& make_executor,
-                const std::function<void(const Verdict&)>& seen,
+                const std::function<void(const VerdictRecord&)>& seen,
                 const std::function<bool()>& interrupted) {
   return Search(testee, suite, options, make_executor, seen, interrupted).run();
 }

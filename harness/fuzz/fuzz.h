@@ -49,7 +49,7 @@ struct FuzzResult {
 // earlier find explains, no more than a few are made small.
 FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
                 const FuzzOptions& options, const MakeExecutor& make_executor,
-                const std::function<void(const Verdict&)>& seen,
+                const std::function<void(const VerdictRecord&)>& seen,
                 const std::function<bool()>& interrupted);
 
 // Makes an entry on which that verdict was given as small as it gets while the outcome and its

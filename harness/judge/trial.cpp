@@ -32,25 +32,6 @@ void add_returned(Exchange& exchange, const Returned& t) {
   exchange.add_input_bits(wire_name(t.name), t.dtype, t.shape, t.bits, t.layout);
 }
 
-// LSE of what stands for it. Unwritten where any of that is.
-Returned in_base_e(const LseForm& form, const std::vector<Returned>& statistics,
-                   std::uint64_t poison) {
-  const Returned &first = statistics.front(), &last = statistics.back();
-  Returned lse = {.name = TensorName::lse,
-                  .dtype = DType::f64,
-                  .shape = first.shape,
-                  .bits = {},
-                  .poison = poison};
-  lse.bits.reserve(first.bits.size());
-  for (std::size_t i = 0; i < first.bits.size(); ++i) {
-    const bool written = first.bits[i] != first.poison && last.bits[i] != last.poison;
-    const double value =
-        natural_lse(form, decode(first.dtype, first.bits[i]), decode(last.dtype, last.bits[i]));
-    lse.bits.push_back(written ? encode(DType::f64, value) : poison);
-  }
-  return lse;
-}
-
 // Who declares no LSE and reads or writes it all the same dies of that.
 std::string absence_of_lse(const Description& testee) {
   if (!testee.has("lse")) return "lse is absent, its data NULL: the feature is not declared";
@@ -140,12 +121,34 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
 
 }  // namespace
 
-std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
-  if (auto excluded = exclusion(problem, calling.testee)) {
-    return Finding{.outcome = Outcome::unsupported,
-                   .reason = std::move(excluded->reason),
-                   .message = std::move(excluded->what)};
+Returned in_base_e(const LseForm& form, const std::vector<Returned>& statistics,
+                   std::uint64_t poison) {
+  const Returned &first = statistics.front(), &last = statistics.back();
+  Returned lse = {.name = TensorName::lse,
+                  .dtype = DType::f64,
+                  .shape = first.shape,
+                  .bits = {},
+                  .poison = poison};
+  lse.bits.reserve(first.bits.size());
+  for (std::size_t i = 0; i < first.bits.size(); ++i) {
+    const bool written = first.bits[i] != first.poison && last.bits[i] != last.poison;
+    const double value =
+        natural_lse(form, decode(first.dtype, first.bits[i]), decode(last.dtype, last.bits[i]));
+    lse.bits.push_back(written ? encode(DType::f64, value) : poison);
   }
+  return lse;
+}
+
+std::optional<Finding> left_out(const Description& testee, const Problem& problem) {
+  auto excluded = exclusion(problem, testee);
+  if (!excluded) return std::nullopt;
+  return Finding{.outcome = Outcome::unsupported,
+                 .reason = std::move(excluded->reason),
+                 .message = std::move(excluded->what)};
+}
+
+std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
+  if (auto excluded = left_out(calling.testee, problem)) return excluded;
   Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
                     calling.testee.alignment);
   add_problem(question, problem);

@@ -59,6 +59,14 @@ struct Calling {
   bool measure = false;   // whether to measure its memory and threads
 };
 
+// LSE in base e, of what stands for it: of a maximum and a sum the first and the last. What of that
+// is its poison, is `poison` in it.
+Returned in_base_e(const LseForm& form, const std::vector<Returned>& statistics,
+                   std::uint64_t poison);
+
+// UNSUPPORTED if its declaration leaves the problem out; else nothing.
+std::optional<Finding> left_out(const Description& testee, const Problem& problem);
+
 // Asks whether the testee takes the problem; nothing if it does. UNSUPPORTED, without asking, if
 // its declaration leaves the problem out; if it admits the problem, it must be taken (CALL-1).
 std::optional<Finding> ask(const Calling& calling, const Problem& problem);

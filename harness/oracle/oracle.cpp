@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "cases/citation.h"
@@ -14,6 +13,7 @@
 #include "harness/judge/checks.h"
 #include "harness/judge/excerpt.h"
 #include "harness/judge/subject.h"
+#include "harness/process/nobody.h"
 #include "spec/contains.h"
 #include "spec/dialect.h"
 
@@ -22,13 +22,6 @@ namespace {
 
 // What was meant is told if it is known by then: it decides nothing, and tests wait.
 constexpr auto kLongestDiagnosis = std::chrono::seconds(5);
-
-// There is nobody to ask.
-class Nobody : public Executor {
- public:
-  Reply execute(nlohmann::json) override { throw std::logic_error("there is no testee"); }
-  Arena& arena(std::size_t) override { throw std::logic_error("there is no testee"); }
-};
 
 bool has_nonfinite(const Values& values) {
   return std::any_of(values.data.begin(), values.data.end(),

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "spec/json_reader.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -137,9 +138,9 @@ Target parse_target(const std::string& spec, const Installation& installation) {
     const auto bundled = bundled_names(installation);
     if (std::find(bundled.begin(), bundled.end(), name) == bundled.end()) {
       throw InputError(
-          "", fmt::format("--testee {}: no bundled kernel of that name; there are {}. A library "
-                          "of yours is named by its path, which ends in .so",
-                          spec, fmt::join(bundled, ", ")));
+          "", fmt::format("--testee {}: no bundled kernel of that name, and no path of a library, "
+                          "which ends in .so; {}",
+                          spec, did_you_mean(name, bundled)));
     }
     target.base = name;
     target.first_choice = name;

@@ -3,35 +3,10 @@
 #include <string>
 #include <variant>
 
-#include "harness/process/wire.h"
+#include "harness/process/problem_tables.h"
 
 namespace attest {
 namespace {
-
-std::vector<Index> running_sums(const std::vector<Index>& lens) {
-  std::vector<Index> sums = {0};
-  for (const Index len : lens) sums.push_back(sums.back() + len);
-  return sums;
-}
-
-void add_page_table(Exchange& exchange, const Problem& p) {
-  const Index entries = p.paging.entries();
-  std::vector<std::int32_t> table;
-  for (std::vector<Index> row : p.paging.table) {
-    row.resize(static_cast<std::size_t>(entries), -1);
-    for (const Index page : row) table.push_back(static_cast<std::int32_t>(page));
-  }
-  exchange.add_input("page_table", {p.batch, entries, 1, 1}, table);
-}
-
-void add_tables(Exchange& exchange, const Mask& mask) {
-  std::size_t n = 0;
-  for (const MaskTable& table : tables_of(mask)) {
-    const std::string name = mask_table_name(n++);
-    std::visit([&](const auto* elements) { exchange.add_input(name, table.shape, *elements); },
-               table.elements);
-  }
-}
 
 // What tensors take, counted.
 struct Room {
@@ -45,16 +20,9 @@ struct Room {
 }  // namespace
 
 void add_problem(Exchange& exchange, const Problem& p) {
-  const bool paged = p.paging.page_size > 0;
-  if (p.packed) {
-    exchange.add_input("cu_query_lens", running_sums(p.query_lens));
-    if (!paged) exchange.add_input("cu_key_lens", running_sums(p.key_lens));
-  } else if (!p.query_lens.empty()) {
-    exchange.add_input("query_lens", p.query_lens);
-  }
-  if (!p.key_lens.empty() && (paged || !p.packed)) exchange.add_input("key_lens", p.key_lens);
-  if (paged) add_page_table(exchange, p);
-  add_tables(exchange, p.mask);
+  for_each_table(p, [&](const std::string& name, const Shape& shape, const auto& numbers) {
+    exchange.add_input(name, shape, numbers);
+  });
 }
 
 std::vector<Crossing> inputs_of(const Problem& p, bool backward) {

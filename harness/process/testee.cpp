@@ -10,6 +10,7 @@
 
 #include "harness/process/target.h"
 #include "spec/json_reader.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -120,12 +121,9 @@ std::string spec_of(const Target& target, const std::string& kernel, std::size_t
   if (!why.empty()) {
     complain(target, reply, fmt::format("this kernel is absent here: {}", why));
   }
-  constexpr std::size_t kFew = 30;
-  const bool few = names.size() <= kFew;
-  complain(target, reply,
-           fmt::format("it has no kernel {}; {} {}", target.kernel,
-                       few ? "there are" : fmt::format("of {}, the nearest are", names.size()),
-                       fmt::join(few ? names : nearest_names(target.kernel, names), ", ")));
+  complain(
+      target, reply,
+      fmt::format("it has no kernel {}; {}", target.kernel, did_you_mean(target.kernel, names)));
 }
 
 std::vector<Testee> describe(const Target& target, const Limits& limits, Isolation isolation,

@@ -129,6 +129,19 @@ Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testee
   }
 }
 
+std::vector<Case> Asking::asked(const std::string& testee, const std::vector<Case>& cases) const {
+  std::vector<Case> all;
+  for (const Case& c : cases) {
+    const Instead* other = instead(testee, c.id);
+    if (!other) {
+      all.push_back(c);
+    } else if (other->fitted) {
+      all.push_back(*other->fitted);
+    }
+  }
+  return all;
+}
+
 const Asking::Instead* Asking::instead(const std::string& testee,
                                        const std::string& case_id) const {
   const auto& of_testee = instead_.at(testee);

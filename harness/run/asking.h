@@ -26,6 +26,9 @@ class Asking {
     std::shared_ptr<const Case> fitted = {};  // null: nothing
     Verdict verdict = {};                     // if nothing
   };
+  // What it is asked of these cases, as they are or fitted.
+  std::vector<Case> asked(const std::string& testee, const std::vector<Case>& cases) const;
+
   // Null: the case itself.
   const Instead* instead(const std::string& testee, const std::string& case_id) const;
 

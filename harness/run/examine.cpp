@@ -1,5 +1,11 @@
 #include "harness/run/examine.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -7,8 +13,10 @@
 #include "harness/judge/blame.h"
 #include "harness/judge/checks.h"
 #include "harness/judge/drawn.h"
+#include "harness/judge/judge.h"
 #include "harness/judge/subject.h"
 #include "harness/laws/law.h"
+#include "harness/process/nobody.h"
 #include "spec/clause.h"
 
 namespace attest {
@@ -135,6 +143,25 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   return of_fitted(subject, std::move(found));
 }
 
+// Of a case in which nothing is wrong, that not all of it was judged.
+std::optional<Finding> judged_in_part(const Subject& subject) {
+  if (subject.exemptions.dialect()) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = "dialect",
+                   .message =
+                       "rows that see no key hold what the testee declares; all else is "
+                       "right"};
+  }
+  if (subject.beyond_caps()) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = "beyond_caps",
+                   .message =
+                       "the arithmetic declared lies beyond the caps, so that no number has a "
+                       "bound; what needs none is right"};
+  }
+  return std::nullopt;
+}
+
 // Puts the case to the testee; `first` and `second` become the two trials that all have.
 std::optional<Finding> find(Subject& subject, Trial& first, Trial& second) {
   const auto missing = laws::missing_promise(subject.test_case().laws, subject.problem(),
@@ -170,21 +197,82 @@ std::optional<Finding> find(Subject& subject, Trial& first, Trial& second) {
         found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
     if (!finding || !shrug) return found;
   }
-  if (!finding && subject.exemptions.dialect()) {
-    return Finding{.outcome = Outcome::unsupported,
-                   .reason = "dialect",
-                   .message =
-                       "rows that see no key hold what the testee declares; all else is "
-                       "right"};
+  return finding ? finding : judged_in_part(subject);
+}
+
+// A case about a recommended clause, as lenient() has it, where nobody can be asked again: NaN that
+// leaks from where it lies hidden is all that is seen to be wrong, or more may be.
+Finding lenient_on_outputs(const Subject& subject, const Trial& trial, PreparedCase& prepared,
+                           Finding finding) {
+  const Case& test_case = subject.test_case();
+  if (!is_numeric(finding) || !finding.clause.empty() || test_case.clauses.empty() ||
+      !is_recommended(test_case.clauses.front())) {
+    return finding;
   }
-  if (!finding && subject.beyond_caps()) {
-    return Finding{.outcome = Outcome::unsupported,
-                   .reason = "beyond_caps",
-                   .message =
-                       "the arithmetic declared lies beyond the caps, so that no number has a "
-                       "bound; what needs none is right"};
+  finding.outcome = Outcome::warn;
+  if (finite_instead_of(test_case.hidden).empty()) return finding;
+  for (const Returned& tensor : trial.returned) {
+    const Expected& expected = expected_of(tensor.name, prepared, subject.arithmetic);
+    for (const std::size_t i : beyond_bounds(tensor.bits, tensor.dtype, expected,
+                                             rounding_of(tensor.name, subject.arithmetic))) {
+      if (!std::isfinite(decode(tensor.dtype, tensor.bits[i]))) continue;
+      finding.outcome = Outcome::inconclusive;
+      finding.message +=
+          "; whether that is so with finite numbers in place of what is hidden, "
+          "takes a call";
+      return finding;
+    }
   }
   return finding;
+}
+
+std::optional<Finding> find_in_outputs(Subject& subject, const Trial& trial) {
+  auto& cited = subject.verdict.clauses;
+  const bool cites_any = !cited.empty();
+  std::erase_if(cited, takes_calls);
+  if (auto finding = check_promises(subject, std::nullopt)) return finding;
+  if (auto finding = left_out(subject.testee, subject.problem())) return finding;
+  if (trial.stopped) return trial.stopped;
+  std::optional<PreparedCase> own;
+  if (trial.keep) {
+    own = subject.prepared.with_keep(*trial.keep);
+    if (auto finding = check_keep(subject.problem(), subject.prepared.inputs(),
+                                  subject.testee.keep_quantum, *trial.keep, *trial.keep)) {
+      return finding;
+    }
+  }
+  PreparedCase& prepared = own ? *own : subject.prepared;
+  auto finding = of_fitted(subject, check_bounds(subject, trial, prepared));
+  if (finding && finding->outcome == Outcome::fail) {
+    return lenient_on_outputs(subject, trial, prepared, *finding);
+  }
+  if (!finding) finding = judged_in_part(subject);
+  if (!finding && cites_any && cited.empty()) {
+    return Finding{.outcome = Outcome::unsupported,
+                   .reason = "not_called",
+                   .message = "all that the case is about takes calls"};
+  }
+  return finding;
+}
+
+// Writes down what was found.
+void tell(Subject& subject, const std::optional<Finding>& finding, const Trial& first,
+          const Trial& second) {
+  Verdict& v = subject.verdict;
+  v.outcome = finding ? finding->outcome : Outcome::pass;
+  if (subject.test_case().excerpt > 0 && v.outcome == Outcome::pass) {
+    if (const std::string shares = shares_of(v); !shares.empty()) v.message = "compared: " + shares;
+  }
+  if (!finding) return;
+  v.reason = finding->reason;
+  v.message = finding->message.substr(0, kCaptureBytes);
+  v.captured = subject.captured.substr(0, kCaptureBytes);
+  v.blamed = blamed_clause(subject, *finding, first, second);
+  if (finding->time) v.time.push_back(*finding->time);
+  if (!finding->clause.empty()) {
+    std::erase(v.clauses, finding->clause);
+    v.clauses.insert(v.clauses.begin(), finding->clause);
+  }
 }
 
 }  // namespace
@@ -200,23 +288,26 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
     if (!finding || finding->outcome != Outcome::fail) finding = finding_of(late, "afterwards");
     subject.captured += late.captured;
   }
+  tell(subject, finding, first, second);
+  return {std::move(subject.verdict), std::move(first)};
+}
+
+Examination examine_outputs(PreparedCase& prepared, const Description& testee, Trial trial) {
+  Nobody nobody;
+  const std::string kernel;
+  Subject subject(prepared, testee, kernel, nobody, 1);
+  const auto& clauses = prepared.test_case().clauses;
+  subject.verdict.clauses = clauses;
+  const auto finding = find_in_outputs(subject, trial);
+  tell(subject, finding, trial, {});
   Verdict& v = subject.verdict;
-  v.outcome = finding ? finding->outcome : Outcome::pass;
-  if (prepared.test_case().excerpt > 0 && v.outcome == Outcome::pass) {
-    if (const std::string shares = shares_of(v); !shares.empty()) v.message = "compared: " + shares;
+  std::vector<std::string> unjudged;
+  std::copy_if(clauses.begin(), clauses.end(), std::back_inserter(unjudged), takes_calls);
+  if (v.outcome == Outcome::pass && !unjudged.empty()) {
+    v.message += fmt::format("{}not judged, as nothing was called: {}",
+                             v.message.empty() ? "" : "; ", fmt::join(unjudged, ", "));
   }
-  if (finding) {
-    v.reason = finding->reason;
-    v.message = finding->message.substr(0, kCaptureBytes);
-    v.captured = subject.captured.substr(0, kCaptureBytes);
-    v.blamed = blamed_clause(subject, *finding, first, second);
-    if (finding->time) v.time.push_back(*finding->time);
-    if (!finding->clause.empty()) {
-      std::erase(v.clauses, finding->clause);
-      v.clauses.insert(v.clauses.begin(), finding->clause);
-    }
-  }
-  return {std::move(v), std::move(first)};
+  return {std::move(v), std::move(trial)};
 }
 
 }  // namespace attest

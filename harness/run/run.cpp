@@ -12,6 +12,7 @@
 #include <ostream>
 #include <thread>
 
+#include "cases/fit.h"
 #include "harness/run/audit.h"
 #include "harness/run/clock.h"
 #include "harness/run/conclude.h"
@@ -23,17 +24,6 @@
 
 namespace attest {
 namespace {
-
-// Quoted for a shell.
-std::string quoted(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                             "_-+=/.,:@%") == std::string::npos) {
-    return text;
-  }
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
 
 // Where the cases are from, as options say it; empty for those of the suite.
 std::string origin(const RunOptions& options) {
@@ -48,7 +38,7 @@ std::string origin(const RunOptions& options) {
 class InOrder {
  public:
   InOrder(std::size_t count, Record& record, std::ostream& out,
-          const std::function<void(const Verdict&)>& seen)
+          const std::function<void(const VerdictRecord&)>& seen)
       : waiting_(count), record_(record), out_(out), seen_(seen) {}
 
   // Those that there were before.
@@ -61,7 +51,7 @@ class InOrder {
     std::vector<Written> lines;  // made by whoever comes, while others write
     for (VerdictRecord& v : verdicts) lines.push_back(written(std::move(v)));
     const std::lock_guard lock(mutex_);
-    for (const Written& each : lines) seen_(each.verdict.verdict);
+    for (const Written& each : lines) seen_(each.verdict);
     waiting_[place] = std::move(lines);
     for (; next_ < waiting_.size() && !waiting_[next_].empty(); ++next_) {
       for (Written& each : waiting_[next_]) write(std::move(each));
@@ -96,7 +86,7 @@ class InOrder {
   Record& record_;
   Seal seal_;
   std::ostream& out_;
-  const std::function<void(const Verdict&)>& seen_;
+  const std::function<void(const VerdictRecord&)>& seen_;
 };
 
 // What testees declare beyond the caps, of the formats that are tried: one verdict for each.
@@ -222,7 +212,21 @@ const Preparation& prepared_once(Preparations& known, const Case& test_case, Flo
 
 }  // namespace
 
+std::string quoted(const std::string& text) {
+  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-+=/.,:@%") == std::string::npos) {
+    return text;
+  }
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
+  if (!options.vectors.empty()) {
+    return fmt::format("attest judge {} --cases {}", quoted(options.vectors),
+                       quoted(std::string(base_id(test_case.id))));
+  }
   std::string line =
       fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
   const Limits& limits = options.limits;
@@ -258,13 +262,20 @@ Preparation prepare(const Case& test_case) {
   }
 }
 
+Examination examination_of(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                           const RunOptions& options) {
+  if (!options.outputs) {
+    return examine(prepared, testee.description, testee.kernel, executor, options.threads);
+  }
+  return examine_outputs(prepared, testee.description, options.outputs(prepared, testee));
+}
+
 Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& executor,
                    const RunOptions& options, const std::function<bool()>& gave_up) {
   const auto start = Clock::now();
   const auto look = [&]() -> Verdict {
     try {
-      return examine(prepared, testee.description, testee.kernel, executor, options.threads)
-          .verdict;
+      return examination_of(prepared, testee, executor, options).verdict;
     } catch (const std::exception& error) {
       executor.renew();  // what it was at must not answer the next case
       return {.outcome = Outcome::harness_error,
@@ -315,7 +326,7 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
 
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
-           const std::function<void(const Verdict&)>& seen,
+           const std::function<void(const VerdictRecord&)>& seen,
            const std::function<bool()>& interrupted) {
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};

@@ -35,6 +35,9 @@ struct RunOptions {
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   // Asked at the end: which files of testees changed meanwhile, in words.
   std::function<std::vector<std::string>()> changes = {};
+  // Where outputs are judged that are there already: their folder, and what somebody returned.
+  std::string vectors = {};
+  std::function<Trial(const PreparedCase&, const Testee&)> outputs = {};
   bool tries_again = true;  // after a time-out while the machine had other work
   // What testees are asked in place of cases; without it, each case as it is.
   std::shared_ptr<const Asking> asking = {};
@@ -53,7 +56,7 @@ bool time_is_up(const RunOptions& options);
 // `interrupted` says so.
 Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, const Header& header,
            const RunOptions& options, const MakeExecutor& make_executor, std::ostream& out,
-           const std::function<void(const Verdict&)>& seen,
+           const std::function<void(const VerdictRecord&)>& seen,
            const std::function<bool()>& interrupted);
 
 // A case with what it takes to examine testees on it, or why that could not be had.
@@ -62,6 +65,10 @@ struct Preparation {
   std::string error = {};
 };
 Preparation prepare(const Case& test_case);
+
+// One look at a testee: by calling it, or at its outputs if they are there.
+Examination examination_of(PreparedCase& prepared, const Testee& testee, Executor& executor,
+                           const RunOptions& options);
 
 // The verdict on one testee; a failure of our own becomes HARNESS_ERROR. A time-out while the
 // machine has other work is, if `tries_again`, believed if the testee, started afresh, has another
@@ -74,6 +81,9 @@ Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& execu
 VerdictRecord examine_safely(const Preparation& preparation, const Case& test_case,
                              const Testee& testee, Executor& executor, const RunOptions& options,
                              const std::function<bool()>& gave_up = {});
+
+// A word of a command line, quoted for a shell if it has to be.
+std::string quoted(const std::string& text);
 
 // The command that repeats a verdict, with whatever options are not the usual ones.
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);

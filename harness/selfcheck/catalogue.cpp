@@ -14,6 +14,7 @@
 #include "spec/clause.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -110,7 +111,7 @@ Catalogue load_catalogue(const std::filesystem::path& plugin) {
 
 std::vector<std::string> with_mutants(const std::vector<std::string>& testees,
                                       const std::filesystem::path& plugin) {
-  constexpr std::string_view kFamily = "mutant:";
+  constexpr std::string_view kFamily = "mutant:", kOf = "mutant/";
   std::vector<std::string> all;
   std::optional<Catalogue> catalogue;
   for (const std::string& testee : testees) {
@@ -124,13 +125,16 @@ std::vector<std::string> with_mutants(const std::vector<std::string>& testees,
     for (const Mutant& mutant : catalogue->mutants) {
       std::istringstream ids(mutant.id);
       const std::set<std::string> restated{std::istream_iterator<std::string>(ids), {}};
-      if (mutant.name != "mutant/" + wanted && !restated.contains(wanted)) continue;
+      if (mutant.name != std::string(kOf) + wanted && !restated.contains(wanted)) continue;
       all.push_back(fmt::format("{}:{}", plugin.string(), mutant.name));
     }
     if (all.size() == before) {
+      std::vector<std::string> names;
+      for (const Mutant& mutant : catalogue->mutants)
+        names.push_back(mutant.name.substr(kOf.size()));
       throw InputError("", fmt::format("--testee {}: no mutant has that name, and none restates a "
-                                       "defect of that id",
-                                       testee));
+                                       "defect of that id; {}",
+                                       testee, did_you_mean(wanted, names)));
     }
   }
   return all;

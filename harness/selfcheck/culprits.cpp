@@ -15,7 +15,7 @@ std::string culprit_of(const Verdict& verdict, const Case& test_case, const Test
                        const std::function<bool()>& interrupted) {
   if (!asks_for_names(verdict)) return verdict.blamed;
   Consensus consensus;
-  const auto again = try_again(test_case, testee, executor, options.threads, 1, interrupted);
+  const auto again = try_again(test_case, testee, executor, options, 1, interrupted);
   if (again && again->said) consensus.add(test_case.id, *again->said);
   return culprit(verdict, test_case, consensus.meant().alike,
                  reliefs(test_case, testee, executor, options, interrupted));

@@ -77,7 +77,7 @@ class Hunter {
  public:
   Hunter(const std::vector<Case>& cases, const Catalogue& catalogue,
          const std::vector<Testee>& testees, const HuntOptions& options,
-         const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+         const MakeExecutor& make_executor, const std::function<void(const VerdictRecord&)>& seen,
          const std::function<bool()>& interrupted)
       : cases_(cases),
         options_(options),
@@ -173,7 +173,7 @@ class Hunter {
       const bool catches = convicts(record.verdict, *quarry.mutant) ||
                            (options_.anywhere && shows_in(record.verdict, *quarry.mutant));
       const std::lock_guard lock(mutex_);
-      seen_(record.verdict);
+      seen_(record);
       quarry.trials.push_back({i, catches, ratio_of(record.verdict)});
       if (record.verdict.outcome == Outcome::harness_error) our_own_.push_back(record);
       if (catches && i < quarry.caught_at) {
@@ -241,7 +241,7 @@ class Hunter {
   const std::vector<Case>& cases_;
   const HuntOptions& options_;
   const MakeExecutor& make_executor_;
-  const std::function<void(const Verdict&)>& seen_;
+  const std::function<void(const VerdictRecord&)>& seen_;
   const std::function<bool()>& interrupted_;
   std::vector<std::unique_ptr<Quarry>> quarries_;
   std::map<const Testee*, std::vector<const Quarry*>> of_testee_;
@@ -301,7 +301,7 @@ std::vector<Case> by_worth(std::vector<Case> cases) {
 
 Hunt hunt(const std::vector<Case>& cases, const Catalogue& catalogue,
           const std::vector<Testee>& testees, const HuntOptions& options,
-          const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+          const MakeExecutor& make_executor, const std::function<void(const VerdictRecord&)>& seen,
           const std::function<bool()>& interrupted) {
   return Hunter(cases, catalogue, testees, options, make_executor, seen, interrupted).hunt();
 }

@@ -69,7 +69,7 @@ struct HuntOptions {
 // among them.
 Hunt hunt(const std::vector<Case>& cases, const Catalogue& catalogue,
           const std::vector<Testee>& testees, const HuntOptions& options,
-          const MakeExecutor& make_executor, const std::function<void(const Verdict&)>& seen,
+          const MakeExecutor& make_executor, const std::function<void(const VerdictRecord&)>& seen,
           const std::function<bool()>& interrupted);
 
 }  // namespace attest

@@ -62,7 +62,7 @@ bool is_meant(const std::vector<Likeness>& named, const std::vector<std::string>
 // Failures are put together as those of a run are: what is named holds for those of one kind.
 Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
                   const std::vector<std::string>& meant, const Testee& testee, Executor& executor,
-                  int threads, const std::function<bool()>& interrupted) {
+                  const RunOptions& options, const std::function<bool()>& interrupted) {
   Naming naming = {.mutant = mutant.name};
   std::map<FailureKind, Consensus> groups;
   bool is_known = false;
@@ -70,7 +70,7 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || is_known) break;
     if (naming.failed > 0 && tried++ == kMostTried) break;
-    const auto again = try_again(*each, testee, executor, threads, 1, interrupted);
+    const auto again = try_again(*each, testee, executor, options, 1, interrupted);
     if (!again) continue;
     tried = 0;
     ++naming.failed;
@@ -146,7 +146,7 @@ std::vector<Naming> name_faults(const std::vector<Case>& cases, const Catalogue&
       const auto& [mutant, testee] = asked[i];
       const auto executor = make_executor(*testee);
       result[i] = name_fault(cases_for(cases, *mutant, *testee), *mutant, *names[i], *testee,
-                             *executor, options.threads, interrupted);
+                             *executor, options, interrupted);
     }
   });
   return result;

@@ -196,7 +196,8 @@ std::string blame_text(const Selfcheck& check) {
   return text + "\n";
 }
 
-std::string to_text(const Selfcheck& check, const Hunt& hunt) {
+// What caught each mutant, and what nobody was tried on.
+std::string details_text(const Selfcheck& check) {
   std::string text = catches_text(check) + "\n";
   text += fmt::format("{:<24} {:>6} {:>8}\n", "class", "caught", "mutants");
   for (const auto& [defect_class, tally] : by_class(check)) {
@@ -214,6 +215,11 @@ std::string to_text(const Selfcheck& check, const Hunt& hunt) {
     text +=
         fmt::format("Equivalent, not counted: {}: {}\n", one_line(each.name), one_line(each.why));
   }
+  return text;
+}
+
+std::string to_text(const Selfcheck& check, const Hunt& hunt, bool briefly) {
+  std::string text = briefly ? "" : details_text(check);
   text += missed_text(check) + blame_text(check);
   for (const VerdictRecord& each : hunt.accused) text += "A CONTROL FAILS:\n" + evidence(each);
   for (const VerdictRecord& each : hunt.our_own) text += "OUR OWN ERROR:\n" + evidence(each);
@@ -340,9 +346,9 @@ std::vector<Case> sample(const std::vector<Case>& cases, std::size_t count) {
   return chosen;
 }
 
-std::string to_text(const Selfcheck& check) {
+std::string to_text(const Selfcheck& check, bool briefly) {
   std::string text;
-  if (check.hunt) text += to_text(check, *check.hunt);
+  if (check.hunt) text += to_text(check, *check.hunt, briefly);
   if (check.trust) text += to_text(*check.trust);
   return text + fmt::format("It took {}.\n", duration_text(check.wall_s));
 }

@@ -41,7 +41,8 @@ struct Selfcheck {
   double wall_s = 0;
 };
 
-std::string to_text(const Selfcheck& check);
+// Briefly: without what caught each mutant.
+std::string to_text(const Selfcheck& check, bool briefly = false);
 nlohmann::json to_json(const Selfcheck& check);
 
 // Conformant if every mutant is caught in every dtype that it concerns, no control is accused and

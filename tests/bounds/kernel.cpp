@@ -344,11 +344,11 @@ class Kernel : RowPass<T> {
     const Index rows = group.rows, keys = group.keys;
     Matrix<T> p(rows, keys), ds(rows, keys);  // as they enter the products
     const Matrix<T> d_o = operands(group.d_o, kDp), vt = operands(group.v, kDp).transposed();
-    Vector weight(at(keys)), dp(at(keys)), sums(at(std::max(p_.head_dim, p_.value_dim)));
+    Vector weights(at(keys)), dp(at(keys)), sums(at(std::max(p_.head_dim, p_.value_dim)));
     for (Index r = 0; r < rows; ++r) {
-      const T sink_share = weigh(group, r, weight.data());
+      const T sink_share = weigh(group, r, weights.data());
       if (group.lse[at(r)] == -kInfinity) continue;
-      backward_row(group, r, d_o, vt, sink_share, weight, dp, p.row(r), ds.row(r));
+      backward_row(group, r, d_o, vt, sink_share, weights, dp, p.row(r), ds.row(r));
     }
 
     const bool scales_operand = style_.scale_ds == Style::ScaleDs::operand;
@@ -414,8 +414,8 @@ class Kernel : RowPass<T> {
       for (Index i = 0; i < group.queries; i += step) {
         part(head * group.queries + i, std::min(step, group.queries - i), one);
         for (Index c = 0; c < rows.columns; ++c) {
-          T& sum = sums[at(c)];
-          sum = again ? stored(sum + one[at(c)]) : sum + stored(one[at(c)]);
+          T& total = sums[at(c)];
+          total = again ? stored(total + one[at(c)]) : total + stored(one[at(c)]);
         }
       }
     }
@@ -423,7 +423,7 @@ class Kernel : RowPass<T> {
 
   // From the weights of a row to its rows of P and dS, and its terms of dBias and dSink.
   void backward_row(const Group<T>& group, Index r, const Matrix<T>& d_o, const Matrix<T>& vt,
-                    T sink_share, const Vector& weight, Vector& dp, T* p_row, T* ds_row) {
+                    T sink_share, const Vector& weights, Vector& dp, T* p_row, T* ds_row) {
     const Index keys = group.keys;
     const T* s = group.s.row(r);
     const std::uint8_t* kept = kept_row(group, r);
@@ -436,7 +436,7 @@ class Kernel : RowPass<T> {
     }
     // No kernel sums D = sum dO O on a matrix unit.
     const Order by_channel = truncates(style_.order) ? Order::sequential : style_.order;
-    T d = style_.d_by_key ? dot(style_.order, weight.data(), dp.data(), keys)
+    T d = style_.d_by_key ? dot(style_.order, weights.data(), dp.data(), keys)
                           : dot(by_channel, group.d_o.row(r), group.o.row(r), p_.value_dim);
     if (style_.d_by_key && drops_sums()) d *= kept_share_;
     T d_lse = 0;
@@ -454,14 +454,14 @@ class Kernel : RowPass<T> {
     for (Index j = 0; j < keys; ++j) {
       if (s[j] == -kInfinity) continue;
       position.key = j;
-      const T rounded_p = narrow_p(weight[at(j)]);
-      T p = weight[at(j)];
+      const T rounded_p = narrow_p(weights[at(j)]);
+      T p = weights[at(j)];
       if (kept && !kept[j]) p = 0;
       if (kept && style_.drops_first) p *= kept_share_;
       p_row[j] = narrow_p(p);
       T x = style_.folds_d_lse ? dp[at(j)] - (d - d_lse) : dp[at(j)] - d;
       if (!style_.folds_d_lse && p_.d_lse) x += d_lse;
-      T ds = (style_.ds_from_narrow_p ? rounded_p : weight[at(j)]) * x;
+      T ds = (style_.ds_from_narrow_p ? rounded_p : weights[at(j)]) * x;
       if (p_.bias_shape &&
           !(style_.fault == Style::Fault::half_of_dbias && position.query % 2 == 0)) {
         bias_terms_[broadcast_element(*p_.bias_shape, position)].push_back(

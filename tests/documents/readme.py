@@ -49,6 +49,13 @@ def diagnosis():
     return indented(told[told.index("Did you mean\n"):].splitlines())
 
 
+def check():
+    """What a check says of the glue."""
+    told = attest("check", "mutant:top_left")
+    lines = told[told.index("Is the glue"):told.index("\n\nWhat the declaration")].splitlines()
+    return indented(["$ attest check mutant:top_left", *(line for line in lines if line)])
+
+
 def find():
     """What a search ends with, but for what a failure of `failure` shows already."""
     command = ["fuzz", "--testee", "mutant:window_exclusive", "--seed", "1", "--count", "5000"]
@@ -226,7 +233,7 @@ def main():
     compile_the_skeleton(text)
     compile_the_glue(text)
     compare_the_synopsis(text)
-    for part_of in (failure, one_line, kernel, diagnosis, blind, find, jobs):
+    for part_of in (failure, one_line, check, kernel, diagnosis, blind, find, jobs):
         name = part_of.__name__
         found = re.search(f"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
         if not found:

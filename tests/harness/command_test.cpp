@@ -302,18 +302,25 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"run --out " ATTEST, "attest: --out takes a folder; " ATTEST " is none\n"},
       {"run --out /proc/x",
        "attest: --out takes a folder; /proc/x cannot be made: No such file or directory\n"},
-      {"runn",
-       "attest: there is no command runn; there are list, run, fuzz, selfcheck, "
-       "criteria, doctor, new, probe, repro, report, verify\n"},
-      {"run --testees fa2",
-       "attest: run has no option --testees; the nearest are --testee, --cases, --seed\n"},
+      {"runn", "attest: there is no command runn; did you mean run?\n"},
+      {"run --testees fa2", "attest: run has no option --testees; did you mean --testee?\n"},
+      {"run --profile maskz",
+       "attest: there is no profile \"maskz\"; did you mean masks? (+declared, /limits or "
+       "+declared/limits may stand behind each)\n"},
+      {"run --testee fa3",
+       "attest: --testee fa3: no bundled kernel of that name, and no path of a library, which ends "
+       "in .so; did you mean fa2?\n"},
+      {"run --color sometimes", "attest: --color takes auto, always or never, not sometimes\n"},
+      {"explain MSK-3", "attest: there is no clause MSK-3; did you mean MASK-3?\n"},
+      {"completion fish", "attest: completion knows bash, not fish\n"},
       {"report here there", "attest: report does not know what to do with there\n"},
       {"fuzz --count 0", "attest: --count takes a number from 1 to 18446744073709551615, not 0\n"},
       {"fuzz --finds 0", "attest: --finds takes a number from 1 to 1000000, not 0\n"},
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
-       "attest: which command? there are list, run, fuzz, selfcheck, "
-       "criteria, doctor, new, probe, repro, report, verify; --help says more\n"}};
+       "attest: which command? there are list, explain, check, run, fuzz, selfcheck, criteria, "
+       "doctor, new, probe, repro, vectors, judge, report, verify, completion; --help says "
+       "more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;

@@ -260,6 +260,16 @@ TEST(ConcludeTest, ShapesProveNoProfile) {
   EXPECT_EQ(conclude(shapes, kAllPassed).conclusion, kNoFailure);
 }
 
+TEST(ConcludeTest, OutputsAloneAreNeverConformantAndMeetNoProfile) {
+  Header of_outputs = header();
+  of_outputs.vectors = "/tmp/vectors";
+  of_outputs.testees[0].isolation = kNotStarted;
+  const Footer footer = conclude(of_outputs, kAllPassed);
+  EXPECT_EQ(footer.conclusion, kNoFailure);
+  EXPECT_EQ(footer.exit_code, kConformant);
+  for (const ProfileRecord& each : footer.profiles) EXPECT_FALSE(each.met || each.complete);
+}
+
 // What passed all that it was given, and cannot be called conformant by that.
 TEST(ConcludeTest, OnlyTheCompleteTierOfTheSuiteAndOfContainedTesteesIsConformant) {
   EXPECT_EQ(conclude(header(), kAllPassed).conclusion, "conformant");

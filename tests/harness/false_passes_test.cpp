@@ -101,7 +101,7 @@ class FalsePassTest : public testing::Test {
 
   Record run_all(const std::vector<Case>& cases, const MakeExecutor& make_executor) {
     return run(
-        cases, {testee_}, header_, {.jobs = 1}, make_executor, out_, [](const Verdict&) {},
+        cases, {testee_}, header_, {.jobs = 1}, make_executor, out_, [](const VerdictRecord&) {},
         [] { return false; });
   }
   Record run_all(const std::vector<Case>& cases) {

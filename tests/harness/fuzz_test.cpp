@@ -381,7 +381,7 @@ class FuzzTest : public testing::Test {
   FuzzResult search(Wrong wrong, const FuzzOptions& options) {
     return fuzz(
         testee_, suite(), options, [&](const Testee&) { return std::make_unique<Kernel>(wrong); },
-        [](const Verdict&) {}, [] { return false; });
+        [](const VerdictRecord&) {}, [] { return false; });
   }
 
   // Each job's own: GoogleMock counts, and must not be shared.
@@ -504,7 +504,7 @@ TEST_F(FuzzTest, EndsAtOnceWhenInterrupted) {
       [&](const Testee&) {
         return std::make_unique<Kernel>([](const attest_problem&) { return false; });
       },
-      [&](const Verdict&) { ++tried; }, [&] { return tried == 7; });
+      [&](const VerdictRecord&) { ++tried; }, [&] { return tried == 7; });
   EXPECT_EQ(tried, 7);
 }
 

@@ -62,7 +62,7 @@ Record run_all(
   return run(
       cases(count), {testee("a"), testee("b")}, header, {.jobs = jobs},
       [&](const Testee&) { return std::make_unique<RefusingExecutor>(broken, interrupted); }, out,
-      [](const Verdict&) {}, interrupted);
+      [](const VerdictRecord&) {}, interrupted);
 }
 
 TEST(RunTest, EveryCaseHasOneVerdictWithEveryTesteeInOrderForAnyNumberOfJobs) {
@@ -113,7 +113,7 @@ TEST(RunTest, FailureOfOurOwnIsNotBlamedOnTheNextCase) {
   const Record record = run(
       cases(10), {testee("a")}, {}, {.jobs = 1},
       [](const Testee&) { return std::make_unique<FalteringExecutor>(); }, out,
-      [](const Verdict&) {}, [] { return false; });
+      [](const VerdictRecord&) {}, [] { return false; });
   for (const VerdictRecord& v : record.verdicts) {
     EXPECT_NE(v.verdict.outcome, Outcome::protocol_error) << v.case_id;
   }
@@ -143,7 +143,7 @@ Record run_slowly(int count, int time_outs, bool busy, int& calls, RunOptions op
   return run(
       cases(count), {testee("a")}, {}, options,
       [&](const Testee&) { return std::make_unique<SlowExecutor>(time_outs, busy, calls); }, out,
-      [](const Verdict&) {}, [] { return false; });
+      [](const VerdictRecord&) {}, [] { return false; });
 }
 
 TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
@@ -199,7 +199,7 @@ TEST(RunTest, CallsUnderWayWhenATesteeIsGivenUpAddNoTimeOutToIt) {
   const Record record = run(
       cases(40), {testee("a")}, {}, {.jobs = 8, .workers = 8, .give_up_after = 3},
       [&](const Testee&) { return std::make_unique<SlowTogether>(all); }, out,
-      [](const Verdict&) {}, [] { return false; });
+      [](const VerdictRecord&) {}, [] { return false; });
   EXPECT_EQ(record.footer->counts.at("TIMEOUT"), 3);
   EXPECT_EQ(record.footer->counts.at("NOT_RUN"), 37);
 }
@@ -257,7 +257,7 @@ TEST(RunTest, FormatBeyondTheCapsHasOneVerdictBeforeAllOthersIfItIsTried) {
   run(
       cases(3), {testee("a"), beyond}, header, {.jobs = 2, .from = "mine.json"},
       [&](const Testee&) { return std::make_unique<RefusingExecutor>(false); }, out,
-      [](const Verdict&) {}, [] { return false; });
+      [](const VerdictRecord&) {}, [] { return false; });
   const Record record = read_record(out);
   ASSERT_EQ(record.verdicts.size(), 7u);
   const VerdictRecord& first = record.verdicts[0];

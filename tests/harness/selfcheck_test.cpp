@@ -87,7 +87,7 @@ class SelfcheckTest : public testing::Test {
         [&](const Testee& t) {
           return std::make_unique<InProcessExecutor>(plugin_of.at(t.kernel)->plugin());
         },
-        [](const Verdict&) {}, [] { return false; });
+        [](const VerdictRecord&) {}, [] { return false; });
     return result;
   }
 

@@ -126,7 +126,7 @@ TEST(SoakTest, EveryCaseHasItsOwnVerdictWhateverHappenedBeforeIt) {
       [&](const Testee& t) {
         return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
       },
-      out, [](const Verdict&) {}, [] { return false; });
+      out, [](const VerdictRecord&) {}, [] { return false; });
 
   ASSERT_TRUE(record.footer);
   ASSERT_EQ(record.verdicts.size(), count);

@@ -75,7 +75,7 @@ Trust trust_in(const std::string& plugin, const std::vector<Case>& cases) {
   const Record record = run(
       cases, testees, header, {.jobs = 2},
       [](const Testee& t) { return std::make_unique<WorkerExecutor>(worker_options(t, {}, {})); },
-      out, [](const Verdict&) {}, [] { return false; });
+      out, [](const VerdictRecord&) {}, [] { return false; });
   return trust_of(record, cases.size());
 }
 

@@ -73,8 +73,8 @@ Record judge_mutants(
         return std::make_unique<WorkerExecutor>(worker_options(t, limits, {}));
       },
       out,
-      [&](const Verdict& v) {
-        if (enough(v)) stops = true;
+      [&](const VerdictRecord& v) {
+        if (enough(v.verdict)) stops = true;
       },
       [&] { return stops.load(); });
 }

@@ -86,12 +86,5 @@ TEST(JsonReaderTest, ReadsTheEndsOfTheIntegerRanges) {
             "");
 }
 
-TEST(JsonReaderTest, RanksNamesByEdits) {
-  EXPECT_THAT(nearest_names("casual", {"window", "causal", "full", "causal"}, 2),
-              ElementsAre("causal", "full"));
-  EXPECT_THAT(nearest_names("x", {}), ElementsAre());
-  EXPECT_THAT(nearest_names("ab", {"ba", "ab", "abc"}), ElementsAre("ab", "abc", "ba"));
-}
-
 }  // namespace
 }  // namespace attest

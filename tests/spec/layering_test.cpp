@@ -51,11 +51,14 @@ const std::map<std::string, Layers> kRooms = {
     {"fuzz", {"process", "judge", "laws", "run"}},
     {"diagnosis", {"process", "judge", "laws", "run"}},
     {"probe", {"process", "judge"}},
+    {"check", {"process", "judge", "laws", "run"}},
+    {"vectors", {"process", "judge", "laws", "run"}},
     {"oracle", {"process", "judge", "laws", "run", "diagnosis"}},
     {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
     {"command",
-     {"process", "judge", "laws", "run", "fuzz", "diagnosis", "probe", "selfcheck", "criteria"}},
+     {"process", "judge", "laws", "run", "fuzz", "diagnosis", "probe", "check", "vectors",
+      "selfcheck", "criteria"}},
 };
 
 // All files by their path from the root of the tree.

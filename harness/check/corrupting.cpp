@@ -1,0 +1,103 @@
+#include "harness/check/corrupting.h"
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "harness/process/arena.h"
+#include "spec/assert.h"
+#include "spec/dtype.h"
+#include "spec/tensor.h"
+
+namespace attest {
+namespace {
+
+// The elements of a tensor of a request, where they lie.
+class Elements {
+ public:
+  Elements(const nlohmann::json& tensor, std::byte* memory)
+      : dtype_(*dtype_named(tensor.at("dtype").get<std::string>())),
+        shape_(tensor.at("shape").get<Shape>()),
+        stride_(tensor.at("stride").get<Strides>()),
+        data_(memory + tensor.at("offset").get<std::size_t>()) {}
+
+  Index count() const { return element_count(shape_); }
+  double value(Index n) const {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, place(n), width());
+    return decode(dtype_, bits);
+  }
+  void put(Index n, double value) {
+    const std::uint64_t bits = encode(dtype_, value);
+    std::memcpy(place(n), &bits, width());
+  }
+
+ private:
+  std::size_t width() const { return static_cast<std::size_t>(format_of(dtype_).bytes); }
+  std::byte* place(Index n) const {
+    const auto at = coordinates(shape_, n);
+    Index elements = 0;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) elements += at[axis] * stride_[axis];
+    return data_ + static_cast<std::size_t>(elements) * width();
+  }
+
+  DType dtype_;
+  Shape shape_;
+  Strides stride_;
+  std::byte* data_;
+};
+
+void enlarge(Elements o) {
+  std::optional<Index> largest;
+  for (Index n = 0; n < o.count(); ++n) {
+    if (!std::isfinite(o.value(n))) continue;
+    if (!largest || std::abs(o.value(n)) > std::abs(o.value(*largest))) largest = n;
+  }
+  if (largest) o.put(*largest, 1.25 * o.value(*largest));
+}
+
+// In the pages of the tensor, before its data or behind it: a tensor that fills its pages has no
+// such byte.
+void change_beside(const nlohmann::json& o, std::byte* memory) {
+  const auto number = [&](const char* key) { return o.at(key).get<std::size_t>(); };
+  const std::size_t begin = number("region_offset"), end = begin + number("region_bytes");
+  const std::size_t data = number("offset"), data_end = data + number("bytes");
+  if (data > begin) {
+    memory[data - 1] ^= std::byte(1);
+  } else if (data_end < end) {
+    memory[data_end] ^= std::byte(1);
+  }
+}
+
+}  // namespace
+
+const char* describe(Corruption corruption) {
+  switch (corruption) {
+    case Corruption::value:
+      return "the largest element of O a quarter larger";
+    case Corruption::beside:
+      return "a byte beside O changed";
+  }
+  return "?";
+}
+
+Reply Corrupting::execute(nlohmann::json request) {
+  const bool forward = request.at("op") == "forward";
+  const nlohmann::json o = forward ? request.at("tensors").at("o") : nlohmann::json();
+  Reply reply = executor_.execute(std::move(request));
+  if (!forward || !reply.ok()) return reply;
+  ATTEST_ASSERT(arena_);
+  if (corruption_ == Corruption::value) {
+    enlarge(Elements(o, arena_->outputs()));
+  } else {
+    change_beside(o, arena_->outputs());
+  }
+  return reply;
+}
+
+Arena& Corrupting::arena(std::size_t bytes) {
+  arena_ = &executor_.arena(bytes);
+  return *arena_;
+}
+
+}  // namespace attest

@@ -1,0 +1,101 @@
+#include "harness/check/reach.h"
+
+#include <algorithm>
+
+#include "spec/contains.h"
+#include "spec/dtype.h"
+#include "spec/profile.h"
+
+namespace attest {
+namespace {
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(", ", begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return parts;
+}
+
+// What a case needs that is missing: features, or a limit, by its first word.
+std::vector<std::string> missing(const Verdict& unasked) {
+  if (unasked.reason == "undeclared") return split(unasked.message);
+  return {unasked.message.substr(0, unasked.message.find_first_of(" :="))};
+}
+
+// Of a case that is asked, what it is about and the testee does not promise.
+std::string promise_missing(const Case& c, const Description& testee) {
+  if (c.check == Check::schedule && !testee.schedule) return "schedule";
+  return c.check == Check::memory && !testee.memory ? "memory" : "";
+}
+
+bool is_left_out(const Asking::Instead* instead) {
+  return instead && !instead->fitted && instead->verdict.reason != "alike";
+}
+
+ProfileReach reach_of_profile(const Profile& profile, const Testee& testee,
+                              const std::vector<Case>& cases, const Asking& asking) {
+  ProfileReach reach{.name = std::string(profile.name)};
+  std::vector<std::string> claimed = testee.description.profiles;
+  reach.claimed = std::any_of(claimed.begin(), claimed.end(), [&](const std::string& name) {
+    return find_profile(name) == &profile;
+  });
+  claimed.emplace_back(profile.name);
+  claimed.emplace_back(kForwardCore);
+  for (const Case& c : cases) {
+    if (!contains(testee.description.dtypes, c.problem.dtype)) continue;
+    if (!demands(profile, claimed, c.clauses)) continue;
+    ++reach.demanded;
+    const Asking::Instead* instead = asking.instead(testee.name, c.id);
+    if (!is_left_out(instead)) {
+      const std::string promise = promise_missing(c, testee.description);
+      if (promise.empty()) {
+        ++reach.asked;
+      } else {
+        reach.needs.insert(promise);
+      }
+      continue;
+    }
+    const bool by_limit = instead->verdict.reason != "undeclared";
+    for (const std::string& each : missing(instead->verdict)) {
+      reach.needs.insert(by_limit ? "limits" : each);
+    }
+  }
+  return reach;
+}
+
+}  // namespace
+
+Reach reach_of(const Testee& testee, const std::vector<Case>& cases, const Asking& asking) {
+  const Description& declared = testee.description;
+  Reach reach{.cases = std::ssize(cases)};
+  for (const Case& c : cases) {
+    const Asking::Instead* instead = asking.instead(testee.name, c.id);
+    if (!instead) {
+      ++reach.as_they_are;
+    } else if (instead->fitted) {
+      ++reach.fitted;
+    } else if (!is_left_out(instead)) {
+      ++reach.alike;
+    } else if (!contains(declared.dtypes, c.problem.dtype)) {
+      ++reach.formats[std::string(name(c.problem.dtype))];
+    } else {
+      auto& counts = instead->verdict.reason == "undeclared" ? reach.features : reach.limits;
+      for (const std::string& each : missing(instead->verdict)) ++counts[each];
+    }
+  }
+  for (const DType dtype : declared.dtypes) {
+    if (!declared.declared_arithmetic.contains(name(dtype))) {
+      reach.bare_formats.emplace_back(name(dtype));
+    }
+  }
+  for (const Profile& profile : profiles()) {
+    ProfileReach each = reach_of_profile(profile, testee, cases, asking);
+    if (each.demanded > 0) reach.profiles.push_back(std::move(each));
+  }
+  return reach;
+}
+
+}  // namespace attest

@@ -1,0 +1,197 @@
+#include "harness/vectors/outputs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "harness/vectors/folder.h"
+#include "harness/vectors/npy.h"
+#include "harness/vectors/problem_json.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// No bits of a file: which elements were written, it does not tell.
+constexpr std::uint64_t kNoPoison = std::numeric_limits<std::uint64_t>::max();
+
+Finding malformed(const std::string& what) {
+  return {.outcome = Outcome::protocol_error, .message = what};
+}
+
+Finding not_run(const char* reason, const std::string& why) {
+  return {.outcome = Outcome::not_run, .reason = reason, .message = "not judged: " + why};
+}
+
+std::string file_of(TensorName tensor) { return wire_name(tensor) + ".npy"; }
+
+// How NumPy calls a format.
+std::string_view numpy_name(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return "float64";
+    case DType::f32:
+      return "float32";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16 of ml_dtypes, or its bits as uint16";
+  }
+  return "?";
+}
+
+std::string type_of(const NpyArray& array) {
+  const std::size_t bits = 8 * array.width;
+  switch (array.kind) {
+    case 'f':
+      return fmt::format("float{}", bits);
+    case 'i':
+      return fmt::format("int{}", bits);
+    case 'u':
+      return fmt::format("uint{}", bits);
+    case 'b':
+      return "bool";
+    default:
+      return fmt::format("{} bytes without a type", array.width);
+  }
+}
+
+// ml_dtypes writes bf16 as 2 bytes of no type.
+bool is_of(const NpyArray& array, DType dtype) {
+  if (array.width != static_cast<std::size_t>(format_of(dtype).bytes)) return false;
+  return dtype == DType::bf16 ? array.kind == 'u' || array.kind == 'V' : array.kind == 'f';
+}
+
+// LSE may lack its last axis, of one channel.
+bool has_shape(const NpyArray& array, const Shape& shape, bool of_rows) {
+  std::vector<Index> wanted(shape.begin(), shape.end());
+  if (array.shape == wanted) return true;
+  if (of_rows) wanted.pop_back();
+  return of_rows && array.shape == wanted;
+}
+
+// Throws InputError if it is of another type or shape.
+void check(const NpyArray& array, bool is_right, std::string_view type, const Shape& shape,
+           bool of_rows) {
+  if (!is_right) {
+    throw InputError("", fmt::format("holds {}, expected {}", type_of(array), type));
+  }
+  if (!has_shape(array, shape, of_rows)) {
+    throw InputError("", fmt::format("has shape [{}], expected [{}]", fmt::join(array.shape, ","),
+                                     fmt::join(shape, ",")));
+  }
+}
+
+Returned returned_of(const Crossing& wanted, NpyArray array) {
+  using enum TensorName;
+  const bool of_rows = wanted.name == lse || wanted.name == maximum || wanted.name == sum;
+  check(array, is_of(array, wanted.dtype), numpy_name(wanted.dtype), wanted.shape, of_rows);
+  return {.name = wanted.name,
+          .dtype = wanted.dtype,
+          .shape = wanted.shape,
+          .bits = std::move(array.bits),
+          .poison = kNoPoison};
+}
+
+Keep keep_of(const Shape& shape, const NpyArray& array) {
+  const bool is_flags = array.width == 1 && (array.kind == 'u' || array.kind == 'b');
+  check(array, is_flags, "uint8 or bool", shape, false);
+  Keep keep = {.shape = shape, .kept = {}};
+  for (const std::uint64_t bits : array.bits) keep.kept.push_back(bits != 0);
+  return keep;
+}
+
+// An input that is not as it was written; empty if all are.
+std::string changed_input(const fs::path& folder, const std::vector<ProblemFile>& inputs) {
+  for (const ProblemFile& input : inputs) {
+    std::ifstream in(folder / input.name, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(in), {}};
+    if (content != input.content) return input.name;
+  }
+  return "";
+}
+
+// The names of the outputs that are wanted, one of which may be a keep-mask.
+std::vector<std::string> names_of(const std::vector<Crossing>& wanted, bool draws) {
+  std::vector<std::string> names;
+  for (const Crossing& t : wanted) names.push_back(file_of(t.name));
+  if (draws) names.push_back(file_of(TensorName::keep));
+  return names;
+}
+
+// What is wrong with the folder, before any output is looked at.
+std::optional<Finding> defect_of(const fs::path& folder, const std::vector<ProblemFile>& inputs,
+                                 const std::vector<std::string>& wanted) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) {
+    return not_run("no_vectors", "the folder has no problem of this case");
+  }
+  if (const std::string changed = changed_input(folder, inputs); !changed.empty()) {
+    return malformed(changed + " is not as it was written");
+  }
+  std::vector<std::string> missing;
+  for (const std::string& name : wanted) {
+    if (!fs::exists(folder / name, none)) missing.push_back(name);
+  }
+  if (missing.size() == wanted.size()) {
+    return not_run("no_outputs", fmt::format("there is no {}", fmt::join(missing, ", no ")));
+  }
+  if (!missing.empty()) {
+    return malformed(fmt::format("{} is missing", fmt::join(missing, ", ")));
+  }
+  std::set<std::string> known(wanted.begin(), wanted.end());
+  for (const ProblemFile& input : inputs) known.insert(input.name);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".npy" || known.contains(name)) continue;
+    return malformed(fmt::format("{} is no output of this problem, which has {}", name,
+                                 fmt::join(wanted, ", ")));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Trial read_outputs(const fs::path& folder, const PreparedCase& prepared,
+                   const Description& testee) {
+  const Problem& problem = prepared.problem();
+  const std::vector<Crossing> wanted = outputs_wanted(problem, testee);
+  const bool draws = problem.dropout.mode == Dropout::Mode::generated;
+  Trial trial;
+  trial.stopped =
+      defect_of(folder, input_files(problem, prepared.inputs()), names_of(wanted, draws));
+  if (trial.stopped) return trial;
+  std::string file;
+  try {
+    for (const Crossing& t : wanted) {
+      file = file_of(t.name);
+      Returned tensor = returned_of(t, read_npy(folder / file));
+      const bool stands_for_lse =
+          !is_gradient(t.name) && t.name != TensorName::o && testee.dialect.lse != LseForm{};
+      (stands_for_lse ? trial.statistics : trial.returned).push_back(std::move(tensor));
+    }
+    if (draws) {
+      file = file_of(TensorName::keep);
+      trial.keep = keep_of(problem.keep_shape(), read_npy(folder / file));
+    }
+  } catch (const InputError& error) {
+    trial.stopped = malformed(fmt::format("{} {}", file, error.what()));
+    return trial;
+  }
+  if (!trial.statistics.empty()) {
+    // Behind O: gradients are judged after both.
+    trial.returned.insert(trial.returned.begin() + 1,
+                          in_base_e(testee.dialect.lse, trial.statistics, kNoPoison));
+  }
+  return trial;
+}
+
+}  // namespace attest
