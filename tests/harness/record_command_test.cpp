@@ -26,6 +26,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::string kMask = " --tier smoke --cases 'mask/**' --profile none";
+// Some need no feature.
+const std::string kShape = " --tier smoke --cases 'shape/**' --profile none";
 const std::string kWrong = std::string(" --testee ") + MUTANTS + ":mutant/top_left";
 
 class RecordCommandTest : public CommandFixture {
@@ -225,7 +227,7 @@ TEST_F(RecordCommandTest, RecordSaysWhatATesteeIsMadeOf) {
 TEST_F(RecordCommandTest, FileOfATesteeThatChangesDuringARunMakesItsRecordInconsistent) {
   const std::string weights = (folder_ / "weights").string();
   const std::string command = std::string(ATTEST) + " run --testee 'exec:" ROGUE " waits " +
-                              weights + " now' --jobs 1" + kMask + out();
+                              weights + " now' --jobs 1" + kShape + out();
   const auto run = [&](const std::string& meanwhile) {
     return shell("{ " + command + " & until [ -s " + results().string() +
                  " ] || ! kill -0 $!; do :; done; " + meanwhile + "; wait $!; }");

@@ -73,11 +73,11 @@ TEST_F(ShapesCommandTest, OfAnExcerptTheSameKernelIsCaughtAndTheShareIsSaid) {
   const Result right = attest_command("run" + kFarKeys + "none" + shape + out());
   EXPECT_EQ(right.exit_code, 0) << right.text;
   EXPECT_THAT(right.text,
-              HasSubstr("Compared in part: 1 case, of the least 8.3% of LSE, 8.3% of O."));
+              HasSubstr("Compared in part: 1 case, of the least 8.3% of O, 8.3% of LSE."));
   const Verdict v = record().verdicts.at(0).verdict;
   EXPECT_EQ(v.tensors.at(TensorName::o).compared, 4 * 16 * 32);
   EXPECT_EQ(v.tensors.at(TensorName::o).elements, 32 * 24 * 32);
-  EXPECT_EQ(v.message, "compared: LSE 64 of 768, O 2048 of 24576 elements");
+  EXPECT_EQ(v.message, "compared: O 2048 of 24576, LSE 64 of 768 elements");
   EXPECT_THAT(contents(folder_ / "out" / "index.html"), HasSubstr("Compared in part"));
   EXPECT_EQ(attest_command("run" + kFarKeys + "lost" + shape + out()).exit_code, 1);
 }

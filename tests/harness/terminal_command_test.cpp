@@ -89,8 +89,9 @@ TEST_F(TerminalCommandTest, ColoursAreOnATerminalAloneUnlessTheyAreAskedFor) {
 }
 
 TEST_F(TerminalCommandTest, QuietItSaysItsConclusionAndVerboseEachVerdict) {
-  EXPECT_EQ(on_terminal(smoke("naive") + "-q --color never", 80).text,
-            "No failure in 150 of 12938 cases (the smoke tier); 150 of 150 verdicts passed.\r\n");
+  EXPECT_THAT(on_terminal(smoke("naive") + "-q --color never", 80).text,
+              testing::MatchesRegex("No failure in 150 of [0-9]+ cases \\(the smoke tier\\); 150 "
+                                    "of 150 verdicts passed\\.\r\n"));
   const Result failing = shell(smoke("mutant:top_left") + "-q");
   EXPECT_EQ(failing.exit_code, 1);
   EXPECT_THAT(failing.text, testing::StartsWith("Not conformant: mutant/top_left does not pass"));

@@ -74,6 +74,7 @@ Arithmetic within_default(Arithmetic a) {
   a.max_lag = 0;
   a.gradient_block = 0;
   a.lse = {};
+  a.scores = {};
   return a;
 }
 
