@@ -22,14 +22,15 @@ struct Column {
   const char* name;
   const char* field;
   Holds holds;
+  bool optional = true;  // whether a cell may be empty
 };
 constexpr Column kColumns[] = {
-    {"B", "batch", Holds::size},
-    {"Hq", "query_heads", Holds::size},
-    {"Hkv", "key_heads", Holds::size},
-    {"Sq", "query_len", Holds::size},
-    {"Sk", "key_len", Holds::size},
-    {"D", "head_dim", Holds::size},
+    {"B", "batch", Holds::size, false},
+    {"Hq", "query_heads", Holds::size, false},
+    {"Hkv", "key_heads", Holds::size, false},
+    {"Sq", "query_len", Holds::size, false},
+    {"Sk", "key_len", Holds::size, false},
+    {"D", "head_dim", Holds::size, false},
     {"Dv", "value_dim", Holds::size},
     {"mask", "mask", Holds::text},
     {"backward", "backward", Holds::flag},
@@ -122,11 +123,11 @@ std::string name_of(const json& fields) {
                                  fields["key_heads"].get<Index>(), fields["query_len"].get<Index>(),
                                  fields["key_len"].get<Index>(), fields["head_dim"].get<Index>(),
                                  fields.value("value_dim", fields["head_dim"].get<Index>()));
-  for (const char* more : {"mask", "softcap", "scale", "page_size"}) {
+  for (const std::string more : {"mask", "softcap", "scale", "page_size"}) {
     if (!fields.contains(more) || fields[more] == "full") continue;
     const std::string text =
         fields[more].is_string() ? fields[more].get<std::string>() : fields[more].dump();
-    name += "_" + (*more == 'm' ? as_name(text) : more + as_name(text));
+    name += "_" + (more == "mask" ? as_name(text) : more + as_name(text));
   }
   for (const char* flag : {"backward", "sink"}) {
     if (fields.value(flag, false)) name += std::string("_") + flag;
@@ -138,10 +139,7 @@ json entry_of(const std::vector<const Column*>& columns, const std::vector<std::
               int line) {
   json fields = json::object();
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    // A cell of what need not be said may be empty.
-    const bool optional = columns[i]->holds != Holds::size || columns[i]->name[0] == 'p' ||
-                          std::string_view(columns[i]->name) == "Dv";
-    if (cells[i].empty() && optional) continue;
+    if (cells[i].empty() && columns[i]->optional) continue;
     fields[columns[i]->field] = value_of(*columns[i], cells[i], line);
   }
   json entry;

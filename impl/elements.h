@@ -90,12 +90,6 @@ inline Half narrow<Half>(float value) {
   return {static_cast<std::uint16_t>(sign | result)};
 }
 
-// `value` rounded to T, in the type of the computation.
-template <class T>
-Real<T> rounded_to(Real<T> value) {
-  return widen(narrow<T>(value));
-}
-
 // Calls visit(T{}) with the element type of `dtype`, which must be one of the four.
 template <class Visit>
 auto with_element_type(attest_dtype dtype, Visit visit) {

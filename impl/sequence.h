@@ -63,17 +63,6 @@ void load_keys(const Call& call, const attest_tensor& tensor, std::int64_t batch
           std::int64_t done) { load(plane, position, count, channels, tile + done * channels); });
 }
 
-// tile[channels, keys] = the same, transposed.
-template <class T, class R = Real<T>>
-void load_keys_transposed(const Call& call, const attest_tensor& tensor, std::int64_t batch,
-                          std::int64_t head, std::int64_t begin, std::int64_t keys, R* tile) {
-  for_each_run<T>(call, tensor, batch, head, begin, keys,
-                  [&](const Plane<const T>& plane, std::int64_t position, std::int64_t count,
-                      std::int64_t done) {
-                    load_transposed(plane, position, count, tensor.shape[3], keys, tile + done);
-                  });
-}
-
 // dK and dV that are zero: beyond the length, and where no query head reads the key head.
 template <class T>
 void clear_unread_keys(const Call& call, std::int64_t b, std::int64_t key_head) {

@@ -52,17 +52,6 @@ void load(const Plane<const T>& plane, std::int64_t begin, std::int64_t rows, st
   }
 }
 
-// The same, transposed: tile[channels, rows], its rows `stride` apart.
-template <class T, class R = Real<T>>
-void load_transposed(const Plane<const T>& plane, std::int64_t begin, std::int64_t rows,
-                     std::int64_t channels, std::int64_t stride, R* tile) {
-  for (std::int64_t c = 0; c < channels; ++c) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      tile[c * stride + row] = widen(plane.at(begin + row, c));
-    }
-  }
-}
-
 // The plane from position `begin` on = factor * tile[rows, channels]. The product is made in
 // double, where it is exact for a factor of 1 and for the others costs no accuracy.
 template <class T, class R = Real<T>>

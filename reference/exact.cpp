@@ -36,7 +36,7 @@ auto& at_key(const Problem& problem, AnyTensor& tensor, const Position& at, Inde
 // all (SCORE-3).
 template <typename AnyTensor>
 auto& at_broadcast(AnyTensor& tensor, const Position& at) {
-  return tensor.data[broadcast_element(tensor.shape, at)];
+  return tensor.data[broadcast_index(tensor.shape, at)];
 }
 
 // MASK-1 to MASK-13, and MASK-14: a bias of -inf hides its key.

@@ -133,7 +133,7 @@ class Gradients {
     double of_all = 0;
     for (std::size_t t = 0; t < row.keys.size(); ++t) {
       position.key = row.keys[t].j;
-      element = broadcast_element(shape, position);
+      element = broadcast_index(shape, position);
       const double sigma = of_row.sigma[t] + std::abs(of_row.ds[t]) * of_row.sigma_l +
                            row.keys[t].p * of_row.sigma_d;
       of_all += sigma;

@@ -181,29 +181,34 @@ Arithmetic loosest(DType dtype) {
   };
 }
 
+void parse_products(const nlohmann::json& products, const std::string& pointer,
+                    Arithmetic& result) {
+  ObjectReader reader(products, pointer);
+  const auto read = [&](const char* key, Product& product) {
+    if (const nlohmann::json* value = reader.find(key)) {
+      product = parse_product(*value, result.dtype, reader.pointer(key));
+    }
+  };
+  // "default" stands for every product that is not named.
+  for (Product* product :
+       {&result.qk, &result.pv, &result.dp, &result.dv, &result.dq, &result.dk}) {
+    read("default", *product);
+  }
+  read("qk", result.qk);
+  read("pv", result.pv);
+  read("dp", result.dp);
+  read("dv", result.dv);
+  read("dq", result.dq);
+  read("dk", result.dk);
+  reader.finish();
+}
+
 Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
                             const std::string& pointer) {
   ObjectReader reader(declaration, pointer);
   Arithmetic result = loosest(dtype);
   if (const nlohmann::json* products = reader.find("products")) {
-    ObjectReader each(*products, reader.pointer("products"));
-    const auto read = [&](const char* key, Product& product) {
-      if (const nlohmann::json* value = each.find(key)) {
-        product = parse_product(*value, dtype, each.pointer(key));
-      }
-    };
-    // "default" stands for every product that is not named.
-    for (Product* product :
-         {&result.qk, &result.pv, &result.dp, &result.dv, &result.dq, &result.dk}) {
-      read("default", *product);
-    }
-    read("qk", result.qk);
-    read("pv", result.pv);
-    read("dp", result.dp);
-    read("dv", result.dv);
-    read("dq", result.dq);
-    read("dk", result.dk);
-    each.finish();
+    parse_products(*products, reader.pointer("products"), result);
   }
   if (reader.find("softmax")) {
     const auto text = reader.get<std::string>("softmax");

@@ -102,7 +102,7 @@ constexpr std::array kClauses = {
     Clause{"SAFE-2", required, "inputs are left as they were"},
     Clause{"SAFE-3", required, "every element of every output is written"},
     Clause{"SAFE-4", required, "every call returns, within its time"},
-    Clause{"CALL-1", required, "a declared feature binds; a refusal has a reason"},
+    Clause{"CALL-1", required, "a declared feature binds: nothing that is asked is refused"},
     Clause{"CALL-2", required, "a call computes on no more threads than it may, where declared"},
 };
 

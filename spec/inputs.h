@@ -67,7 +67,7 @@ inline constexpr std::array kInputValues = {TensorName::q,    TensorName::k,    
 inline bool sees(const Problem& problem, const Inputs& inputs, const Position& at) {
   if (!visible(problem, at)) return false;
   return !problem.bias_shape ||
-         !std::isinf(inputs.bias.data[broadcast_element(*problem.bias_shape, at)]);
+         !std::isinf(inputs.bias.data[broadcast_index(*problem.bias_shape, at)]);
 }
 
 }  // namespace attest

@@ -47,7 +47,7 @@ inline constexpr Index kUnbounded = std::numeric_limits<Index>::max();
 inline constexpr int kDeepestMask = 64;
 
 // Which element of a table over [batch, head, query, key] holds for a pair.
-inline std::size_t broadcast_element(const Shape& shape, const Position& p) {
+inline std::size_t broadcast_index(const Shape& shape, const Position& p) {
   return static_cast<std::size_t>(broadcast_index(shape, p.batch, p.head, p.query, p.key));
 }
 
@@ -57,7 +57,7 @@ struct DenseMask {
   Shape shape;
   std::vector<std::uint8_t> allowed;  // 0 or 1, dense order
 
-  bool at(const Position& p) const { return allowed[broadcast_element(shape, p)] != 0; }
+  bool at(const Position& p) const { return allowed[broadcast_index(shape, p)] != 0; }
 };
 
 // Which segment (document) each query and each key belongs to: [batches, length], `batches` being B

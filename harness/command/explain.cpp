@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cases/case.h"
@@ -41,7 +43,7 @@ std::string profiles_of(std::string_view clause) {
 std::string features_of(std::string_view clause) {
   std::vector<std::string_view> names;
   for (const Feature* feature : features_with(clause)) names.push_back(feature->name);
-  return names.empty() ? "none: all are asked" : fmt::format("{}", fmt::join(names, ", "));
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 // The first of what there is, unless all is wanted.
@@ -90,8 +92,29 @@ void print_mutants(const std::string& clause, const fs::path& plugin, bool all) 
       items, all);
 }
 
-int explain_clause(const Clause& clause, const Installation& installation, bool all) {
+// A numbered sentence of a statement, on one line; empty if there is none of that number.
+std::string sentence(std::string_view statement, std::string_view number) {
+  const std::string mark = fmt::format("\n{}. ", number);
+  const std::size_t begin = statement.find(mark);
+  if (begin == statement.npos) return "";
+  std::string text;
+  std::istringstream lines{std::string(statement.substr(begin + mark.size()))};
+  for (std::string line; std::getline(lines, line);) {
+    if (!text.empty() && !line.starts_with("   ")) break;  // what goes on is set in
+    text += (text.empty() ? "" : " ") + line.substr(text.empty() ? 0 : 3);
+  }
+  return text;
+}
+
+// `number`: of the sentence that a verdict cites, as 6 of DROP-3.6; or empty.
+int explain_clause(const Clause& clause, std::string_view number, const Installation& installation,
+                   bool all) {
   const std::string id(clause.id);
+  const std::string cited = sentence(text_of_clause(id), number);
+  if (!number.empty() && cited.empty()) {
+    throw InputError("", fmt::format("{} has no sentence {}", id, number));
+  }
+  if (!cited.empty()) fmt::print("{}.{}: {}\n\n", id, number, cited);
   fmt::print("{} — {}\n  level     {}\n  profile   {}\n  feature   {}\n\n{}\n", id, clause.title,
              name(clause.level), profiles_of(id), features_of(id), text_of_clause(id));
   print_cases(id, load_cases(installation.cases), all);
@@ -111,7 +134,11 @@ int explain_case(const Case& c) {
 
 int explain(const std::string& what, bool all) {
   const Installation installation = find_installation();
-  if (const Clause* clause = find_clause(what)) return explain_clause(*clause, installation, all);
+  const std::size_t dot = std::min(what.find('.'), what.size());
+  if (const Clause* clause = find_clause(what.substr(0, dot))) {
+    const std::string number = dot < what.size() ? what.substr(dot + 1) : "";
+    return explain_clause(*clause, number, installation, all);
+  }
   if (contains(what, '/')) {
     const std::vector<Case> cases = load_cases(installation.cases);
     // The first of an entry stands for it.
@@ -137,7 +164,7 @@ Command add_explain(CLI::App& app) {
   const auto wanted = std::make_shared<Wanted>();
   command
       .add_option("what", wanted->what,
-                  "A clause, as MASK-3, or a case, by its id or the beginning of it")
+                  "A clause, as MASK-3 or DROP-3.6, or a case, by its id or the beginning of it")
       ->required();
   command.add_flag("--all", wanted->all, "All cases and mutants, not the first ten");
   return {.parser = &command,

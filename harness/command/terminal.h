@@ -28,7 +28,6 @@ class Terminal {
 
   std::FILE* file() const { return file_; }
   bool is_interactive() const { return interactive_; }  // a line on it can be written anew
-  bool is_coloured() const { return coloured_; }
   // By now: what COLUMNS says, else the window; 80 if neither is known.
   std::size_t columns() const;
 

@@ -95,13 +95,12 @@ class Eager {
       key.slope = rounded(1 - rounded(t * t));
     }
     if (p_.bias_shape) {
-      s = rounded(s + static_cast<float>(in_.bias.data[broadcast_element(in_.bias.shape, at)]));
+      s = rounded(s + static_cast<float>(in_.bias.data[broadcast_index(in_.bias.shape, at)]));
     }
     if (p_.slopes_shape) {
       const Lengths lengths = p_.lengths(at.batch);
       const Index distance = at.query + (lengths.key - lengths.query) - at.key;
-      const auto slope =
-          static_cast<float>(in_.slopes.data[broadcast_element(in_.slopes.shape, at)]);
+      const auto slope = static_cast<float>(in_.slopes.data[broadcast_index(in_.slopes.shape, at)]);
       s = rounded(s - rounded(slope * static_cast<float>(std::abs(distance))));
     }
     key.s = s;
@@ -193,8 +192,8 @@ class Eager {
       const Seen& key = row.seen[n];
       float ds = rounded(key.p * (dp[n] - common + d_lse));
       if (p_.bias_shape) {
-        dbias_[broadcast_element(in_.bias.shape,
-                                 {.batch = b, .head = h, .query = i, .key = key.key})] += ds;
+        dbias_[broadcast_index(in_.bias.shape,
+                               {.batch = b, .head = h, .query = i, .key = key.key})] += ds;
       }
       if (p_.softcap > 0) ds = rounded(ds * key.slope);
       for (Index c = 0; c < p_.head_dim; ++c) {

@@ -145,13 +145,13 @@ std::vector<Mistake> output_mistakes() {
          Shape rows = before.keep_shape();
          rows[3] = 1;
          for_each_pair(before, [&](const Position& at) {
-           if (visible(before, at)) sees[broadcast_element(rows, at)] = true;
+           if (visible(before, at)) sees[broadcast_index(rows, at)] = true;
          });
          set_visible(s, [&](const Position& at) {
-           return !sees[broadcast_element(rows, at)] || visible(before, at);
+           return !sees[broadcast_index(rows, at)] || visible(before, at);
          });
          return set_scores(s, [&](const Position& at, const Score& score) {
-           return sees[broadcast_element(rows, at)] ? score.whole() : 0;
+           return sees[broadcast_index(rows, at)] ? score.whole() : 0;
          });
        },
        {},

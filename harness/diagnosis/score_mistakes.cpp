@@ -107,21 +107,20 @@ std::vector<Mistake> caps() {
 
 // The bias of another place, as far as there is one.
 Mistake bias_of(std::string name, std::function<void(const Problem&, Position&)> move) {
-  return scored(std::move(name), "SCORE-3", has_bias,
-                [move = std::move(move)](const Setting& s, const Position& at, const Score& score) {
-                  Position other = at;
-                  move(s.problem, other);
-                  const Shape& shape = *s.problem.bias_shape;
-                  const auto inside = [](Index size, Index place) {
-                    return size == 1 || (place >= 0 && place < size);
-                  };
-                  const bool there = inside(shape[0], other.batch) &&
-                                     inside(shape[1], other.head) &&
-                                     inside(shape[2], other.query) && inside(shape[3], other.key);
-                  const double bias =
-                      there ? s.inputs.bias.data[broadcast_element(shape, other)] : score.bias;
-                  return score.capped + bias + score.alibi;
-                });
+  return scored(
+      std::move(name), "SCORE-3", has_bias,
+      [move = std::move(move)](const Setting& s, const Position& at, const Score& score) {
+        Position other = at;
+        move(s.problem, other);
+        const Shape& shape = *s.problem.bias_shape;
+        const auto inside = [](Index size, Index place) {
+          return size == 1 || (place >= 0 && place < size);
+        };
+        const bool there = inside(shape[0], other.batch) && inside(shape[1], other.head) &&
+                           inside(shape[2], other.query) && inside(shape[3], other.key);
+        const double bias = there ? s.inputs.bias.data[broadcast_index(shape, other)] : score.bias;
+        return score.capped + bias + score.alibi;
+      });
 }
 
 // A bias that is the same along an axis, read as if it were not: so many elements further. Beyond
@@ -135,7 +134,7 @@ Mistake bias_read(std::string name, Axis only,
                   if (shape[only] != 1) return score.whole();
                   const auto& data = s.inputs.bias.data;
                   const Index element =
-                      static_cast<Index>(broadcast_element(shape, at)) + further(s.problem, at);
+                      static_cast<Index>(broadcast_index(shape, at)) + further(s.problem, at);
                   const Index last = static_cast<Index>(data.size()) - 1;
                   const double bias = data[static_cast<std::size_t>(std::min(element, last))];
                   return score.capped + bias + score.alibi;
@@ -230,7 +229,7 @@ Mistake alibi(std::string name, std::function<double(const Setting&, const Posit
 }
 
 double slope(const Setting& s, const Position& at) {
-  return s.inputs.slopes.data[broadcast_element(*s.problem.slopes_shape, at)];
+  return s.inputs.slopes.data[broadcast_index(*s.problem.slopes_shape, at)];
 }
 Index corner(const Setting& s, const Position& at) {
   const Lengths lens = s.problem.lengths(at.batch);

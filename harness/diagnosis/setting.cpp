@@ -20,11 +20,11 @@ Score score_of(const Setting& setting, const Position& at) {
   }
   const double scaled = p.scale * score.product;
   score.capped = p.softcap > 0 ? p.softcap * std::tanh(scaled / p.softcap) : scaled;
-  if (p.bias_shape) score.bias = in.bias.data[broadcast_element(*p.bias_shape, at)];
+  if (p.bias_shape) score.bias = in.bias.data[broadcast_index(*p.bias_shape, at)];
   if (p.slopes_shape) {
     const Lengths lengths = p.lengths(at.batch);
     const Index ahead = at.key - (at.query + lengths.key - lengths.query);
-    score.alibi = -in.slopes.data[broadcast_element(*p.slopes_shape, at)] *
+    score.alibi = -in.slopes.data[broadcast_index(*p.slopes_shape, at)] *
                   std::abs(static_cast<double>(ahead));
   }
   return score;
@@ -56,7 +56,7 @@ void set_visible(Setting& setting, const std::function<bool(const Position&)>& s
   DenseMask table = {.shape = setting.problem.keep_shape(), .allowed = {}};
   table.allowed.resize(static_cast<std::size_t>(element_count(table.shape)));
   for_each_pair(setting.problem, [&](const Position& at) {
-    table.allowed[broadcast_element(table.shape, at)] = sees(at);
+    table.allowed[broadcast_index(table.shape, at)] = sees(at);
   });
   setting.problem.mask = Mask::dense(std::move(table));
 }
@@ -72,7 +72,7 @@ bool set_scores(Setting& setting, const std::function<double(const Position&, co
     const double wanted = score(at, before);
     const double fixed = drops_cap ? p.scale * before.product : before.capped;
     finite &= std::isfinite(fixed) && wanted < kInfinite;
-    bias.data[broadcast_element(bias.shape, at)] = wanted - fixed;
+    bias.data[broadcast_index(bias.shape, at)] = wanted - fixed;
   });
   if (drops_cap) p.softcap = 0;
   p.bias_shape = bias.shape;

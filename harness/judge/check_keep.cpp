@@ -90,8 +90,7 @@ std::optional<Finding> difference(const Keep& first, const Keep& second) {
   return failure("unwritten", fmt::format("keep{} was never written", at(*poisoned)));
 }
 
-// ---- KeepRates
-// -------------------------------------------------------------------------------------
+// ---- KeepRates ---------------------------------------------------------------------------------
 
 struct Tally {
   double count = 0, kept = 0;

@@ -125,7 +125,7 @@ void sink_as_key(Experiment& experiment) {
         if (j == keys) return with_sink.inputs.sink.at(0, h, 0, 0);
         if (!p.bias_shape) return 0.0;
         const Position at = {.batch = b, .head = h, .query = i, .key = j};
-        return first.inputs().bias.data[broadcast_element(*p.bias_shape, at)];
+        return first.inputs().bias.data[broadcast_index(*p.bias_shape, at)];
       });
   const Sample* sink = experiment.attempt(std::move(with_sink));
   const Sample* key = sink ? experiment.attempt(std::move(with_key)) : nullptr;

@@ -23,11 +23,11 @@ struct View {
   Real s_z() const { return p.sink ? in.sink.at(0, h, 0, 0) : 0; }
 
   // The element of the bias that key j reads.
-  std::size_t bias_element(Index j) const { return broadcast_element(*p.bias_shape, position(j)); }
+  std::size_t bias_element(Index j) const { return broadcast_index(*p.bias_shape, position(j)); }
   Real bias(Index j) const { return p.bias_shape ? Real(in.bias.data[bias_element(j)]) : 0; }
   Real slope() const {
     if (!p.slopes_shape) return 0;
-    return in.slopes.data[broadcast_element(*p.slopes_shape, {.batch = b, .head = h})];
+    return in.slopes.data[broadcast_index(*p.slopes_shape, {.batch = b, .head = h})];
   }
   Real alpha(Index j) const {
     const Lengths lengths = p.lengths(b);

@@ -43,7 +43,7 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
     position.key = j;
     if (!visible(p_, position)) continue;
     const double bias =
-        p_.bias_shape ? in_.bias.data[broadcast_element(*p_.bias_shape, position)] : 0;
+        p_.bias_shape ? in_.bias.data[broadcast_index(*p_.bias_shape, position)] : 0;
     if (std::isinf(bias)) continue;
     const Place place = p_.key_place(b, j);
     const double* k = channels_of(in_.k, place, h / p_.group_size());
@@ -63,7 +63,7 @@ std::vector<Key> Noise::keys(Index b, Index h, Index i) const {
     if (p_.softcap > 0) cap(key, size);
     key.s += bias;
     if (p_.slopes_shape) {
-      key.s -= in_.slopes.data[broadcast_element(*p_.slopes_shape, {.batch = b, .head = h})] *
+      key.s -= in_.slopes.data[broadcast_index(*p_.slopes_shape, {.batch = b, .head = h})] *
                double(std::abs(i + lengths.key - lengths.query - j));
     }
     if (p_.dropout.mode != Dropout::Mode::none) {

@@ -210,11 +210,11 @@ class Kernel : RowPass<T> {
         position.key = j;
         T bias = 0, alibi = 0;
         if (p_.bias_shape) {
-          bias = static_cast<T>(in_.bias.data[broadcast_element(*p_.bias_shape, position)]) * unit;
+          bias = static_cast<T>(in_.bias.data[broadcast_index(*p_.bias_shape, position)]) * unit;
         }
         if (p_.slopes_shape) {
           const T slope =
-              static_cast<T>(in_.slopes.data[broadcast_element(*p_.slopes_shape, position)]);
+              static_cast<T>(in_.slopes.data[broadcast_index(*p_.slopes_shape, position)]);
           const Index ahead = position.query + group.keys - group.queries - j;
           alibi = slope * unit * static_cast<T>(ahead < 0 ? -ahead : ahead);
         }
@@ -464,7 +464,7 @@ class Kernel : RowPass<T> {
       T ds = (style_.ds_from_narrow_p ? rounded_p : weights[at(j)]) * x;
       if (p_.bias_shape &&
           !(style_.fault == Style::Fault::half_of_dbias && position.query % 2 == 0)) {
-        bias_terms_[broadcast_element(*p_.bias_shape, position)].push_back(
+        bias_terms_[broadcast_index(*p_.bias_shape, position)].push_back(
             style_.rounds_dbias_terms ? static_cast<T>(output(ds * dropped, p_.dtype))
             : style_.narrows_dbias    ? narrow(ds) * dropped
                                       : ds * dropped);

@@ -37,6 +37,7 @@ TEST(DocumentFormTest, LinesFit) {
   expect_lines_to_fit("spec/SPEC.md", Tables::are_as_wide_as_they_are);
   expect_lines_to_fit("spec/NUMERICS.md", Tables::fit);
   expect_lines_to_fit("spec/MEASURED.md", Tables::fit);
+  expect_lines_to_fit("CONTRIBUTING.md", Tables::are_as_wide_as_they_are);
 }
 
 // "spec/mask.*" and "mask.cpp" of spec/mask.cpp, whose folder the sentence names.
@@ -67,6 +68,52 @@ TEST(DocumentFormTest, ContributingNamesFilesThatThereAre) {
     EXPECT_TRUE(is_file_of(files, (*it)[1])) << (*it)[1];
   }
   EXPECT_GT(named, 100);
+}
+
+// Of the product's sources, whose code, comments aside, says a word.
+std::vector<std::string> sources_that_say(const std::regex& word) {
+  namespace fs = std::filesystem;
+  const fs::path root = ATTEST_SOURCE_DIR;
+  static const std::regex source(R"(.*\.(h|cpp|c|inl|cu|py)|spec/.*\.json)"),
+      comment(R"(//.*|\s*(\*|/\*|#).*)");
+  std::vector<std::string> saying;
+  for (const char* folder :
+       {"spec", "reference", "impl", "cases", "harness", "reports", "python"}) {
+    for (const auto& each : fs::recursive_directory_iterator(root / folder)) {
+      const std::string path = each.path().lexically_relative(root).generic_string();
+      if (!std::regex_match(path, source)) continue;
+      const auto lines = lines_of(contents(path));
+      if (std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+            return std::regex_search(std::regex_replace(line, comment, ""), word);
+          })) {
+        saying.push_back(path);
+      }
+    }
+  }
+  return saying;
+}
+
+// What one of a kind touches, the next one does: a recipe that leaves out a file is found by the
+// example that is in it. Files of another recipe, which it names, are `elsewhere`.
+void expect_recipe_to_be_whole(const std::string& recipe, const char* example,
+                               const std::set<std::string>& elsewhere) {
+  const std::string text = chapter(contents("CONTRIBUTING.md"), recipe);
+  static const std::regex file(R"([A-Za-z0-9_./]+\.(\*|cpp|h|inl|c|py|json))");
+  const std::vector<std::string> saying = sources_that_say(std::regex(example));
+  EXPECT_GT(saying.size(), 5u) << recipe;
+  for (const std::string& path : saying) {
+    bool named = elsewhere.contains(path);
+    for (std::sregex_iterator it(text.begin(), text.end(), file), end; it != end; ++it) {
+      named = named || is_file_of({path}, it->str());
+    }
+    EXPECT_TRUE(named) << recipe << " does not name " << path;
+  }
+}
+
+TEST(DocumentFormTest, RecipesNameWhatTheLastOfTheirKindTouched) {
+  const std::set<std::string> of_clauses = {"spec/clause.cpp", "spec/profile.cpp"};
+  expect_recipe_to_be_whole("A mask kind", "[Dd]ilat", of_clauses);
+  expect_recipe_to_be_whole("A limit", "bias_(axes|shapes)", {});
 }
 
 TEST(DocumentFormTest, SpecHasTheVersionThatItsChangesBeginWith) {

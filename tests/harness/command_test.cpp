@@ -311,6 +311,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
        "attest: --testee fa3: no bundled kernel of that name, and no path of a library, which ends "
        "in .so; did you mean fa2?\n"},
       {"run --color sometimes", "attest: --color takes auto, always or never, not sometimes\n"},
+      {"explain MASK-3.9", "attest: MASK-3 has no sentence 9\n"},
       {"explain MSK-3", "attest: there is no clause MSK-3; did you mean MASK-3?\n"},
       {"completion fish", "attest: completion knows bash, not fish\n"},
       {"report here there", "attest: report does not know what to do with there\n"},

@@ -314,7 +314,7 @@ TEST(DiagnosisTest, BiasThatIsSharedIsReadAsFarAsThereIsOne) {
     for_each_pair(setting.problem, [&](const Position& at) {
       const auto element = static_cast<std::size_t>(read.element(at));
       const auto wanted = std::min(element, before.data.size() - 1);
-      EXPECT_NEAR(after.data[broadcast_element(after.shape, at)], before.data[wanted], 1e-12)
+      EXPECT_NEAR(after.data[broadcast_index(after.shape, at)], before.data[wanted], 1e-12)
           << read.name;
     });
   }

@@ -33,7 +33,7 @@ Sizes sizes_of(const Problem& p, const Inputs& in, Position at) {
   Sizes sizes;
   const Index group = at.head / p.group_size();
   for (at.key = 0; at.key < p.key_len; ++at.key) {
-    const double bias = p.bias_shape ? in.bias.data[broadcast_element(*p.bias_shape, at)] : 0;
+    const double bias = p.bias_shape ? in.bias.data[broadcast_index(*p.bias_shape, at)] : 0;
     if (!visible(p, at) || std::isinf(bias)) continue;
     double products = 0;
     for (Index c = 0; c < p.head_dim; ++c) {
