@@ -27,6 +27,7 @@
 
 #include "device/gate.h"
 #include "device/mirror.h"
+#include "device/rows.h"
 #include "kernel.h"
 
 #if defined(__has_include)
@@ -230,13 +231,23 @@ class Session {
     finish(place, image);
   }
 
+  // What is made once, as modules and workspaces, is made here, on inputs that are NaN.
+  void warm_up(Place<Runtime>& place) {
+    place.prepare(layout_.image_of_nan(host_.inputs));
+    place.poison();
+    place.copy_in();
+    call(place);
+    Runtime::synchronize();
+  }
+
   // The stream is held up, so that what goes elsewhere meets poison.
   void in_a_stream(const Bytes& image) {
     const Own stream;
     Place<Runtime> place(layout_, host_, stream.get());
+    warm_up(place);
     place.prepare(image);
     place.poison();
-    Runtime::synchronize(stream.get());
+    Runtime::synchronize();
     Gate<Runtime> gate(stream.get());
     place.copy_in();
     call(place);
@@ -250,11 +261,9 @@ class Session {
     constexpr int kCalls = 6, kOthers = 3;  // of the first; of the second beside each
     const Own first, second;
     Place<Runtime> place(layout_, host_, first.get()), other(layout_, host_, second.get());
+    warm_up(place);
+    warm_up(other);
     place.prepare(image);
-    other.prepare(layout_.image_of_nan(host_.inputs));
-    place.poison();
-    other.poison();
-    Runtime::synchronize();
     Gate<Runtime> gate(first.get());
     const OwnEvent<Runtime> opened;
     Runtime::record(opened.get(), first.get());
@@ -280,11 +289,7 @@ class Session {
   void in_a_graph(const Bytes& image) {
     const Own stream;
     Place<Runtime> place(layout_, host_, stream.get());
-    place.prepare(layout_.image_of_nan(host_.inputs));
-    place.poison();
-    place.copy_in();
-    call(place);  // what is made once, as modules and workspaces, is made here
-    Runtime::synchronize();
+    warm_up(place);
     place.again();
     const OwnGraph<Runtime> graph(stream.get(), [&] { call(place); });
     place.prepare(image);
@@ -322,6 +327,7 @@ struct Registered {
   Registered(const std::string& name, const Declaration& declaration, const Passes&... passes)
       : registered(name, declaration, on<Runtime>(Pass<Runtime>(passes))...) {}
   attest::detail::Registered registered;
+  attest_plugin_get_function plugin = &attest_plugin_get;  // which the library thus has
 };
 
 }  // namespace attest::device
@@ -330,6 +336,4 @@ struct Registered {
 // is whatever can be called with an attest::device::Call<Runtime>.
 #define ATTEST_DEVICE_KERNEL(name, declaration, Runtime, ...)                                 \
   static const ::attest::device::Registered<Runtime> ATTEST_JOINED(attest_kernel_, __LINE__)( \
-      name, declaration, __VA_ARGS__);                                                        \
-  __attribute__((used)) static const attest_plugin_get_function ATTEST_JOINED(                \
-      attest_plugin_of_, __LINE__) = &attest_plugin_get;
+      name, declaration, __VA_ARGS__);

@@ -229,13 +229,13 @@ ATTEST_DEVICE_KERNEL("fake/keeps_last_shape", declared(), Fake, [](const Call& c
 // ---- Errors
 // ---------------------------------------------------------------------------------------
 
-ATTEST_DEVICE_KERNEL("fake/refuses_once", declared(), Fake, [](const Call& c) {
-  if (c.problem.query_len == 5) throw std::runtime_error("invalid configuration argument");
+ATTEST_DEVICE_KERNEL("fake/bad_launch", declared(), Fake, [](const Call& c) {
+  if (c.problem.query_len == 1) throw std::runtime_error("invalid configuration argument");
   right(c);
 })
-ATTEST_DEVICE_KERNEL("fake/illegal_access", declared(), Fake, [](const Call& c) {
+ATTEST_DEVICE_KERNEL("fake/illegal_address", declared(), Fake, [](const Call& c) {
   right(c);
-  if (c.problem.query_len == 5) Fake::launch(c.stream(), [] { Fake::lose(); });
+  if (c.problem.query_len == 1) Fake::launch(c.stream(), [] { Fake::lose(); });
 })
 
 }  // namespace

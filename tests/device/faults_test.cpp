@@ -162,10 +162,10 @@ TEST(DeviceTest, CheckIsNotAskedOfWhoDoesNotDeclareIt) {
 }
 
 TEST(DeviceTest, ErrorThatLastsEndsThatCaseAndItsWorkerAlone) {
-  OnTheFake fake("illegal_access");
+  OnTheFake fake("illegal_address");
   EXPECT_EQ(fake.verdict(a_case(Check::none)).outcome, Outcome::pass);
   for (const Check check : {Check::none, Check::stream, Check::graph}) {
-    const Verdict v = fake.verdict(a_case(check, false, 5));
+    const Verdict v = fake.verdict(a_case(check, false, 1));
     EXPECT_EQ(v.reason, "wrong_refusal") << v.message;
     EXPECT_THAT(v.message, HasSubstr("the device is lost: an illegal memory access"));
     EXPECT_EQ(fake.verdict(a_case(Check::none)).outcome, Outcome::pass);
@@ -173,8 +173,8 @@ TEST(DeviceTest, ErrorThatLastsEndsThatCaseAndItsWorkerAlone) {
 }
 
 TEST(DeviceTest, ErrorThatDoesNotLastIsAnError) {
-  OnTheFake fake("refuses_once");
-  const Verdict v = fake.verdict(a_case(Check::none, false, 5));
+  OnTheFake fake("bad_launch");
+  const Verdict v = fake.verdict(a_case(Check::none, false, 1));
   EXPECT_EQ(v.reason, "wrong_refusal");
   EXPECT_THAT(v.message, HasSubstr("status 1: invalid configuration argument"));
   EXPECT_EQ(fake.verdict(a_case(Check::none)).outcome, Outcome::pass);

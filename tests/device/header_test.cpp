@@ -72,7 +72,8 @@ TEST(DeviceHeaderTest, PoisonCopiesAndKernelGoInThisOrderIntoOneStream) {
     if (mode == ATTEST_CALL_ORDINARY) {
       EXPECT_THAT(Fake::state().done, ElementsAre("fill", "copy", "kernel", "copy"));
     } else {
-      EXPECT_THAT(Fake::state().done, ElementsAre("fill", "hold", "copy", "kernel", "copy"));
+      EXPECT_THAT(Fake::state().done, ElementsAre("fill", "copy", "kernel",  // warm
+                                                  "fill", "hold", "copy", "kernel", "copy"));
     }
   }
 }
@@ -104,7 +105,7 @@ TEST(DeviceHeaderTest, RightKernelIsRightAndOneInAnotherStreamIsWrongInEveryOrde
     auto* const o = static_cast<float*>(c.o.data);
     Fake::launch(Fake::default_stream(), [=] { *o = *v; });
   };
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     for (const auto haste : {Fake::Haste::none, Fake::Haste::all, Fake::Haste::any}) {
       for (const auto mode :
            {ATTEST_CALL_ORDINARY, ATTEST_CALL_STREAM, ATTEST_CALL_TWO_STREAMS, ATTEST_CALL_GRAPH}) {
