@@ -35,10 +35,14 @@ enum class Hidden {
 // What is asked beside: how a case is run again, to give the same bits, and what is looked at then.
 enum class Check {
   none,
-  threads,     // with other numbers of threads (DET-3)
-  neighbours,  // each batch element alone (DET-2)
-  schedule,    // the blocks that are reported (SCHED-1 to SCHED-3)
-  memory,      // what is taken, also at two and four times the lengths (MEM-1, MEM-2)
+  threads,      // with other numbers of threads (DET-3)
+  neighbours,   // each batch element alone (DET-2)
+  schedule,     // the blocks that are reported (SCHED-1 to SCHED-3)
+  memory,       // what is taken, also at two and four times the lengths (MEM-1, MEM-2)
+  stream,       // in a stream other than the default one (DEV-1)
+  two_streams,  // beside calls in another stream (DEV-2)
+  graph,        // as a graph that is replayed (DEV-3)
+  new_shapes,   // after calls of other shapes (DEV-4)
 };
 
 // Of how many heads, counted over all batch elements, an excerpt is compared.

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "cases/device_check.h"
 #include "cases/laws.h"
 #include "cases/settings.h"
 #include "spec/clause.h"
@@ -59,6 +60,9 @@ std::vector<std::string> implied_clauses(const Case& test_case) {
   imply_if(test_case.check == Check::neighbours, {"DET-2"});
   imply_if(test_case.check == Check::schedule, {"SCHED-1", "SCHED-2"});
   imply_if(test_case.check == Check::memory, {"MEM-1", "MEM-2"});
+  if (const DeviceCheck* of_device = find_device_check(test_case.check)) {
+    implied.emplace_back(of_device->clause);
+  }
   for (const std::string& name : test_case.laws) {
     const LawName& law = *find_law(name);
     implied.emplace_back(law.clause);

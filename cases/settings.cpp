@@ -22,8 +22,9 @@ const std::vector<std::string> kTierNames = {"smoke", "standard", "full"};
 const std::vector<std::string> kHiddenNames = {"plain",    "huge",       "nan",
                                                "nan_rows", "nan_masked", "nan_query",
                                                "nan_key",  "nan_value",  "nan_gradient"};
-const std::vector<std::string> kCheckNames = {"none", "threads", "neighbours", "schedule",
-                                              "memory"};
+const std::vector<std::string> kCheckNames = {"none",        "threads", "neighbours",
+                                              "schedule",    "memory",  "stream",
+                                              "two_streams", "graph",   "new_shapes"};
 
 std::size_t index_of(const std::vector<std::string>& names, const std::string& name) {
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());

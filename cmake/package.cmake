@@ -15,7 +15,9 @@ install(FILES ${CMAKE_BINARY_DIR}/share/bash-completion/completions/attest
   DESTINATION share/bash-completion/completions)
 
 # Headers are included as <attest/kernel.h>.
-set(headers attest_gmock.h attest_gtest.h attest_judge.h attest_plugin.h kernel.h
+set(headers attest_gmock.h attest_gtest.h attest_judge.h attest_plugin.h device.h device/cuda.h
+  device/gate.h device/hip.h device/mirror.h device/rows.h
+  kernel.h
   kernel/declaration.h kernel/formats.h kernel/problem.h kernel/tensor.h)
 foreach(header ${headers})
   get_filename_component(folder attest/${header} DIRECTORY)

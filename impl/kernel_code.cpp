@@ -38,7 +38,8 @@ constexpr const char* kAllFeatures[] = {"backward",
                                         "dlse",
                                         "dropout",
                                         "dropout-generated",
-                                        "long"};
+                                        "long",
+                                        "new-shapes"};
 
 }  // namespace
 

@@ -175,6 +175,29 @@ typedef struct attest_block {
   int32_t backward; /* 0: of a forward call; n >= 1: of the n-th pass of a backward call */
 } attest_block;
 
+/* How a call is to be made, of kernels that declare the feature of that name: where it stands, and
+ * what it must withstand (DEV-1 to DEV-3). */
+typedef int32_t attest_call_mode;
+enum {
+  ATTEST_CALL_ORDINARY = 0,
+  ATTEST_CALL_STREAM = 1,      /* in a stream other than the default one */
+  ATTEST_CALL_TWO_STREAMS = 2, /* beside calls in another stream */
+  ATTEST_CALL_GRAPH = 3        /* captured as a graph, and replayed on other inputs */
+};
+
+/* The pages of one tensor, with the slack, canaries and poison around it: what a mirror of it in
+ * the memory of a device has to copy, both ways, so that all that is judged on the host is judged
+ * there. */
+typedef struct attest_region {
+  size_t struct_size;
+  const char* name; /* of the tensor, as it crosses: "q" */
+  void* data;       /* the first byte of its pages */
+  uint64_t bytes;
+  uint64_t tensor_offset, tensor_bytes; /* where in the pages the tensor lies */
+  int32_t output;                       /* 1: to be written back, 0: an input */
+  int32_t reserved;
+} attest_region;
+
 typedef struct attest_context {
   size_t struct_size;
   int32_t threads; /* how many the kernel may use; at least 1 */
@@ -186,10 +209,29 @@ typedef struct attest_context {
   /* Where a kernel reports its blocks, from any thread; NULL: nobody asks. */
   void (*trace)(void* trace_context, const attest_block* block);
   void* trace_context;
+  attest_call_mode mode;
+  int32_t reserved2;
+  /* Of all tensors of the call, each once; attest_context_region steps through them. */
+  const attest_region* regions;
+  uint64_t region_count;
 } attest_context;
 
+/* The pages of tensor `index`, counted from 0. A newer host may have larger entries. */
+static inline const attest_region* attest_context_region(const attest_context* context,
+                                                         uint64_t index) {
+  const char* regions = (const char*)context->regions;
+  return (const attest_region*)(regions + (size_t)index * context->regions->struct_size);
+}
+
+/* The last three are of kernels that mirror regions, and say in `message` what they found. */
 typedef int32_t attest_status;
-enum { ATTEST_OK = 0, ATTEST_ERROR = 1 };
+enum {
+  ATTEST_OK = 0,
+  ATTEST_ERROR = 1,
+  ATTEST_GUARD = 2,         /* memory beside a tensor was written (SAFE-1) */
+  ATTEST_INPUT_MUTATED = 3, /* an input was changed (SAFE-2) */
+  ATTEST_DEVICE_LOST = 4    /* an error after which the device is of no use to this process */
+};
 
 typedef struct attest_kernel attest_kernel;
 struct attest_kernel {

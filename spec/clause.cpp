@@ -98,6 +98,10 @@ constexpr std::array kClauses = {
     Clause{"SCHED-3", required, "load imbalance as declared"},
     Clause{"MEM-1", required, "workspace as declared"},
     Clause{"MEM-2", required, "growth of memory with the lengths, as declared"},
+    Clause{"DEV-1", required, "in a stream other than the default one, where declared"},
+    Clause{"DEV-2", required, "two streams at once, where declared"},
+    Clause{"DEV-3", required, "a captured graph, replayed on other inputs, where declared"},
+    Clause{"DEV-4", required, "other shapes between calls, where declared"},
     Clause{"SAFE-1", required, "nothing is read or written outside the tensors"},
     Clause{"SAFE-2", required, "inputs are left as they were"},
     Clause{"SAFE-3", required, "every element of every output is written"},
@@ -134,8 +138,8 @@ namespace {
 
 // Families, and single clauses. Whether elements were written, and lie where strides say, a dense
 // file does not tell; other draws and other seeds take other calls.
-constexpr std::array<std::string_view, 12> kOfCalls = {
-    "CALL-",    "DET-",     "LAW-",     "MEM-",     "SAFE-",  "SCHED-",
+constexpr std::array<std::string_view, 13> kOfCalls = {
+    "CALL-",    "DET-",     "DEV-",     "LAW-",     "MEM-",   "SAFE-", "SCHED-",
     "LAYOUT-1", "LAYOUT-2", "LAYOUT-3", "LAYOUT-4", "DROP-3", "NUM-3"};
 
 }  // namespace

@@ -80,7 +80,7 @@ constexpr Feature of_format(std::string_view name, bool (*needed)(const Problem&
           .in_problem = needed,
           .demanded = demanded};
 }
-// What a testee returns, not what a problem needs.
+// What a testee returns, or how it may be called, not what a problem needs.
 constexpr Feature of_testee(std::string_view name, std::string_view what, Demands demanded) {
   return {.name = name, .needed_when = what, .demanded = demanded};
 }
@@ -177,6 +177,14 @@ constexpr Feature kFeatures[] = {
                {{{"LAYOUT-3", "layouts"}}}),
     of_testee("lse", "none needs it: it declares that LSE is returned",
               {{{"LSE-1", kForwardCore}, {"LSE-2", kForwardCore}, {"EMPTY-2", kForwardCore}}}),
+    of_testee("stream", "none needs it: it may be called in a stream other than the default one",
+              {{{"DEV-1", "device"}}}),
+    of_testee("two-streams", "none needs it: it may be called in two streams at once",
+              {{{"DEV-2", "device"}}}),
+    of_testee("graph", "none needs it: its calls may be captured as a graph and replayed",
+              {{{"DEV-3", "device"}}}),
+    of_testee("new-shapes", "none needs it: shapes may change between the calls of a process",
+              {{{"DEV-4", "device"}}}),
 };
 
 // ---- What follows from it ----------------------------------------------------------------------
@@ -213,6 +221,10 @@ const Feature* find_feature(std::string_view name) {
 }
 
 bool is_limit_if_absent(const Feature& feature) { return feature.in_layout || feature.of_sizes; }
+
+bool is_of_testee(const Feature& feature) {
+  return !feature.in_problem && !feature.in_mask && !feature.in_layout;
+}
 
 std::vector<const Feature*> features_with(std::string_view clause) {
   std::vector<const Feature*> found;

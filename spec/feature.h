@@ -59,6 +59,9 @@ const Feature* find_feature(std::string_view name);  // null if there is none of
 // Whether a testee without it has other sizes or layouts alone: cases are fitted to it.
 bool is_limit_if_absent(const Feature& feature);
 
+// Whether no problem needs it: it says what a testee returns, or how it may be called.
+bool is_of_testee(const Feature& feature);
+
 std::vector<const Feature*> features_with(std::string_view clause);
 
 // Those that `problem` needs: of each part of its mask, of itself, of each tensor's layout. So one

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,13 @@ struct Call {
 
 using Pass = std::function<void(const Call&)>;
 
+// Thrown by a pass that ends with another status than an error, and with just these words.
+struct Failure : std::runtime_error {
+  Failure(attest_status the_status, const std::string& what)
+      : std::runtime_error(what), status(the_status) {}
+  attest_status status;
+};
+
 // What the table of a plug-in points to. One for each ATTEST_KERNEL, as long as the library lives.
 class Kernel {
  public:
@@ -127,21 +135,24 @@ class Kernel {
                            const attest_inputs* inputs, const attest_outputs* outputs,
                            const attest_context* context, bool backward) {
     std::string what;
+    attest_status status = ATTEST_ERROR;
     try {
       pass(Call(problem, inputs, outputs, context, backward));
       return ATTEST_OK;
+    } catch (const Failure& failure) {
+      what = failure.what();
+      status = failure.status;
     } catch (const std::exception& error) {
-      what = error.what();
+      what = std::string("the kernel threw: ") + error.what();
     } catch (...) {
-      what = "what is no std::exception";
+      what = "the kernel threw what is no std::exception";
     }
-    what = "the kernel threw: " + what;
     if (context->message_bytes > 0) {
       const std::size_t size = std::min<std::size_t>(what.size(), context->message_bytes - 1);
       std::memcpy(context->message, what.data(), size);
       context->message[size] = '\0';
     }
-    return ATTEST_ERROR;
+    return status;
   }
 
   std::string name_, description_;

@@ -38,6 +38,7 @@ std::vector<Profile> own_clauses() {
        "the blocks that are computed, and who computes them",
        {"SCHED-1", "SCHED-2", "SCHED-3"}},
       {"memory", "what a call takes beyond its tensors", {"MEM-1", "MEM-2"}},
+      {"device", "streams, graphs and changing shapes of a device"},
   };
 }
 

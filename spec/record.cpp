@@ -113,13 +113,15 @@ CasesRecord cases_from(const json& j) {
 }
 
 json to_json(const OptionsRecord& options) {
-  return {{"threads", options.threads},
-          {"start_limit", options.start_limit},
-          {"call_limit", options.call_limit},
-          {"memory_limit", options.memory_limit},
-          {"env", options.env},
-          {"allow_network", options.allow_network},
-          {"require_isolation", options.require_isolation}};
+  json j = {{"threads", options.threads},
+            {"start_limit", options.start_limit},
+            {"call_limit", options.call_limit},
+            {"memory_limit", options.memory_limit},
+            {"env", options.env},
+            {"allow_network", options.allow_network},
+            {"require_isolation", options.require_isolation}};
+  if (!options.sanitizer.empty()) j["sanitizer"] = options.sanitizer;
+  return j;
 }
 
 OptionsRecord options_from(const json& j) {
@@ -129,7 +131,8 @@ OptionsRecord options_from(const json& j) {
           .memory_limit = j.at("memory_limit").get<Index>(),
           .env = j.at("env").get<std::vector<std::string>>(),
           .allow_network = j.at("allow_network").get<bool>(),
-          .require_isolation = j.at("require_isolation").get<std::string>()};
+          .require_isolation = j.at("require_isolation").get<std::string>(),
+          .sanitizer = j.value("sanitizer", "")};
 }
 
 Header header_from(const json& j) {

@@ -70,6 +70,7 @@ struct OptionsRecord {
   std::vector<std::string> env = {};         // names of variables that passed besides
   bool allow_network = false;
   std::string require_isolation = "none";
+  std::string sanitizer = {};  // the command that started workers, if one did
 };
 
 struct Header {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cases/device_check.h"
 #include "spec/contains.h"
 #include "spec/dtype.h"
 #include "spec/profile.h"
@@ -28,6 +29,10 @@ std::vector<std::string> missing(const Verdict& unasked) {
 // Of a case that is asked, what it is about and the testee does not promise.
 std::string promise_missing(const Case& c, const Description& testee) {
   if (c.check == Check::schedule && !testee.schedule) return "schedule";
+  if (const DeviceCheck* of_device = find_device_check(c.check)) {
+    const std::string feature(of_device->feature);
+    if (!testee.has(feature)) return feature;
+  }
   return c.check == Check::memory && !testee.memory ? "memory" : "";
 }
 

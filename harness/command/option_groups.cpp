@@ -117,6 +117,11 @@ void add_testee_limits(CLI::App& command, TesteeOptions& options) {
   command.add_flag("--keep-cache", options.keep_cache,
                    "Keep the homes of testees, with what they compiled, and print where they are");
   command
+      .add_option("--sanitizer", options.sanitizer,
+                  "A command that starts the workers of testees, as \"compute-sanitizer --tool "
+                  "memcheck\" or \"valgrind -q\"; what it prints is the testee's")
+      ->type_name("COMMAND");
+  command
       .add_option_function<std::string>(
           "--require-isolation",
           [&](const std::string& text) {

@@ -148,6 +148,9 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
 }
 
 int repro(const ReproArguments& asked) {
+  if (asked.testees.in_process && !asked.testees.sanitizer.empty()) {
+    throw InputError("", "--sanitizer starts a worker, and --in-process has none");
+  }
   if (!asked.testees.in_process) stop_on_signals();  // else the debugger is asked
   const Installation installation = installation_for(asked.cases);
   const Case wanted = find_case(all_cases(asked.cases, installation), asked.case_id);

@@ -77,7 +77,8 @@ OptionsRecord options_record(const TesteeOptions& options) {
           .memory_limit = static_cast<Index>(options.limits.memory_bytes >> 20),
           .env = options.environment,
           .allow_network = options.network,
-          .require_isolation = std::string(name_of(options.weakest))};
+          .require_isolation = std::string(name_of(options.weakest)),
+          .sanitizer = options.sanitizer};
 }
 
 }  // namespace
@@ -157,7 +158,8 @@ Surroundings surroundings_for(const TesteeOptions& options, const Installation& 
   Surroundings around = {.variables = passed_variables(options.environment),
                          .homes = std::make_shared<Homes>(options.keep_cache),
                          .read_only = files_to_keep(installation, specs_of(options, installation)),
-                         .network = options.network};
+                         .network = options.network,
+                         .sanitizer = sanitizer_called(options.sanitizer)};
   hide(around, files);
   return around;
 }

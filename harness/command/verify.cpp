@@ -58,6 +58,7 @@ TesteeOptions as_in_the_run(const VerifyArguments& asked, const OptionsRecord& r
     if (!said("--require-isolation") && name == run.require_isolation) options.weakest = isolation;
   }
   std::string missing;
+  if (!run.sanitizer.empty() && options.sanitizer.empty()) missing += " --sanitizer";
   if (run.allow_network && !options.network) missing += " --allow-network";
   for (const std::string& name : run.env) {
     const auto& names = options.environment;

@@ -312,6 +312,9 @@ class Maker : Drawing {
     const bool drawn = problem_.contains("dropout") && problem_["dropout"]["mode"] == "generated";
     if (arithmetic.batch_invariant && !drawn) checks.push_back("neighbours");
     if (testee_.schedule) checks.push_back("schedule");
+    if (has("stream")) checks.push_back("stream");
+    if (has("two-streams")) checks.push_back("two_streams");
+    if (has("graph")) checks.push_back("graph");
     entry_["check"] = one_of(checks);
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/device_check.h"
 #include "spec/feature.h"
 
 namespace attest {
@@ -30,6 +31,10 @@ std::optional<Finding> check_promises(Subject& subject, const std::optional<std:
   if (!subject.testee.threads && subject.abandons("CALL-2")) return not_promised("threads");
   if (wanted == Check::schedule && !subject.testee.schedule) return not_promised("schedule");
   if (wanted == Check::memory && !subject.testee.memory) return not_promised("memory");
+  if (const DeviceCheck* of_device = find_device_check(wanted)) {
+    const std::string feature(of_device->feature);
+    if (!subject.testee.has(feature)) return not_promised(feature.c_str());
+  }
   if (wanted == Check::schedule) {
     // Of the clauses about blocks, those that are promised; a case about the others alone says
     // nothing.

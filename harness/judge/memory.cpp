@@ -64,26 +64,30 @@ std::optional<Finding> beyond_declared(const MemoryDeclaration& declared, const 
 }  // namespace
 
 std::optional<Problem> lengthened(const Problem& problem, Index times) {
+  return with_lengths(problem, [times](Index length) { return length * times; });
+}
+
+std::optional<Problem> with_lengths(const Problem& problem, const std::function<Index(Index)>& of) {
   if (problem.paging.page_size > 0 || problem.dropout.mode == Dropout::Mode::given ||
       has_table(problem.mask)) {
     return std::nullopt;
   }
-  Problem longer = problem;
-  longer.query_len *= times;
-  longer.key_len *= times;
-  for (SequenceLengths* lengths : {&longer.query_lens, &longer.key_lens}) {
+  Problem other = problem;
+  other.query_len = of(problem.query_len);
+  other.key_len = of(problem.key_len);
+  for (SequenceLengths* lengths : {&other.query_lens, &other.key_lens}) {
     std::vector<Index> all = *lengths;
-    for (Index& length : all) length *= times;
+    for (Index& length : all) length = of(length);
     *lengths = std::move(all);
   }
-  if (longer.bias_shape) {
+  if (other.bias_shape) {
     for (const std::size_t axis : {2, 3}) {
-      Index& size = (*longer.bias_shape)[axis];
+      Index& size = (*other.bias_shape)[axis];
       const Index whole = axis == 2 ? problem.query_len : problem.key_len;
-      if (size == whole) size *= times;  // an axis of size 1 may be whole too
+      if (size == whole) size = of(size);  // an axis of size 1 may be whole too
     }
   }
-  return longer;
+  return other;
 }
 
 void count_old_memory(std::vector<MemoryTaken>& taken) {

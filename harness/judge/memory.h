@@ -1,6 +1,7 @@
 // What memory the calls of a testee take, against what it declares (SPEC.md, MEM-1 and MEM-2).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -18,6 +19,9 @@ inline constexpr double kMemorySlack = 8.0 * (1 << 20);
 // The same problem with all its lengths that many times as long; nothing if it has tables of a size
 // of their own (pages, dense and block masks, segments, a keep-mask).
 std::optional<Problem> lengthened(const Problem& problem, Index times);
+
+// The same with each length as `of` has it, which keeps their order.
+std::optional<Problem> with_lengths(const Problem& problem, const std::function<Index(Index)>& of);
 
 // One pass at one length.
 struct MemoryTaken {

@@ -85,6 +85,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   request["threads"] = calling.threads;
   request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
+  if (!calling.mode.empty()) request["mode"] = calling.mode;
   const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
                                       : calling.executor.execute(std::move(request));
   calling.captured += reply.captured;

@@ -1,14 +1,19 @@
 #include "harness/process/surroundings.h"
 
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "harness/process/remove_tree.h"
+#include "harness/process/target.h"
+#include "spec/json_reader.h"
 
 namespace attest {
 
@@ -38,6 +43,23 @@ fs::path Homes::of(const std::vector<std::string>& command, Isolation isolation,
     }
   }
   return home;
+}
+
+std::vector<std::string> sanitizer_called(const std::string& command) {
+  std::istringstream in(command);
+  std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
+  if (words.empty()) return words;
+  const bool plain = words[0].find('/') == std::string::npos;
+  const std::string program =
+      plain ? found_on_path(words[0]) : fs::absolute(words[0]).lexically_normal().string();
+  std::error_code none;
+  if (program.empty() || !fs::is_regular_file(program, none) ||
+      access(program.c_str(), X_OK) != 0) {
+    throw InputError("", fmt::format("--sanitizer: {} {}", words[0],
+                                     plain ? "is no program on the PATH" : "is no program"));
+  }
+  words[0] = program;
+  return words;
 }
 
 void hide(Surroundings& surroundings, const std::vector<std::string>& files) {

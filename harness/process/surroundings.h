@@ -40,7 +40,12 @@ struct Surroundings {
   std::vector<std::string> hidden_files = {};  // empty to testees in namespaces
   std::vector<std::string> read_only = {};     // files and folders that these cannot change
   bool network = false;                        // whether these have that of the system
+  // A program that starts workers and looks into them, with its arguments; empty: none.
+  std::vector<std::string> sanitizer = {};
 };
+
+// Its words, the first as a path. Throws InputError if there is no such program.
+std::vector<std::string> sanitizer_called(const std::string& command);
 
 // Adds files that are not for testees: hidden, and their folders read-only, but for those that are
 // everybody's, as /tmp is: a testee may need them.

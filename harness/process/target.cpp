@@ -41,17 +41,6 @@ std::vector<std::string> files_of(const std::string& command) {
   return files;
 }
 
-// The path of a program by its plain name; empty if there is none.
-std::string found_on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder) / program;
-    if (access(file.c_str(), X_OK) == 0) return file.string();
-  }
-  return "";
-}
-
 // Throws InputError if a command begins with the plain name of a program that there isn't.
 void check_program(const std::string& spec, const std::string& command) {
   const std::string program = command.substr(0, command.find_first_of(" \t\n"));
@@ -109,6 +98,16 @@ Target of_python(const std::string& spec, std::size_t end) {
 }
 
 }  // namespace
+
+std::string found_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder) / program;
+    if (access(file.c_str(), X_OK) == 0) return file.string();
+  }
+  return "";
+}
 
 std::string python_program() {
   const char* named = std::getenv("ATTEST_PYTHON");

@@ -20,6 +20,9 @@ struct Target {
   std::string prefix = {};        // of its kernels' names in records: the file that they are of
 };
 
+// The path of a program by its plain name; empty if there is none.
+std::string found_on_path(const std::string& program);
+
 // The interpreter of kernels in Python: that of ATTEST_PYTHON, else python3; empty if there is
 // none.
 std::string python_program();

@@ -87,16 +87,20 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
 }
 
 // What it answers to "describe".
-Reply ask(WorkerExecutor& executor, const Target& target) {
+Reply ask(WorkerExecutor& executor, const Target& target, const Surroundings& around) {
   Reply reply = executor.execute({{"op", "describe"}});
   if (reply.kind == Reply::Kind::interrupted) throw Interrupted();
   if (reply.kind != Reply::Kind::answered) {
-    const bool python = !target.prefix.empty();
-    complain(target, reply,
-             reply.message + (python ? "; has " + target.command.front() +
-                                           " the package attest_attention? ATTEST_PYTHON names one "
-                                           "that has it"
-                                     : ""));
+    std::string hint;
+    if (!around.sanitizer.empty()) {
+      hint = fmt::format("; it was started by --sanitizer {}: does it run without?",
+                         fmt::join(around.sanitizer, " "));
+    } else if (!target.prefix.empty()) {
+      hint =
+          fmt::format("; has {} the package attest_attention? ATTEST_PYTHON names one that has it",
+                      target.command.front());
+    }
+    complain(target, reply, reply.message + hint);
   }
   if (!reply.ok()) {
     const auto message = reply.body.find("message");
@@ -134,7 +138,7 @@ std::vector<Testee> describe(const Target& target, const Limits& limits, Isolati
                            .user = user_for(target.command),
                            .around = around,
                            .interrupted = interrupted});
-  const Reply reply = ask(executor, target);
+  const Reply reply = ask(executor, target, around);
   const std::vector<std::string> files = made_of(target, executor, around);
   const nlohmann::json kernels =
       reply.body.contains("kernels") ? reply.body["kernels"] : nlohmann::json::array();
@@ -192,7 +196,9 @@ std::vector<Testee> find_testees(const std::vector<std::string>& specs,
   std::vector<Testee> testees;
   std::map<std::string, int> uses;
   for (const Target& target : targets) {
-    const Isolation isolation = strongest_isolation(target.files, user_for(target.command));
+    std::vector<std::string> needed = target.files;
+    if (!around.sanitizer.empty()) needed.push_back(around.sanitizer.front());
+    const Isolation isolation = strongest_isolation(needed, user_for(target.command));
     std::string unisolated;
     if (isolation == Isolation::none) {
       unisolated =

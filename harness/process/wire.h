@@ -11,7 +11,8 @@
 //   {"nonce": "07..", "op": "forward", "kernel": "fa2", "threads": 1, "problem": {...},
 //    "tensors": {"q": {...}, ..., "o": {...}}}
 //     -> {"nonce": "07..", "status": "ok", "workspace_bytes": 0}, or "error" with a message, or
-//        "fault" with the tensor beside which memory was touched
+//        "fault" with the tensor beside which memory was touched; with "ends": true if the worker
+//        is of no further use
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -187,6 +187,7 @@ void WorkerExecutor::start() {
                      .hidden_files = around.hidden_files,
                      .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page),
                      .network = around.network};
+  sandbox.command.insert(sandbox.command.begin(), around.sanitizer.begin(), around.sanitizer.end());
   if (!lies_in_shared_memory(sandbox.command)) {
     sandbox.shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
   }
@@ -338,7 +339,8 @@ Reply WorkerExecutor::understand(const std::string& text, const std::string& non
   process.answered_once = true;
   process.last_nonce = nonce;
   process.nonces.insert(nonce);
-  if (body["status"] == "fault") {
+  // The worker is of no use to the next request: its guards are open, or its device is lost.
+  if (body["status"] == "fault" || body.value("ends", nlohmann::json()) == true) {
     Reply reply = ended(Kind::answered, "");
     reply.body = std::move(body);
     return reply;

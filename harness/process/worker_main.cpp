@@ -233,6 +233,7 @@ void serve(const attest_plugin& plugin) {
     }
     reply["nonce"] = nonce;
     attest::write_frame(attest::kReplyFd, attest::json_text(reply));
+    if (reply.value("ends", false)) _exit(0);  // what is to be undone, a lost device may wait for
   }
 }
 

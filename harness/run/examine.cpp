@@ -102,6 +102,11 @@ std::optional<Finding> check(Subject& subject, const Trial& first) {
       return check_schedule(subject, first);
     case Check::memory:
       return check_memory(subject);
+    case Check::stream:
+    case Check::two_streams:
+    case Check::graph:
+    case Check::new_shapes:
+      return check_device(subject);
   }
   return std::nullopt;
 }

@@ -1,184 +1,177 @@
 // @NAME@: attention on a GPU, a thread for each row, to be replaced by your own. What it declares,
-// at the end, it computes: declare what yours can do, no more (SPEC.md, chapters "Description" and
-// "Limits"). The tensors of a call lie in the host's memory: they are copied to the device in f32,
-// and the results back.
-#include <attest/kernel.h>
+// at the end, it computes: declare what yours can do, no more (SPEC.md, chapters "Description",
+// "Limits" and "Devices"). The tensors of a call lie in the memory of the device, guarded there as
+// on the host; all work goes into the stream of the call.
+#include <attest/device.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <stdexcept>
-#include <vector>
 
 namespace {
 
+using attest::View;
+using attest::device::Rows;
 using std::int64_t;
+using Call = attest::device::Call<attest::device::Cuda>;
 
-void check(cudaError_t status) {
-  if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
-}
-
-// Memory of the device.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(const T* host, int64_t count) : bytes_(std::size_t(count) * sizeof(T)) {
-    if (bytes_ == 0) return;
-    check(cudaMalloc(&data_, bytes_));
-    check(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice));
-  }
-  explicit OnDevice(const attest::Dense<T>& dense) : OnDevice(dense.data(), dense.size()) {}
-  explicit OnDevice(const std::vector<T>& all) : OnDevice(all.data(), int64_t(all.size())) {}
-  ~OnDevice() { cudaFree(data_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
-  T* data() const { return static_cast<T*>(data_); }
-  void copy_to(attest::Dense<T>& dense) const {
-    if (bytes_ > 0) check(cudaMemcpy(dense.data(), data_, bytes_, cudaMemcpyDeviceToHost));
-  }
-
- private:
-  std::size_t bytes_;
-  void* data_ = nullptr;
-};
-
-// A row, the same for all heads: where it lies, which keys it sees, and where the first key of its
-// batch element stands in the list of all keys.
+// One row of a batch element and head. None where packed batch elements are shorter.
 struct Row {
-  attest::Place at;
-  attest::Keys keys;
-  int64_t first_key;
+  int64_t b, h, i, number;
+  bool exists;
+
+  __device__ explicit Row(const Rows& p) {
+    number = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    exists = number < p.batch * p.query_heads * p.query_len;
+    if (!exists) return;
+    i = number % p.query_len, h = number / p.query_len % p.query_heads;
+    b = number / p.query_len / p.query_heads;
+    exists = i < p.rows(b);
+  }
 };
 
-struct Sizes {
-  int64_t rows, query_heads, key_heads, queries, keys, head_dim, value_dim;
-  float scale;
-};
-
-// Elements of dense tensors, in the order BHSD.
-__device__ int64_t at(attest::Place s, int64_t h, int64_t heads, int64_t positions, int64_t dim) {
-  return ((s.batch * heads + h) * positions + s.position) * dim;
+int64_t rows_of(const Call& c) {
+  return c.problem.batch * c.problem.query_heads * c.problem.query_len;
 }
+unsigned blocks(int64_t threads) { return unsigned((threads + 127) / 128); }
 
-__device__ float dot(const float* x, const float* y, int64_t dim) {
+template <class T, class U>
+__device__ float dot(const View<T>& x, attest::Place at_x, int64_t h, const View<U>& y,
+                     attest::Place at_y, int64_t g, int64_t dim) {
   float sum = 0;
-  for (int64_t d = 0; d < dim; ++d) sum += x[d] * y[d];
+  for (int64_t d = 0; d < dim; ++d) sum += float(x(at_x, h, d)) * float(y(at_y, g, d));
   return sum;
 }
 
-__global__ void forward_rows(Sizes n, const Row* rows, const attest::Place* keys, const float* q,
-                             const float* k, const float* v, float* o, float* lse) {
-  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (thread >= n.rows * n.query_heads) return;
-  const Row row = rows[thread / n.query_heads];
-  const int64_t h = thread % n.query_heads, g = h / (n.query_heads / n.key_heads);
-  const float* own_q = q + at(row.at, h, n.query_heads, n.queries, n.head_dim);
-  float* own_o = o + at(row.at, h, n.query_heads, n.queries, n.value_dim);
-  const auto score = [&](int64_t j) {
-    const attest::Place key = keys[row.first_key + j];
-    return n.scale * dot(own_q, k + at(key, g, n.key_heads, n.keys, n.head_dim), n.head_dim);
-  };
+// `sums` has room for a row of O in f32 for each thread.
+template <class T>
+__global__ void forward_rows(Rows p, View<T> q, View<T> k, View<T> v, View<T> o, View<float> lse,
+                             float* sums) {
+  const Row row(p);
+  if (!row.exists) return;
+  const attest::Place own = p.query_place(row.b, row.i);
+  const int64_t h = row.h, g = p.key_head(h);
+  const auto [begin, end] = p.keys(row.b, row.i);
+  float* const all = sums + row.number * p.value_dim;
+  for (int64_t d = 0; d < p.value_dim; ++d) all[d] = 0;
   float top = -INFINITY, sum = 0;
-  for (int64_t j = row.keys.begin; j < row.keys.end; ++j) top = fmaxf(top, score(j));
-  for (int64_t d = 0; d < n.value_dim; ++d) own_o[d] = 0;
-  for (int64_t j = row.keys.begin; j < row.keys.end; ++j) {
-    const float weight = expf(score(j) - top);
-    const float* own_v = v + at(keys[row.first_key + j], g, n.key_heads, n.keys, n.value_dim);
-    sum += weight;
-    for (int64_t d = 0; d < n.value_dim; ++d) own_o[d] += weight * own_v[d];
+  for (int64_t j = begin; j < end; ++j) {
+    const attest::Place key = p.key_place(row.b, j);
+    const float score = p.scale * dot(q, own, h, k, key, g, p.head_dim), higher = fmaxf(top, score);
+    const float before = expf(top - higher), weight = expf(score - higher);
+    sum = sum * before + weight;
+    for (int64_t d = 0; d < p.value_dim; ++d) {
+      all[d] = all[d] * before + weight * float(v(key, g, d));
+    }
+    top = higher;
   }
-  for (int64_t d = 0; d < n.value_dim && sum > 0; ++d) own_o[d] /= sum;
-  lse[at(row.at, h, n.query_heads, n.queries, 1)] = sum > 0 ? top + logf(sum) : -INFINITY;
+  for (int64_t d = 0; d < p.value_dim; ++d) o(own, h, d) = T(end > begin ? all[d] / sum : 0.0f);
+  lse(own, h, 0) = end > begin ? top + logf(sum) : -INFINITY;
+}
+
+template <class T>
+void forward_of(const Call& c) {
+  if (rows_of(c) == 0) return;
+  const auto bytes = std::size_t(rows_of(c) * c.problem.value_dim) * sizeof(float);
+  forward_rows<<<blocks(rows_of(c)), 128, 0, c.stream()>>>(
+      Rows(c.on_device), c.q.view<T>(), c.k.view<T>(), c.v.view<T>(), c.o.view<T>(),
+      c.lse.view<float>(), static_cast<float*>(c.workspace(bytes)));
 }
 
 // [training]
-__global__ void backward_rows(Sizes n, const Row* rows, const attest::Place* keys, const float* q,
-                              const float* k, const float* v, const float* o, const float* lse,
-                              const float* d_o, float* dq, float* dk, float* dv) {
-  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (thread >= n.rows * n.query_heads) return;
-  const Row row = rows[thread / n.query_heads];
-  const int64_t h = thread % n.query_heads, g = h / (n.query_heads / n.key_heads);
-  const int64_t own_q = at(row.at, h, n.query_heads, n.queries, n.head_dim);
-  const int64_t own_o = at(row.at, h, n.query_heads, n.queries, n.value_dim);
-  const float own_lse = lse[at(row.at, h, n.query_heads, n.queries, 1)];
-  const float mean = dot(d_o + own_o, o + own_o, n.value_dim);  // of dP, weighted by P
-  for (int64_t j = row.keys.begin; j < row.keys.end; ++j) {
-    const attest::Place key = keys[row.first_key + j];
-    const int64_t own_k = at(key, g, n.key_heads, n.keys, n.head_dim);
-    const int64_t own_v = at(key, g, n.key_heads, n.keys, n.value_dim);
-    const float weight = expf(n.scale * dot(q + own_q, k + own_k, n.head_dim) - own_lse);
-    const float ds = weight * (dot(d_o + own_o, v + own_v, n.value_dim) - mean) * n.scale;
-    for (int64_t d = 0; d < n.value_dim; ++d) atomicAdd(dv + own_v + d, weight * d_o[own_o + d]);
-    for (int64_t d = 0; d < n.head_dim; ++d) {
-      dq[own_q + d] += ds * k[own_k + d];
-      atomicAdd(dk + own_k + d, ds * q[own_q + d]);
-    }
+// Sums in f32, dense, in the order BHSD.
+struct Sums {
+  float *dq, *dk, *dv;
+  __device__ float* row(float* of, int64_t b, int64_t h, int64_t heads, int64_t s, int64_t positions,
+                        int64_t dim) const {
+    return of + ((b * heads + h) * positions + s) * dim;
   }
-}
-
-// [end]
-// What both passes are called with.
-struct Launch {
-  Sizes sizes;
-  std::vector<Row> rows;
-  std::vector<attest::Place> keys;
-
-  explicit Launch(const attest::Call& c) {
-    const attest::Problem& p = c.problem;
-    for (int64_t b = 0; b < p.batch; ++b) {
-      const auto first = int64_t(keys.size());
-      for (int64_t j = 0; j < p.columns(b); ++j) keys.push_back(p.key_place(b, j));
-      for (int64_t i = 0; i < p.rows(b); ++i) {
-        rows.push_back({p.query_place(b, i), p.keys(b, i), first});
-      }
-    }
-    sizes = {int64_t(rows.size()), p.query_heads, p.key_heads, c.q.shape[2],
-             c.k.shape[2],         p.head_dim,    p.value_dim, float(p.scale)};
-  }
-  unsigned blocks() const { return unsigned((sizes.rows * sizes.query_heads + 127) / 128); }
 };
 
-void forward(const attest::Call& c) {
-  const Launch launch(c);
-  if (launch.blocks() == 0) return;
-  auto o = attest::dense<float>(c.o), lse = attest::dense<float>(c.lse);
-  const OnDevice<float> q(attest::gather<float>(c.q)), k(attest::gather<float>(c.k));
-  const OnDevice<float> v(attest::gather<float>(c.v)), on_o(o), on_lse(lse);
-  const OnDevice<Row> rows(launch.rows);
-  const OnDevice<attest::Place> keys(launch.keys);
-  forward_rows<<<launch.blocks(), 128>>>(launch.sizes, rows.data(), keys.data(), q.data(), k.data(),
-                                         v.data(), on_o.data(), on_lse.data());
-  check(cudaGetLastError());
-  on_o.copy_to(o);
-  on_lse.copy_to(lse);
-  attest::scatter(o, c.o);
-  attest::scatter(lse, c.lse);
+template <class T>
+__global__ void backward_rows(Rows p, View<T> q, View<T> k, View<T> v, View<T> o, View<float> lse,
+                              View<T> d_o, Sums sums) {
+  const Row row(p);
+  if (!row.exists) return;
+  const attest::Place own = p.query_place(row.b, row.i);
+  const int64_t b = row.b, h = row.h, g = p.key_head(h);
+  const float mean = dot(d_o, own, h, o, own, h, p.value_dim);  // of dP, weighted by P
+  float* const dq = sums.row(sums.dq, b, h, p.query_heads, row.i, p.query_len, p.head_dim);
+  const auto [begin, end] = p.keys(b, row.i);
+  for (int64_t j = begin; j < end; ++j) {
+    const attest::Place key = p.key_place(b, j);
+    const float score = p.scale * dot(q, own, h, k, key, g, p.head_dim);
+    const float weight = expf(score - lse(own, h, 0));
+    const float ds = weight * (dot(d_o, own, h, v, key, g, p.value_dim) - mean) * p.scale;
+    float* const dk = sums.row(sums.dk, b, g, p.key_heads, j, p.key_len, p.head_dim);
+    float* const dv = sums.row(sums.dv, b, g, p.key_heads, j, p.key_len, p.value_dim);
+    for (int64_t d = 0; d < p.value_dim; ++d) atomicAdd(dv + d, weight * float(d_o(own, h, d)));
+    for (int64_t d = 0; d < p.head_dim; ++d) {
+      dq[d] += ds * float(k(key, g, d));
+      atomicAdd(dk + d, ds * float(q(own, h, d)));
+    }
+  }
+}
+
+// Rounded to the format once, at the end.
+template <class T>
+__global__ void round_all(const float* from, View<T> to, int64_t heads, int64_t positions,
+                          int64_t dim, int64_t elements) {
+  const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (n >= elements) return;
+  const int64_t d = n % dim, s = n / dim % positions, h = n / dim / positions % heads;
+  to(n / dim / positions / heads, h, s, d) = T(from[n]);
+}
+
+template <class T>
+void round_into(const Call& c, const float* sums, const attest::Tensor& tensor) {
+  const std::int64_t* const n = tensor.shape;
+  const int64_t elements = n[0] * n[1] * n[2] * n[3];
+  if (elements == 0) return;
+  round_all<<<blocks(elements), 128, 0, c.stream()>>>(sums, tensor.view<T>(), n[1], n[2], n[3],
+                                                      elements);
+}
+
+template <class T>
+void backward_of(const Call& c) {
+  const auto cleared = [&](const attest::Tensor& like) {
+    const std::int64_t* const n = like.shape;
+    const auto bytes = std::size_t(n[0] * n[1] * n[2] * n[3]) * sizeof(float);
+    void* const sums = c.workspace(bytes);
+    cudaMemsetAsync(sums, 0, bytes, c.stream());
+    return static_cast<float*>(sums);
+  };
+  const Sums sums = {cleared(c.dq), cleared(c.dk), cleared(c.dv)};
+  if (rows_of(c) > 0) {
+    backward_rows<<<blocks(rows_of(c)), 128, 0, c.stream()>>>(
+        Rows(c.on_device), c.q.view<T>(), c.k.view<T>(), c.v.view<T>(), c.o.view<T>(),
+        c.lse.view<float>(), c.d_o.view<T>(), sums);
+  }
+  round_into<T>(c, sums.dq, c.dq);
+  round_into<T>(c, sums.dk, c.dk);
+  round_into<T>(c, sums.dv, c.dv);
+}
+
+// [minimal]
+void forward(const Call& c) { forward_of<float>(c); }
+
+// [inference training serving]
+// Calls compute(T{}) with the type of the elements.
+template <class Compute>
+void with_element_type(attest_dtype dtype, Compute compute) {
+  if (dtype == ATTEST_F16) return compute(__half{});
+  if (dtype == ATTEST_BF16) return compute(__nv_bfloat16{});
+  compute(float{});
+}
+
+void forward(const Call& c) {
+  with_element_type(c.problem.dtype, [&](auto element) { forward_of<decltype(element)>(c); });
 }
 
 // [training]
-void backward(const attest::Call& c) {
-  const Launch launch(c);
-  auto dq = attest::dense<float>(c.dq), dk = attest::dense<float>(c.dk);
-  auto dv = attest::dense<float>(c.dv);
-  const OnDevice<float> q(attest::gather<float>(c.q)), k(attest::gather<float>(c.k));
-  const OnDevice<float> v(attest::gather<float>(c.v)), o(attest::gather<float>(c.o));
-  const OnDevice<float> lse(attest::gather<float>(c.lse));
-  const OnDevice<float> d_o(attest::gather<float>(c.d_o)), on_dq(dq), on_dk(dk), on_dv(dv);
-  const OnDevice<Row> rows(launch.rows);
-  const OnDevice<attest::Place> keys(launch.keys);
-  if (launch.blocks() > 0) {
-    backward_rows<<<launch.blocks(), 128>>>(launch.sizes, rows.data(), keys.data(), q.data(),
-                                            k.data(), v.data(), o.data(), lse.data(), d_o.data(),
-                                            on_dq.data(), on_dk.data(), on_dv.data());
-    check(cudaGetLastError());
-  }
-  on_dq.copy_to(dq);
-  on_dk.copy_to(dk);
-  on_dv.copy_to(dv);
-  attest::scatter(dq, c.dq);
-  attest::scatter(dk, c.dk);
-  attest::scatter(dv, c.dv);
+void backward(const Call& c) {
+  with_element_type(c.problem.dtype, [&](auto element) { backward_of<decltype(element)>(c); });
 }
 
 // [end]
@@ -187,31 +180,35 @@ const attest::Declaration kDeclared =
         .version("0.1.0")
         .vendor("@NAME@")
         // [minimal]
-        .profiles({"forward-core"})
+        .profiles({"forward-core", "device"})
         .dtypes({"f32"})
-        .features({"causal", "lse", "gqa", "value-dim", "any-scale", "zero-sizes", "strides"})
+        .features({"causal", "lse", "gqa", "value-dim", "any-scale", "zero-sizes", "strides",
+                   "stream", "two-streams", "graph", "new-shapes"})
         // [inference]
-        .profiles({"forward-core", "varlen"})
+        .profiles({"forward-core", "varlen", "device"})
         .dtypes({"f32", "f16", "bf16"})
         .features({"causal", "window", "lse", "gqa", "value-dim", "any-scale", "zero-sizes",
-                   "strides", "transposed", "expanded", "lengths"})
+                   "strides", "transposed", "expanded", "lengths", "stream", "two-streams", "graph",
+                   "new-shapes"})
         // [training]
-        .profiles({"forward-core", "training-core"})
+        .profiles({"forward-core", "training-core", "device"})
         .dtypes({"f32", "f16", "bf16"})
         .features({"causal", "window", "lse", "gqa", "value-dim", "any-scale", "zero-sizes",
-                   "strides", "transposed", "expanded", "backward"})
+                   "strides", "transposed", "expanded", "backward", "stream", "two-streams", "graph",
+                   "new-shapes"})
         // [serving]
-        .profiles({"forward-core", "varlen", "packed", "paged"})
+        .profiles({"forward-core", "varlen", "packed", "paged", "device"})
         .dtypes({"f32", "f16", "bf16"})
         .features({"causal", "window", "lse", "gqa", "value-dim", "any-scale", "zero-sizes",
-                   "strides", "transposed", "expanded", "lengths", "packed", "paged"})
+                   "strides", "transposed", "expanded", "lengths", "packed", "paged", "stream",
+                   "two-streams", "graph", "new-shapes"})
         // [end]
         .arithmetic("exact-f32");  // sums in f32, results rounded to the nearest
 
 }  // namespace
 
 // [minimal inference serving]
-ATTEST_KERNEL("@NAME@", kDeclared, forward)
+ATTEST_DEVICE_KERNEL("@NAME@", kDeclared, attest::device::Cuda, forward)
 // [training]
-ATTEST_KERNEL("@NAME@", kDeclared, forward, backward)
+ATTEST_DEVICE_KERNEL("@NAME@", kDeclared, attest::device::Cuda, forward, backward)
 // [end]

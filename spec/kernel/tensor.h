@@ -19,6 +19,13 @@
 #include "../attest_plugin.h"
 #include "formats.h"
 
+// What a kernel of CUDA or HIP may call, too.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define ATTEST_ON_DEVICE __host__ __device__
+#else
+#define ATTEST_ON_DEVICE
+#endif
+
 namespace attest {
 
 // Where a query or a key lies: on the axes of batch and position of its tensor.
@@ -34,12 +41,13 @@ class View {
     for (int axis = 0; axis < 4; ++axis) stride_[axis] = tensor.stride[axis];
   }
   // Whether the tensor is there.
-  explicit operator bool() const { return data_ != nullptr; }
+  ATTEST_ON_DEVICE explicit operator bool() const { return data_ != nullptr; }
 
-  T& operator()(std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t d) const {
+  ATTEST_ON_DEVICE T& operator()(std::int64_t b, std::int64_t h, std::int64_t s,
+                                 std::int64_t d) const {
     return data_[b * stride_[0] + h * stride_[1] + s * stride_[2] + d * stride_[3]];
   }
-  T& operator()(Place at, std::int64_t h, std::int64_t d) const {
+  ATTEST_ON_DEVICE T& operator()(Place at, std::int64_t h, std::int64_t d) const {
     return (*this)(at.batch, h, at.position, d);
   }
 

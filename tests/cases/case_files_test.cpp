@@ -37,7 +37,7 @@ TEST(CaseFilesTest, HoldAtLeast300EntriesIn30Files) {
   EXPECT_GE(files.size(), 30u);
   EXPECT_GE(entries.size(), 300u);
   EXPECT_GE(tiers[Tier::smoke], 60);
-  EXPECT_LE(tiers[Tier::smoke], 150);
+  EXPECT_LE(tiers[Tier::smoke], 160);
 }
 
 TEST(CaseFilesTest, IdsAreUniqueAndProblemsWellFormed) {

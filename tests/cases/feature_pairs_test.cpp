@@ -37,6 +37,7 @@
 
 #include "cases/case.h"
 #include "spec/description.h"
+#include "spec/feature.h"
 
 namespace attest {
 namespace {
@@ -67,8 +68,9 @@ std::set<std::string> named_features(const Problem& problem) {
 std::vector<std::string> features() {
   std::vector<std::string> all = known_features();
   std::erase_if(all, [](const std::string& feature) {
-    // `lse` is what a testee returns; no problem asks for it. What is `long` is too long for pairs.
-    return feature == "lse" || feature == "long" || feature == "backward" || feature == "dbias";
+    // What is of a testee no problem asks for. What is `long` is too long for pairs.
+    return is_of_testee(*find_feature(feature)) || feature == "long" || feature == "backward" ||
+           feature == "dbias";
   });
   return all;
 }

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <tuple>
 #include <vector>
 
 #include "cases/case.h"
 #include "harness/process/in_process.h"
 #include "spec/feature.h"
+#include "spec/limits.h"
 #include "tests/harness/examine_on_a_mock.h"
 #include "tests/harness/plain_kernel.h"
 
@@ -61,6 +64,65 @@ TEST_F(CheckTest, AnyNumberOfThreadsIsRightAndHasTheSameBitsWhereThatIsPromised)
   EXPECT_EQ(wrong.clauses.front(), "DET-3");
   EXPECT_THAT(wrong.message, HasSubstr("with 3 threads: O[0,0,1,0]"));
   EXPECT_GT(wrong.tensors.at(TensorName::o).max_ratio, 1);
+}
+
+TEST_F(CheckTest, ModeIsAskedForInBothPlacementsAndWhatItGetsWrongBreaksItsClause) {
+  test_case_.problem.backward = true;
+  for (const auto& [check, mode, clause] :
+       {std::tuple(Check::stream, ATTEST_CALL_STREAM, "DEV-1"),
+        std::tuple(Check::two_streams, ATTEST_CALL_TWO_STREAMS, "DEV-2"),
+        std::tuple(Check::graph, ATTEST_CALL_GRAPH, "DEV-3")}) {
+    test_case_.check = check;
+    std::vector<attest_call_mode> modes;
+    float factor = 1;
+    ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+      modes.push_back(c.mode);
+      plain::forward(p, in, out, c);
+      if (c.mode != ATTEST_CALL_ORDINARY) floats(out.o)[1] *= factor;
+      return ATTEST_OK;
+    });
+    EXPECT_EQ(verdict().outcome, Outcome::pass);
+    EXPECT_THAT(modes, ElementsAre(ATTEST_CALL_ORDINARY, ATTEST_CALL_ORDINARY, mode, mode));
+    factor = 2;
+    const Verdict wrong = verdict();
+    EXPECT_EQ(wrong.reason, "bound");
+    EXPECT_EQ(wrong.clauses.front(), clause);
+    EXPECT_EQ(wrong.blamed, clause);
+    EXPECT_THAT(wrong.message, HasSubstr(": O[0,0,1,0]"));
+    description_.features = {"lse", "backward"};
+    EXPECT_EQ(verdict().outcome, Outcome::unsupported);
+    description_.features = known_features();
+  }
+}
+
+KernelLimits limits(const char* text) {
+  const std::vector<DType> formats = {DType::f32};
+  const std::vector<std::string> features = known_features();
+  return parse_limits(nlohmann::json::parse(text), "/limits", formats, features);
+}
+
+TEST_F(CheckTest, OtherShapesComeInAFreshWorkerBeforeTheCase) {
+  test_case_.check = Check::new_shapes;
+  std::vector<std::vector<Index>> shapes;
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    shapes.push_back({p.query_heads, p.query_len, p.key_len});
+    return plain::forward(p, in, out, c);
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  const std::vector<Index> own = {1, 3, 1};
+  EXPECT_THAT(shapes,
+              ElementsAre(own, own, std::vector<Index>{2, 6, 2}, std::vector<Index>{1, 6, 2},
+                          std::vector<Index>{2, 3, 1}, std::vector<Index>{1, 2, 1}, own, own));
+  // Of those that its limits let through.
+  description_.limits = limits(R"({"query_len": [3, 6], "query_heads": 1})");
+  shapes.clear();
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  EXPECT_THAT(shapes, ElementsAre(own, own, std::vector<Index>{1, 6, 2}, own, own));
+  description_.limits = limits(R"({"query_len": 3})");
+  test_case_.problem.dropout = {.mode = Dropout::Mode::given, .probability = 0.5};
+  const Verdict narrow = verdict();
+  EXPECT_EQ(narrow.outcome, Outcome::unsupported);
+  EXPECT_EQ(narrow.reason, "limits");
 }
 
 // Calls the mock, and says of a measured call how many threads it had.

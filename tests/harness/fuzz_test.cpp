@@ -15,6 +15,7 @@
 #include "harness/fuzz/shrink.h"
 #include "harness/process/in_process.h"
 #include "harness/process/tensors.h"
+#include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "tests/harness/mock_plugin.h"
@@ -227,12 +228,15 @@ TEST(DrawsTest, EveryFeatureClassOfDataEdgeAndLawComesUp) {
     count_triggers(p, seen);
   }
   EXPECT_EQ(data.size(), input_classes().size());
-  for (const char* setting : {"huge", "nan", "nan_rows", "nan_masked", "nan_query", "nan_key",
-                              "nan_value", "nan_gradient", "threads", "neighbours", "schedule"}) {
+  for (const char* setting :
+       {"huge", "nan", "nan_rows", "nan_masked", "nan_query", "nan_key", "nan_value",
+        "nan_gradient", "threads", "neighbours", "schedule", "stream", "two_streams", "graph"}) {
     EXPECT_TRUE(settings.contains(setting)) << setting;
   }
   EXPECT_GE(laws.size(), 20u);
-  seen.erase("lse");   // no problem asks for it
+  for (const Feature& feature : features()) {
+    if (is_of_testee(feature)) seen.erase(std::string(feature.name));  // no problem asks for it
+  }
   seen.erase("long");  // nor does a search among small ones
   for (const auto& [what, times] : seen) EXPECT_GE(times, 5) << what;
 }

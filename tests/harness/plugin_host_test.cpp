@@ -52,6 +52,80 @@ TEST_F(PluginHostTest, WhatNotAllParsersTakeForJsonIsNoDescription) {
             "JSON: write UTF-8 without it");
 }
 
+// A forward call on the mock, in that mode.
+class CallTest : public PluginHostTest {
+ protected:
+  Reply call(const std::string& mode) {
+    const Problem problem = {.dtype = DType::f32, .mask = Mask::any_of({})};
+    Exchange exchange(executor_.arena(arena_bytes(problem)), Placement::end_flush, 16);
+    add_problem(exchange, problem);
+    for (const char* name : {"q", "k", "v"}) {
+      exchange.add_input(name, DType::f32, zeros({1, 1, 1, 1}), Layout());
+    }
+    exchange.add_output("o", DType::f32, {1, 1, 1, 1}, Layout());
+    exchange.seal();
+    nlohmann::json request = {{"op", "forward"},
+                              {"kernel", "mock"},
+                              {"threads", 1},
+                              {"problem", problem_to_json(problem)},
+                              {"tensors", exchange.to_json()}};
+    if (!mode.empty()) request["mode"] = mode;
+    return executor_.execute(request);
+  }
+};
+
+TEST_F(CallTest, ModeArrivesAndThePagesOfEachTensor) {
+  for (const auto& [mode, number] :
+       {std::pair("", ATTEST_CALL_ORDINARY), std::pair("stream", ATTEST_CALL_STREAM),
+        std::pair("two-streams", ATTEST_CALL_TWO_STREAMS), std::pair("graph", ATTEST_CALL_GRAPH)}) {
+    attest_call_mode seen = -1;
+    std::vector<std::string> names;
+    ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+      seen = c.mode;
+      names.clear();
+      for (std::uint64_t i = 0; i < c.region_count; ++i) {
+        const attest_region& region = *attest_context_region(&c, i);
+        names.push_back(region.name);
+        auto* const first = static_cast<std::byte*>(region.data) + region.tensor_offset;
+        const attest_tensor& tensor = names.back() == "q"   ? in.q
+                                      : names.back() == "k" ? in.k
+                                      : names.back() == "v" ? in.v
+                                      : names.back() == "o" ? out.o
+                                                            : p.mask->table;
+        EXPECT_EQ(first, tensor.data) << region.name;
+        EXPECT_EQ(region.tensor_bytes, tensor.capacity_bytes);
+        EXPECT_EQ(region.output, names.back() == "o");
+      }
+      return ATTEST_OK;
+    });
+    EXPECT_TRUE(call(mode).ok());
+    EXPECT_EQ(seen, number);
+    EXPECT_THAT(names, testing::UnorderedElementsAre("q", "k", "v", "o", "a union of nothing"));
+  }
+  EXPECT_THROW(call("sideways"), InputError);
+}
+
+TEST_F(CallTest, StatusesOfADeviceAreFaultsAndEnds) {
+  attest_status status = ATTEST_GUARD;
+  ON_CALL(mock_, forward).WillByDefault([&](auto&, auto&, auto&, auto& c) {
+    std::snprintf(c.message, c.message_bytes, "what it found");
+    return status;
+  });
+  nlohmann::json body = call("").body;
+  EXPECT_EQ(body.at("status"), "fault");
+  EXPECT_EQ(body.at("reason"), "guard");
+  EXPECT_EQ(body.at("message"), "what it found");
+  status = ATTEST_INPUT_MUTATED;
+  EXPECT_EQ(call("").body.at("reason"), "input_mutated");
+  status = ATTEST_DEVICE_LOST;
+  body = call("").body;
+  EXPECT_EQ(body.at("status"), "error");
+  EXPECT_EQ(body.at("message"), "the device is lost: what it found");
+  EXPECT_EQ(body.at("ends"), true);
+  status = ATTEST_ERROR;
+  EXPECT_FALSE(call("").body.contains("ends"));
+}
+
 template <class T>
 std::vector<T> elements(const attest_tensor& t) {
   const auto* data = static_cast<const T*>(t.data);

@@ -47,6 +47,12 @@ int main(int argc, char** argv) {
     nonces.push_back(request.at("nonce"));
     if (way == "honest") {
       send(honest);
+    } else if (way == "ends") {
+      send({{"nonce", nonces.back()},
+            {"status", "error"},
+            {"message", "the device is lost"},
+            {"ends", true},
+            {"pid", getpid()}});
     } else if (way == "recalls") {
       send({{"nonce", nonces.size() < 3 ? nonces.back() : nonces.front()}, {"status", "ok"}});
     } else if (way == "reads") {

@@ -125,6 +125,27 @@ TEST(TesteeTest, ProgramThatEndsAtOnceIsTold) {
   EXPECT_THAT(complaint("exec:"), HasSubstr("needs a command"));
 }
 
+TEST(TesteeTest, SanitizerThatIsNotThereOrEndsAtOnceIsTold) {
+  const auto complaint_under = [](const std::string& command) -> std::string {
+    try {
+      Surroundings around;
+      around.sanitizer = sanitizer_called(command);
+      find_testees({"naive"}, kInstallation, {}, around);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(complaint_under("/usr/bin/env"), "no error");
+  EXPECT_EQ(complaint_under("no_such_sanitizer -q"),
+            "--sanitizer: no_such_sanitizer is no program on the PATH");
+  EXPECT_EQ(complaint_under("/no/such -q"), "--sanitizer: /no/such is no program");
+  EXPECT_EQ(complaint_under("/"), "--sanitizer: / is no program");
+  EXPECT_THAT(complaint_under("false -q"),
+              AllOf(HasSubstr("exited with status 1"), HasSubstr("by --sanitizer "),
+                    HasSubstr("false -q: does it run without?")));
+}
+
 TEST(TesteeTest, ProgramThatIsNotThereIsNamed) {
   EXPECT_THAT(complaint("exec:no_such_program --fast"),
               HasSubstr("no_such_program is no program on the PATH"));

@@ -53,6 +53,39 @@ TEST(WorkerTest, HonestProgramIsAnsweredAgainAndAgain) {
   }
 }
 
+TEST(WorkerTest, ReplyThatEndsTheWorkerIsItsLast) {
+  WorkerExecutor worker = rogue("ends");
+  const Reply first = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(first.kind, Kind::answered);
+  EXPECT_EQ(first.body.at("message"), "the device is lost");
+  EXPECT_TRUE(worker.settle().ok());
+  const Reply second = worker.execute({{"op", "describe"}});
+  EXPECT_EQ(second.kind, Kind::answered);
+  EXPECT_NE(first.body.at("pid"), second.body.at("pid"));
+}
+
+// A program of the shell that everybody may run.
+std::string script(const std::string& name, const std::string& text) {
+  const std::string file = testing::TempDir() + "/" + name;
+  std::ofstream(file) << "#!/bin/sh\n" << text << "\n";
+  std::filesystem::permissions(file, std::filesystem::perms(0755));
+  return file;
+}
+
+TEST(WorkerTest, SanitizerStartsTheWorkerWhichHasItsDescriptors) {
+  const std::string sanitizer = script("sanitizer.sh", "echo under $1 >&2; shift; exec \"$@\"");
+  for (const Isolation isolation : {Isolation::none, strongest_isolation({sanitizer})}) {
+    WorkerExecutor worker({.command = {ROGUE, "honest"},
+                           .isolation = isolation,
+                           .around = {.sanitizer = sanitizer_called(sanitizer + " watch")}});
+    for (int i = 0; i < 2; ++i) {
+      const Reply reply = worker.execute({{"op", "describe"}});
+      EXPECT_TRUE(reply.ok()) << reply.message << reply.captured;
+      EXPECT_EQ(reply.captured, i == 0 ? "under watch\n" : "");
+    }
+  }
+}
+
 TEST(WorkerTest, ReplyAsDeepAsAllowedIsRead) {
   const Reply reply = rogue("as_deep_as_allowed").execute({{"op", "describe"}});
   EXPECT_TRUE(reply.ok()) << reply.message;

@@ -17,7 +17,8 @@ using enum Base;
 
 // The classes of faults, in the words of the trackers.
 inline constexpr const char* kKinds =
-    "accum alibi batch-invariance bias cache cp-reorder determinism dropout empty-seq fma-exp gqa "
+    "accum alibi batch-invariance bias cache cp-reorder determinism device dropout empty-seq "
+    "fma-exp gqa "
     "gradient grid headdim int-overflow layout lse lse-base lse-grad manners mask-align "
     "mask-blockskip mask-dropped mask-sink masked-row memory nan-leak oob overflow paged precision "
     "race rescale ring rowsum scale schedule sentinel sentinel-idx sink softcap softmax-inf "
@@ -1202,6 +1203,16 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "a left edge that is declared exclusive, and included", "MASK-4"},
     {"unlimited_window_read_as_none", textbook, "window",
      "0 keys to the left where 0 is declared to be without limit", "MASK-4"},
+
+    // ---- Devices: what a call that is not ordinary shows, as far as a host can do the same ------
+    {"default_stream", textbook, "device",
+     "launched in the default stream: the poison of the call's own comes after it", "DEV-1"},
+    {"scratch_of_all_streams", textbook, "device", "scratch that a call in another stream writes",
+     "DEV-2"},
+    {"inputs_of_the_capture", textbook, "device",
+     "a graph that reads copies of when it was captured", "DEV-3"},
+    {"grid_of_the_call_before", textbook, "device",
+     "rows beyond those of the call before left at 0, where that had half as many", "DEV-4"},
 
     // ---- Manners -------------------------------------------------------------------------------
     {"crash", textbook, "manners", "a null pointer", "SAFE-4 SOFTMAX-1"},

@@ -293,7 +293,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"visits_masked_block", Outcome::fail, "schedule", "SCHED-1"},
                     Expectation{"masks_full_block", Outcome::fail, "schedule", "SCHED-2"},
                     Expectation{"leaves_block_unmasked", Outcome::fail, "schedule", "SCHED-2"},
-                    Expectation{"imbalanced", Outcome::fail, "schedule", "SCHED-3"}));
+                    Expectation{"imbalanced", Outcome::fail, "schedule", "SCHED-3"},
+                    Expectation{"default_stream", Outcome::fail, "unwritten", "DEV-1"},
+                    Expectation{"scratch_of_all_streams", Outcome::fail, "nonfinite", "DEV-2"},
+                    Expectation{"inputs_of_the_capture", Outcome::fail, "nonfinite", "DEV-3"},
+                    Expectation{"grid_of_the_call_before", Outcome::fail, "bound", "DEV-4"}));
 
 // A wrong page leads a kernel far away.
 INSTANTIATE_TEST_SUITE_P(
