@@ -131,7 +131,8 @@ def kernel(*, dtypes: Sequence[str], features: Sequence[str] = (), arrays: str =
 
     dtypes       of "f64", "f32", "f16", "bf16"
     features     what it can do beyond full attention: `attest list --features`
-    arrays       what it is given: "numpy", "torch" or "jax"; on `device`, "cpu" or "cuda"
+    arrays       what it is given: "numpy", "torch" or "jax"; on `device`, "cpu" or "cuda". What it
+                 returns it may write to p.out(NAME) instead, but of JAX
     backward     "autograd": the gradients are those of torch or JAX. Else @mine.backward decorates
                  a function (p, q, k, v, o, lse, d_o) that returns dq, dk, dv, and dbias and dsink
                  where these are asked for

@@ -180,6 +180,7 @@ class OnDevice:
         graph = call.captured()
         call.send()
         call.replay(graph)
+        self._device.synchronize()  # before it goes
         return call
 
 
