@@ -426,6 +426,16 @@ class SuiteTest(unittest.TestCase):
                 self.assertEqual({each.reason for each in run.verdicts}, reasons, run)
                 self.assertEqual(run.passed, reasons == {""})
 
+    def test_faults_in_modes_are_blamed_on_the_clauses_of_these(self):
+        for name, clauses in {"in_every_mode": set(), "returned_in_every_mode": set(),
+                              "default_stream": {"DEV-1", "DEV-3"}, "shared_scratch": {"DEV-2"},
+                              "baked": {"DEV-3"}}.items():
+            with self.subTest(name):
+                run = attest.run(f"{HERE}/device_faults.py:{name}", profiles=["none"],
+                                 cases=["device/calls/*/dtype=f32/**"])
+                self.assertEqual({each.clause for each in run.failures}, clauses, run)
+                self.assertGreaterEqual(run.counts["PASS"], 2)
+
 
 if __name__ == "__main__":
     unittest.main()
