@@ -6,7 +6,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 
-from attest_attention import _library
+from attest_attention import _dlpack, _library
 
 _FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 _CODES = {"f64": _library.F64, "f32": _library.F32, "f16": _library.F16, "bf16": _library.BF16,
@@ -31,6 +31,12 @@ class Host:
         return Host(self.data.reshape(shape), self.dtype)
 
 
+def format_name(dtype: Any) -> str:
+    """As requests have it, of any library's dtype; of what they lack NumPy's name."""
+    name = str(getattr(dtype, "name", dtype)).rsplit(".", 1)[-1]
+    return _FLOATS.get(name, name)
+
+
 def module_of(value: Any) -> str:
     return type(value).__module__.split(".")[0]
 
@@ -42,7 +48,12 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
     if module_of(value) == "torch":
         return _of_torch(value)
     try:
+        # NumPy looks at those of JAX, wherever they are, when they are computed.
+        if module_of(value) not in ("numpy", "jax", "jaxlib") and _dlpack.lies_on_device(value):
+            return Host(*_dlpack.read(value))
         data = np.asarray(value)
+        if data.dtype == object and hasattr(value, "__dlpack__"):
+            return Host(*_dlpack.read(value))
     except Exception as error:
         raise TypeError(f"{name}: {type(value).__name__} is no array: {error}") from error
     if data.dtype == object:
@@ -56,6 +67,8 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
 def _of_torch(value: Any) -> Host:
     import torch  # whoever has such an array has it
 
+    if value.is_cuda:  # it may be computed in another stream than that which the copy waits for
+        torch.cuda.synchronize(value.device)
     value = value.detach().cpu()
     if value.dtype == torch.bfloat16:  # which NumPy lacks
         return Host(value.view(torch.int16).numpy().view(np.uint16), "bf16")

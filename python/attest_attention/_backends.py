@@ -1,12 +1,15 @@
 """The libraries whose arrays a kernel takes. Each is imported where a kernel says so."""
 from __future__ import annotations
 
+import contextlib
 import importlib
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+import os
+from typing import Any, Callable, ContextManager, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from attest_attention._arrays import module_of
+from attest_attention._arrays import format_name, module_of
+from attest_attention._dlpack import View
 
 # Of arrays by name, the outputs in order.
 Differentiable = Callable[[Dict[str, Any]], Sequence[Any]]
@@ -21,7 +24,9 @@ class Backend:
 
     modules: Tuple[str, ...] = ("numpy",)
     array_type = "numpy.ndarray"
-    may_write = False  # whether arrays are made of memory that a kernel could write to
+    may_write = False  # whether inputs are made of memory that a kernel could write to
+    writable = True  # whether its arrays can be written to at all
+    in_order = True  # whether what it does on a device is done in the stream that it is told
 
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
         self.device = device
@@ -48,9 +53,37 @@ class Backend:
     def device_of(self, value: Any) -> str:
         return "cpu"
 
+    def form(self, value: Any) -> Tuple[Tuple[int, ...], str]:
+        """Shape and format, the latter as requests name it."""
+        return tuple(value.shape), format_name(value.dtype)
+
     def gradients(self, function: Differentiable, arrays: Dict[str, Any],
                   d_outputs: List[Any]) -> Dict[str, Any]:
         raise NotImplementedError("NumPy has no gradients")
+
+    # ---- On a device -------------------------------------------------------------------------
+
+    def lend(self, view: View) -> Any:
+        """An array on that memory; None if the library has no such arrays."""
+        raise NotImplementedError("NumPy has no device")
+
+    def in_stream(self, stream: int) -> ContextManager[Any]:
+        """Within it, what is not told a stream goes into this one."""
+        return contextlib.nullcontext()
+
+    def copy(self, to: Any, value: Any) -> None:
+        """Put into the stream."""
+        raise NotImplementedError("NumPy has no device")
+
+    def ready(self, value: Any) -> None:
+        """Waits until it is computed, where that is in a stream of the library's own."""
+
+    def poison(self, sizes: Sequence[int]) -> None:
+        """Memory that a kernel gets for outputs of so many bytes holds NaN, as far as may be."""
+
+    def captured(self, stream: int, call: Callable[[], None]) -> Callable[[], None]:
+        """What puts into the stream all that the call put into it."""
+        raise NotImplementedError("NumPy has no device")
 
 
 class Torch(Backend):
@@ -64,19 +97,8 @@ class Torch(Backend):
         self._threads = 0
 
     def array(self, view: np.ndarray) -> Any:
-        return self._torch.from_numpy(view) if self.device == "cpu" else self._on_device(view)
-
-    def _on_device(self, view: np.ndarray) -> Any:
-        """With the strides that it has here, and what lies between uninitialised."""
-        steps = [stride // view.itemsize for stride in view.strides]
-        span = 1 + sum((n - 1) * abs(step) for n, step in zip(view.shape, steps)) \
-            if view.size else 0
-        # Where a stride is 0 all elements are the same one.
-        first = tuple(slice(0, 1) if step == 0 else slice(None) for step in steps)
-        shown = self._torch.from_numpy(np.array(view[first]))
-        memory = self._torch.empty(span, dtype=shown.dtype, device=self.device)
-        memory.as_strided(shown.shape, steps).copy_(shown)
-        return memory.as_strided(view.shape, steps)
+        array = self._torch.from_numpy(view)
+        return array if self.device == "cpu" else array.to(self.device)
 
     def floats(self, bits: np.ndarray) -> Any:
         return self.array(bits.view(np.int16)).view(self._torch.bfloat16)
@@ -99,12 +121,55 @@ class Torch(Backend):
         return {name: self._torch.zeros_like(leaf) if gradient is None else gradient
                 for (name, leaf), gradient in zip(leaves.items(), found)}
 
+    def lend(self, view: View) -> Any:
+        return self._torch.utils.dlpack.from_dlpack(view.__dlpack__())
+
+    def in_stream(self, stream: int) -> ContextManager[Any]:
+        cuda = self._torch.cuda
+        own = cuda.ExternalStream(stream) if stream else cuda.default_stream()
+        context: ContextManager[Any] = cuda.stream(own)
+        return context
+
+    def copy(self, to: Any, value: Any) -> None:
+        to.copy_(value.detach().reshape(to.shape))
+
+    def poison(self, sizes: Sequence[int]) -> None:
+        # Its allocator hands out what was freed last and fits best. Small blocks are cut from
+        # larger ones, which are therefore filled too.
+        blocks = [self._torch.empty(size, dtype=self._torch.uint8, device=self.device)
+                  for size in (*(4 * tuple(sizes)), 512, 1 << 12, 1 << 16, 1 << 20)]
+        for block in blocks:
+            block.fill_(0xff)
+
+    def captured(self, stream: int, call: Callable[[], None]) -> Callable[[], None]:
+        cuda, failed = self._torch.cuda, []
+        graph = cuda.CUDAGraph()
+        try:
+            with cuda.graph(graph, stream=cuda.ExternalStream(stream),
+                            capture_error_mode="thread_local"):
+                try:
+                    call()
+                except Exception as error:  # to be told in place of what follows from it
+                    failed.append(error)
+        except Exception:
+            if not failed:
+                raise
+        if failed:
+            raise failed[0]
+        replay: Callable[[], None] = graph.replay
+        return replay
+
 
 class Jax(Backend):
     modules = ("jax", "jaxlib")
     array_type = "jax.Array"
+    writable = False
+    in_order = False
 
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
+        if device != "cpu":
+            # It would take most of the device's memory, where tensors and other workers lie too.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax: Any = importlib.import_module("jax")
         if "f64" in dtypes:
             jax.config.update("jax_enable_x64", True)
@@ -132,6 +197,14 @@ class Jax(Backend):
                               for y, dy in zip(outputs, d_outputs)))
         return dict(found)
 
+    def lend(self, view: View) -> Any:
+        if view.dtype == "i64" or not view.dense or 0 in view.shape:
+            return None
+        return self._jax.dlpack.from_dlpack(view)
+
+    def ready(self, value: Any) -> None:
+        self._jax.block_until_ready(value)
+
 
 def _ml_dtypes() -> Any:
     try:
@@ -140,5 +213,8 @@ def _ml_dtypes() -> Any:
         raise Misuse("bf16 needs ml_dtypes beside NumPy: pip install ml_dtypes") from error
 
 
+LIBRARIES = {"numpy": Backend, "torch": Torch, "jax": Jax}
+
+
 def backend(arrays: str, device: str, dtypes: Sequence[str]) -> Backend:
-    return {"numpy": Backend, "torch": Torch, "jax": Jax}[arrays](device, dtypes)
+    return LIBRARIES[arrays](device, dtypes)

@@ -36,6 +36,11 @@ class Problem:
     d_lse           of a backward pass: None, or the gradient with respect to LSE
     wants_gradients whether a backward pass follows this forward pass
     threads         on how many the call may compute
+    out(name)       the memory of an output ("o", "lse", "dq", ...) as an array, with the strides
+                    that are asked for: what is written there need not be returned, and neither
+                    elements that are left out nor writes around it are overlooked. JAX has none
+    stream          on a device, the handle of the stream that is to be used; torch's current one is
+                    the same. JAX chooses its own: None, as on a CPU
     """
 
     def __init__(self, asked: Dict[str, Any], tensors: Tensors, threads: int) -> None:
@@ -68,6 +73,13 @@ class Problem:
         other = copy.copy(self)
         other.__dict__.update(arrays)
         return other
+
+    def out(self, name: str) -> Any:
+        return self._tensors.out(name)
+
+    @property
+    def stream(self) -> Optional[int]:
+        return self._tensors.stream
 
     # ---- Lengths, pages, what is added to scores ---------------------------------------------
 
@@ -166,6 +178,10 @@ class Problem:
     def visible(self) -> Any:
         """Mask and lengths as booleans [batch or 1, query_heads or 1, query_len, key_len], for
         kernels that take a table alone."""
+        return self._visible
+
+    @cached_property
+    def _visible(self) -> Any:
         asked, tensors = self._asked, self._tensors
         queries, keys = self._lengths()
         return tensors.backend.array(_visible.table(asked["mask"], tensors.numpy, queries, keys,

@@ -26,6 +26,10 @@ PROFILES: Dict[str, Tuple[str, ...]] = {
     "layouts": ("expanded", "strides", "transposed"),
 }
 
+# Of device="cuda", and of libraries that are told their stream; each suffices for its profile.
+IN_STREAMS = ("stream", "two-streams", "graph")
+STRIDED = ("strides", "transposed", "expanded")
+
 Function = Callable[..., Any]
 
 
@@ -90,6 +94,7 @@ def claims(description: Dict[str, Any]) -> List[str]:
     names = [name for name, needed in PROFILES.items() if features.issuperset(needed)]
     names += ["double"] if "f64" in description["dtypes"] else []
     names += ["memory"] if "memory" in description else []
+    names += ["device"] if features & {*IN_STREAMS, "new-shapes"} else []
     plain = description.get("arithmetic", "exact-f32") == "exact-f32"
     plain = plain and not {"lse", "window"} & set(description)
     return [name if plain else f"{name}+declared" for name in names]
@@ -99,6 +104,19 @@ def _names(value: Any, what: str) -> List[str]:
     if isinstance(value, str):
         raise TypeError(f"{what}: expected a list of names, got the text {value!r}")
     return list(value)
+
+
+def _expect_possible(features: Sequence[str], arrays: str, device: str) -> None:
+    """Of features that not every library, or not every device, has."""
+    for feature in features:
+        if feature in IN_STREAMS and device == "cpu":
+            raise ValueError(f"features: {feature!r} is of kernels with device='cuda'")
+        if feature in IN_STREAMS and arrays == "jax":
+            raise ValueError(f"features: JAX chooses its streams itself: {feature!r} is of kernels "
+                             "with arrays='torch'")
+        if feature in STRIDED and arrays == "jax" and device != "cpu":
+            raise ValueError(f"features: on a device, arrays of JAX are dense: no kernel of "
+                             f"arrays='jax' has {feature!r} there")
 
 
 def kernel(*, dtypes: Sequence[str], features: Sequence[str] = (), arrays: str = "numpy",
@@ -113,7 +131,8 @@ def kernel(*, dtypes: Sequence[str], features: Sequence[str] = (), arrays: str =
 
     dtypes       of "f64", "f32", "f16", "bf16"
     features     what it can do beyond full attention: `attest list --features`
-    arrays       what it is given: "numpy", "torch" or "jax"; on `device`, "cpu" or "cuda"
+    arrays       what it is given: "numpy", "torch" or "jax"; on `device`, "cpu" or "cuda". What it
+                 returns it may write to p.out(NAME) instead, but of JAX
     backward     "autograd": the gradients are those of torch or JAX. Else @mine.backward decorates
                  a function (p, q, k, v, o, lse, d_o) that returns dq, dk, dv, and dbias and dsink
                  where these are asked for
@@ -138,6 +157,7 @@ def kernel(*, dtypes: Sequence[str], features: Sequence[str] = (), arrays: str =
     if backward not in (None, "autograd") or (backward and arrays == "numpy"):
         raise ValueError(f"backward: expected 'autograd', with arrays='torch' or 'jax', got "
                          f"{backward!r}; a function is decorated with @NAME.backward")
+    _expect_possible(_names(features, "features"), arrays, device)
     description = {"version": "", "vendor": "", "dtypes": _names(dtypes, "dtypes"),
                    "features": _names(features, "features"), **declared,
                    "profiles": None if profiles is None else _names(profiles, "profiles")}

@@ -1,15 +1,14 @@
 """What a kernel returns, beside what it was to return. What is wrong is told in its own terms."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
-from attest_attention._arrays import Host, host
 from attest_attention._backends import Backend, Misuse
-from attest_attention._tensors import Tensors
+from attest_attention._tensors import AXES, Tensors
 
-# In this order, those that were asked for; with how many axes.
-FORWARD = {"o": 4, "lse": 3, "maximum": 3, "sum": 3, "keep": 4}
-BACKWARD = {"dq": 4, "dk": 4, "dv": 4, "dbias": 4, "dsink": 1}
+# In this order, those that were asked for.
+FORWARD = ("o", "lse", "maximum", "sum", "keep")
+BACKWARD = ("dq", "dk", "dv", "dbias", "dsink")
 _SHOWN = {"keep": "keep_mask"}
 
 
@@ -18,9 +17,11 @@ def _listed(names: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
-def as_list(value: Any, names: Sequence[str], who: str) -> List[Any]:
+def as_list(value: Any, names: Sequence[str], who: str, tensors: Tensors) -> List[Any]:
     """One value for each name. Raises Misuse."""
     values = list(value) if isinstance(value, (tuple, list)) else [value]
+    if value is None and all(tensors.is_written(name, None) for name in names):
+        return [None] * len(names)
     if value is None:
         raise Misuse(f"{who} returned None, expected {_listed(names)}")
     if len(values) != len(names):
@@ -30,30 +31,26 @@ def as_list(value: Any, names: Sequence[str], who: str) -> List[Any]:
     return values
 
 
-def _shape(name: str, told: Dict[str, Any]) -> Tuple[int, ...]:
-    """As the kernel sees it: LSE and its like have no channels, dSink has heads alone."""
-    shape = tuple(told["shape"])
-    return shape[1:2] if name == "dsink" else shape[:{**FORWARD, **BACKWARD}[name]]
-
-
-def _checked(value: Any, name: str, told: Dict[str, Any], backend: Backend) -> Host:
-    shown, shape = _SHOWN.get(name, name), _shape(name, told)
+def _check(value: Any, name: str, told: Dict[str, Any], backend: Backend) -> None:
+    shown, shape = _SHOWN.get(name, name), tuple(told["shape"][AXES[name]])
     if value is None:
         raise Misuse(f"{shown} is None, expected an array of shape {shape}")
     backend.expect(value, shown)
-    array = host(value, shown)
-    if array.shape not in (shape, tuple(told["shape"])):
-        raise Misuse(f"{shown} has shape {array.shape}, expected {shape}")
-    dtype = "bool" if told["dtype"] == "bits" else told["dtype"]
-    if array.dtype != dtype:
-        raise Misuse(f"{shown} has dtype {array.dtype}, expected {dtype}")
-    return array
+    found, dtype = backend.form(value)
+    if found not in (shape, tuple(told["shape"])):
+        raise Misuse(f"{shown} has shape {found}, expected {shape}")
+    expected = "bool" if told["dtype"] == "bits" else told["dtype"]
+    if dtype != expected:
+        raise Misuse(f"{shown} has dtype {dtype}, expected {expected}")
 
 
 def store(values: Sequence[Any], names: Sequence[str], tensors: Tensors) -> None:
-    """Writes them where the harness reads them. Raises Misuse, before anything is written."""
+    """Writes them where they belong, but for those that the kernel wrote there itself. Raises
+    Misuse, before anything is written."""
     outputs = tensors.outputs()
-    checked = {name: _checked(value, name, outputs[name], tensors.backend)
-               for name, value in zip(names, values)}
-    for name, array in checked.items():
-        tensors.write(name, array)
+    returned = {name: value for name, value in zip(names, values)
+                if not tensors.is_written(name, value)}
+    for name, value in returned.items():
+        _check(value, name, outputs[name], tensors.backend)
+    for name, value in returned.items():
+        tensors.write(name, value)

@@ -9,11 +9,13 @@ import os
 import pathlib
 import sys
 import traceback
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence
 
-from attest_attention import _home, _kernel
+from attest_attention import _home, _kernel, _on_device
 from attest_attention._backends import Backend, Misuse, backend
+from attest_attention._device import DeviceError
 from attest_attention._given import Problem
+from attest_attention._mirror import Fault
 from attest_attention._returns import BACKWARD, FORWARD, as_list, store
 from attest_attention._tensors import Memory, Tensors
 
@@ -44,7 +46,7 @@ def _own_frames(error: BaseException) -> List[traceback.FrameSummary]:
 
 def told(error: BaseException) -> str:
     """An exception in one line; its traceback goes where the harness keeps what is printed."""
-    if isinstance(error, Misuse):
+    if isinstance(error, (Misuse, DeviceError)):
         return str(error)
     frames = _own_frames(error)
     last = "".join(traceback.format_exception_only(type(error), error)).strip()
@@ -63,6 +65,7 @@ class Worker:
     def __init__(self, path: str) -> None:
         self._broken = ""
         self._backends: Dict[str, Backend] = {}
+        self._on_device: Dict[str, _on_device.OnDevice] = {}
         self._kernels: Dict[str, _kernel.Kernel] = {}
         try:
             self._memory = Memory(_descriptor("INPUT"), _descriptor("OUTPUT"))
@@ -79,7 +82,9 @@ class Worker:
         try:
             return operations[asked["op"]](asked)
         except (Exception, SystemExit) as error:
-            return {"status": "error", "message": told(error)}
+            reply: Reply = {"status": "error", "message": told(error)}
+            # No later call could be right, and none is to be blamed for it.
+            return {**reply, "ends": True} if self._on_device and _on_device.is_lost() else reply
 
     def _describe(self, asked: Dict[str, Any]) -> Reply:
         if asked.get("brief"):
@@ -91,52 +96,63 @@ class Worker:
 
     def _backend(self, kernel: _kernel.Kernel) -> Backend:
         if kernel.name not in self._backends:
-            self._backends[kernel.name] = backend(kernel.arrays, kernel.device,
-                                                  kernel.description["dtypes"])
+            library = backend(kernel.arrays, kernel.device, kernel.description["dtypes"])
+            self._backends[kernel.name] = library
+            if kernel.device != "cpu":
+                self._on_device[kernel.name] = _on_device.OnDevice(self._memory, library)
         return self._backends[kernel.name]
 
-    def _prepared(self, asked: Dict[str, Any]) -> Tuple[_kernel.Kernel, Problem, Tensors]:
-        kernel = self._kernels[asked["kernel"]]
-        tensors = Tensors(self._memory, asked["tensors"], self._backend(kernel))
-        tensors.backend.use_threads(asked["threads"])
-        return kernel, Problem(asked["problem"], tensors, asked["threads"]), tensors
-
     def _forward(self, asked: Dict[str, Any]) -> Reply:
-        kernel, p, tensors = self._prepared(asked)
-        names = _asked_for(FORWARD, tensors)
-        value = kernel.function(p, *(tensors.array(name) for name in "qkv"))
-        store(as_list(value, names, kernel.name), names, tensors)
-        return _finished(tensors)
+        kernel = self._kernels[asked["kernel"]]
+
+        def run(p: Problem, tensors: Tensors) -> None:
+            names = _asked_for(FORWARD, tensors)
+            value = kernel.function(p, *(tensors.array(name) for name in "qkv"))
+            store(as_list(value, names, kernel.name, tensors), names, tensors)
+
+        return self._called(kernel, asked, run)
 
     def _backward(self, asked: Dict[str, Any]) -> Reply:
-        kernel, p, tensors = self._prepared(asked)
-        names = _asked_for(BACKWARD, tensors)
-        qkv = [tensors.array(name) for name in "qkv"]
-        d_o = tensors.array("d_o")
-        if kernel.autograd:
-            values = _by_autograd(kernel, p, qkv, d_o, tensors.backend)
-            store([values[name] for name in names], names, tensors)
-            return _finished(tensors)
-        assert kernel.backward_function
-        statistics = [tensors.array(name, 3) for name in ("lse", "maximum", "sum")]
-        lse = statistics[0] if statistics[1] is None else tuple(statistics[1:])
-        value = kernel.backward_function(p, *qkv, tensors.array("o"), lse, d_o)
-        who = getattr(kernel.backward_function, "__name__", "the backward pass")
-        store(as_list(value, names, who), names, tensors)
-        return _finished(tensors)
+        kernel = self._kernels[asked["kernel"]]
+
+        def run(p: Problem, tensors: Tensors) -> None:
+            names = _asked_for(BACKWARD, tensors)
+            qkv = [tensors.array(name) for name in "qkv"]
+            d_o = tensors.array("d_o")
+            if kernel.autograd:
+                values = _by_autograd(kernel, p, qkv, d_o, tensors.backend)
+                store([values[name] for name in names], names, tensors)
+                return
+            assert kernel.backward_function
+            statistics = [tensors.array(name, 3) for name in ("lse", "maximum", "sum")]
+            lse = statistics[0] if statistics[1] is None else tuple(statistics[1:])
+            value = kernel.backward_function(p, *qkv, tensors.array("o"), lse, d_o)
+            who = getattr(kernel.backward_function, "__name__", "the backward pass")
+            store(as_list(value, names, who, tensors), names, tensors)
+
+        return self._called(kernel, asked, run)
+
+    def _called(self, kernel: _kernel.Kernel, asked: Dict[str, Any], run: _on_device.Pass) -> Reply:
+        library = self._backend(kernel)
+        library.use_threads(asked["threads"])
+        if kernel.name in self._on_device:
+            return _finished(self._on_device[kernel.name](asked, run))
+        tensors = Tensors(self._memory, asked["tensors"], library)
+        run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
+        changed = tensors.written_to()
+        return _finished(Fault("input_mutated", f"the kernel wrote to {', '.join(changed)}")
+                         if changed else None)
 
 
-def _asked_for(order: Dict[str, int], tensors: Tensors) -> List[str]:
+def _asked_for(order: Sequence[str], tensors: Tensors) -> List[str]:
     outputs = tensors.outputs()
     return [name for name in order if name in outputs]
 
 
-def _finished(tensors: Tensors) -> Reply:
-    changed = tensors.written_to()
-    if not changed:
+def _finished(fault: Optional[Fault]) -> Reply:
+    if not fault:
         return {"status": "ok"}
-    return {"status": "fault", "reason": "input_mutated",
-            "message": f"the kernel wrote to {', '.join(changed)}"}
+    return {"status": "fault", "reason": fault.reason, "message": fault.message}
 
 
 def _by_autograd(kernel: _kernel.Kernel, p: Problem, qkv: Sequence[Any], d_o: Any,
@@ -157,10 +173,12 @@ def _by_autograd(kernel: _kernel.Kernel, p: Problem, qkv: Sequence[Any], d_o: An
 
 def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO,
           replies: io.FileIO) -> None:
-    """Until the requests end."""
-    while head := requests.read(4):
+    """Until the requests end, or this worker does."""
+    reply: Reply = {}
+    while not reply.get("ends") and (head := requests.read(4)):
         asked = json.loads(requests.read(int.from_bytes(head, "little")))
-        text = json.dumps({**answer(asked), "nonce": asked["nonce"]}).encode()
+        reply = {**answer(asked), "nonce": asked["nonce"]}
+        text = json.dumps(reply).encode()
         sys.stdout.flush()
         sys.stderr.flush()
         frame = memoryview(len(text).to_bytes(4, "little") + text)
