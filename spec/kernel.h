@@ -145,7 +145,7 @@ class Kernel {
     } catch (const std::exception& error) {
       what = std::string("the kernel threw: ") + error.what();
     } catch (...) {
-      what = "the kernel threw what is no std::exception";
+      what = "the kernel threw: what is no std::exception";
     }
     if (context->message_bytes > 0) {
       const std::size_t size = std::min<std::size_t>(what.size(), context->message_bytes - 1);

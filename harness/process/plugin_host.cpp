@@ -9,13 +9,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <set>
 #include <vector>
 
+#include "harness/process/device_call.h"
 #include "harness/process/wire.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
@@ -79,7 +79,11 @@ std::int64_t append_chain(attest_mask_kind kind, const json& parts, const json& 
   return root;
 }
 
-std::uint8_t g_never = 0;  // a table that allows nothing, and that no request has
+// One element, which no request has.
+void* table_that_allows_nothing() {
+  static std::uint8_t never = 0;
+  return &never;
+}
 
 // A combination of nothing: an intersection allows everything, a union nothing.
 std::int64_t append_empty(Mask::Kind kind, std::vector<attest_mask>& nodes) {
@@ -87,7 +91,7 @@ std::int64_t append_empty(Mask::Kind kind, std::vector<attest_mask>& nodes) {
   node.struct_size = sizeof(node);
   node.kind = kind == Mask::Kind::all_of ? ATTEST_MASK_FULL : ATTEST_MASK_DENSE;
   if (node.kind == ATTEST_MASK_DENSE) {
-    node.table = {.data = &g_never,
+    node.table = {.data = table_that_allows_nothing(),
                   .dtype = ATTEST_U8,
                   .reserved = 0,
                   .shape = {1, 1, 1, 1},
@@ -272,77 +276,17 @@ class Trace {
   std::int64_t left_out_ = 0;
 };
 
-attest_call_mode mode_of(const json& request) {
-  const std::string text = request.value("mode", "");
-  if (text.empty()) return ATTEST_CALL_ORDINARY;
-  if (text == "stream") return ATTEST_CALL_STREAM;
-  if (text == "two-streams") return ATTEST_CALL_TWO_STREAMS;
-  if (text == "graph") return ATTEST_CALL_GRAPH;
-  throw InputError("", fmt::format("no mode of a call is called {}", text));
-}
-
-// The pages of each tensor that was asked for.
-class Regions {
- public:
-  void* note(const std::string& name, const json& tensor, void* data) {
-    const auto offset = tensor.at("offset").get<std::uint64_t>();
-    const std::uint64_t before = offset - tensor.at("region_offset").get<std::uint64_t>();
-    regions_.push_back({.struct_size = sizeof(attest_region),
-                        .name = names_.emplace_back(name).c_str(),
-                        .data = static_cast<std::byte*>(data) - before,
-                        .bytes = tensor.at("region_bytes").get<std::uint64_t>(),
-                        .tensor_offset = before,
-                        .tensor_bytes = tensor.at("bytes").get<std::uint64_t>(),
-                        .output = tensor.at("memory") == "output",
-                        .reserved = 0});
-    return data;
-  }
-
-  void note_never() {
-    regions_.push_back({.struct_size = sizeof(attest_region),
-                        .name = "a union of nothing",
-                        .data = &g_never,
-                        .bytes = sizeof(g_never),
-                        .tensor_offset = 0,
-                        .tensor_bytes = sizeof(g_never),
-                        .output = 0,
-                        .reserved = 0});
-  }
-
-  void tell(attest_context& context) const {
-    context.regions = regions_.data();
-    context.region_count = regions_.size();
-  }
-
- private:
-  std::deque<std::string> names_;  // which stay where they are
-  std::vector<attest_region> regions_;
-};
-
-// What the status of a call that is not ok comes to.
-json reply_to(attest_status status, const char* message) {
-  const char* const text = message[0] ? message : "no message";
-  if (status == ATTEST_GUARD || status == ATTEST_INPUT_MUTATED) {
-    const char* const reason = status == ATTEST_GUARD ? "guard" : "input_mutated";
-    return {{"status", "fault"}, {"reason", reason}, {"message", text}};
-  }
-  if (status == ATTEST_DEVICE_LOST) {
-    return {{"status", "error"},
-            {"message", fmt::format("the device is lost: {}", text)},
-            {"ends", true}};
-  }
-  return {{"status", "error"}, {"message", fmt::format("status {}: {}", status, text)}};
-}
-
 json call(const attest_kernel& kernel, const json& request, bool backward,
           const Locate& locate_only) {
   Regions regions;
   const Locate locate = [&](const std::string& name, const json& tensor) {
-    return regions.note(name, tensor, locate_only(name, tensor));
+    void* const data = locate_only(name, tensor);
+    regions.note(name, tensor, data);
+    return data;
   };
   NativeProblem native;
   fill(native, request, locate);
-  regions.note_never();
+  regions.note("a union of nothing", table_that_allows_nothing(), 1);
   const json& t = request.at("tensors");
   attest_inputs in{};
   in.struct_size = sizeof(in);

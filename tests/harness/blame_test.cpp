@@ -132,9 +132,9 @@ TEST_F(BlameTest, MaskIsBlamedForRowsThatSeeEveryKeyIfNothingElseIsCited) {
 TEST_F(BlameTest, EveryClauseOfTheForwardPassThatAFeatureHasIsASuspect) {
   const auto suspected = suspects();
   for (const Feature& feature : features()) {
-    // Formats are blamed for nothing, and laws for themselves; of the rest, these speak of other
-    // tensors.
-    if (feature.key == kOfFormats || feature.name == "lse") continue;
+    // Formats are blamed for nothing, and laws and calls of devices for themselves; of the rest,
+    // these speak of other tensors.
+    if (feature.key == kOfFormats || is_of_testee(feature)) continue;
     for (const auto& demand : feature.demands()) {
       if (demand.clause.starts_with("LAW-")) continue;
       const bool backward = demand.clause.starts_with("GRAD-") || demand.clause == "SINK-2" ||

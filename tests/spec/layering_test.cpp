@@ -96,7 +96,8 @@ bool is_stranger(const std::string& path, const std::string& target) {
 bool is_for_vendors(const std::string& path) {
   return path == "spec/attest_plugin.h" || path == "spec/attest_judge.h" ||
          path == "spec/attest_gmock.h" || path == "spec/attest_gtest.h" ||
-         path == "spec/kernel.h" || path.starts_with("spec/kernel/");
+         path == "spec/kernel.h" || path.starts_with("spec/kernel/") || path == "spec/device.h" ||
+         path.starts_with("spec/device/");
 }
 
 void check_include(const std::string& path, const std::string& target,
