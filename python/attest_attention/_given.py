@@ -62,6 +62,9 @@ class Problem:
         self.dropout_p: float = dropout["probability"]
         self.draws_keep: bool = dropout["mode"] == "generated"
         self.dropout_seed, self.dropout_offset = int(dropout["seed"]), int(dropout["offset"])
+        # Whose tables all that with_arrays() makes of it share: none is copied to a device while a
+        # graph is captured.
+        self._as_asked = self
 
     def __repr__(self) -> str:
         heads = f"h{self.query_heads}/{self.key_heads}"
@@ -178,7 +181,7 @@ class Problem:
     def visible(self) -> Any:
         """Mask and lengths as booleans [batch or 1, query_heads or 1, query_len, key_len], for
         kernels that take a table alone."""
-        return self._visible
+        return self._as_asked._visible
 
     @cached_property
     def _visible(self) -> Any:

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import os
 import pathlib
+import types
 import unittest
 
 import numpy as np
@@ -13,6 +14,7 @@ import attest_attention as attest
 import fake_device
 from attest_attention import _arrays, _device, _dlpack, _home, _mirror, worker
 from attest_attention._backends import Jax, Torch
+from attest_attention._given import Problem
 from textbook import Kernel
 
 HERE = pathlib.Path(__file__).parent
@@ -239,6 +241,19 @@ class ModeTest(unittest.TestCase):
         for mode in (None, "stream"):
             self.assertEqual(verdict("baked", mode=mode), "right")
         self.assertEqual(verdict("baked", mode="graph"), "wrong")
+
+    def test_table_of_a_problem_is_made_once_for_all_that_autograd_makes_of_it(self):
+        sizes = dict.fromkeys(("batch", "query_heads", "key_heads", "query_len", "key_len",
+                               "head_dim", "value_dim"), 2)
+        asked = {"dtype": "f32", **sizes, "scale": 1.0, "softcap": 0.0, "packed": False,
+                 "page_size": 0, "backward": True, "mask": {"kind": "full"},
+                 "dropout": {"mode": "none", "probability": 0.0, "seed": "0", "offset": "0"}}
+        tables = types.SimpleNamespace(
+            numpy=types.SimpleNamespace(names=()),
+            backend=types.SimpleNamespace(array=np.array))  # a copy, which no capture allows
+        p = Problem(asked, tables, 1)
+        made = p.with_arrays({"bias": None}).visible()
+        self.assertIs(p.with_arrays({"bias": None}).visible(), made)
 
     def test_guards_hold_in_every_mode(self):
         for mode in ("stream", "two-streams", "graph"):
