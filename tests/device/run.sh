@@ -53,7 +53,7 @@ judge_lasting() {
   [ "$(grep -c '"outcome":"PASS"' "$record")" = 3 ] || verdict=missed
   grep '"outcome":"FAIL"' "$record" | grep stream_decode | grep -q "$3" || verdict=missed
   printf '%-7s %-24s %s\n' "$verdict" "$1" \
-    "$(grep -o '"message":"[^"]*"' "$record" | head -n 1 | cut -c1-150)" >"$folder/$1.verdict"
+    "$(grep '"outcome":"FAIL"' "$record" | grep -o '"message":"[^"]*"' | head -n 1 | cut -c1-150)" >"$folder/$1.verdict"
 }
 
 at_once=${AT_ONCE:-8}
