@@ -276,19 +276,16 @@ class Trace {
   std::int64_t left_out_ = 0;
 };
 
-json call(const attest_kernel& kernel, const json& request, bool backward,
-          const Locate& locate_only) {
-  Regions regions;
-  const Locate locate = [&](const std::string& name, const json& tensor) {
-    void* const data = locate_only(name, tensor);
-    regions.note(name, tensor, data);
-    return data;
-  };
-  NativeProblem native;
-  fill(native, request, locate);
-  regions.note("a union of nothing", table_that_allows_nothing(), 1);
-  const json& t = request.at("tensors");
+// What a call reads and writes.
+struct NativeTensors {
   attest_inputs in{};
+  attest_outputs out{};
+};
+
+NativeTensors tensors_of(const attest_problem& problem, const json& t, bool backward,
+                         const Locate& locate) {
+  NativeTensors all;
+  attest_inputs& in = all.in;
   in.struct_size = sizeof(in);
   const auto tensor = [&](TensorName name) { return tensor_of(t, wire_name(name), locate); };
   in.q = tensor(TensorName::q);
@@ -297,9 +294,9 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   in.bias = tensor(TensorName::bias);
   in.alibi_slopes = tensor(TensorName::slopes);
   in.sink = tensor(TensorName::sink);
-  attest_outputs out{};
+  attest_outputs& out = all.out;
   out.struct_size = sizeof(out);
-  const bool draws = native.problem.dropout == ATTEST_DROPOUT_GENERATED && !backward;
+  const bool draws = problem.dropout == ATTEST_DROPOUT_GENERATED && !backward;
   (draws ? out.keep : in.keep) = tensor(TensorName::keep);
   if (backward) {
     in.o = tensor(TensorName::o);
@@ -319,6 +316,21 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
     out.maximum = tensor(TensorName::maximum);
     out.sum = tensor(TensorName::sum);
   }
+  return all;
+}
+
+json call(const attest_kernel& kernel, const json& request, bool backward,
+          const Locate& locate_only) {
+  Regions regions;
+  const Locate locate = [&](const std::string& name, const json& tensor) {
+    void* const data = locate_only(name, tensor);
+    regions.note(name, tensor, data);
+    return data;
+  };
+  NativeProblem native;
+  fill(native, request, locate);
+  regions.note("a union of nothing", table_that_allows_nothing(), 1);
+  const NativeTensors tensors = tensors_of(native.problem, request.at("tensors"), backward, locate);
   const auto threads = request.at("threads").get<std::int32_t>();
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
   const Workspace workspace(bytes);
@@ -340,7 +352,7 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   }
   const auto run = backward ? kernel.backward : kernel.forward;
   if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
-  const attest_status status = run(&kernel, &native.problem, &in, &out, &context);
+  const attest_status status = run(&kernel, &native.problem, &tensors.in, &tensors.out, &context);
   message.back() = '\0';
   if (const std::string damage = workspace.damage(); !damage.empty()) {
     return {{"status", "fault"}, {"reason", "guard"}, {"message", damage}};

@@ -26,7 +26,10 @@ def _assert(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any],
     result = _judge(arrays, arithmetic, options)
     if result.passed:
         return
-    path = _saved.save({"arrays": arrays, "arithmetic": arithmetic, "options": options}, save)
+    try:
+        path = _saved.save({"arrays": arrays, "arithmetic": arithmetic, "options": options}, save)
+    except (OSError, ValueError) as error:  # a full disk; of which NumPy makes a ValueError
+        raise AssertionError(f"{result}\n  not saved     {error}") from error
     raise AssertionError(str(dataclasses.replace(result, saved=path or "")))
 
 

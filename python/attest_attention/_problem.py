@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -20,6 +21,13 @@ PACKED_LAYOUTS = {"hsd": (0, 1, 2), "shd": (1, 0, 2)}
 OUTPUTS = ("o", "lse", "dq", "dk", "dv", "dbias", "dsink")
 # Arguments that libattest calls otherwise.
 ARGUMENTS = {"sink": "sinks", "keep": "keep_mask"}
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected whole numbers, got {value!r}") from None
 
 
 def pair(value: Any, name: str) -> Tuple[Any, Any]:
@@ -261,11 +269,12 @@ class Call:
         if causal is not False and causal is not None:
             masks.append(_masks.causal(self._anchor_of("causal", causal)))
         if window is not None:
-            if len(window) not in (2, 3):
+            if not isinstance(window, (tuple, list)) or len(window) not in (2, 3):
                 raise ValueError(f"window: expected (left, right) or (left, right, anchor), got "
                                  f"{window!r}")
             anchor = window[2] if len(window) == 3 else causal or True
-            left, right = (None if end is None or end == -1 else int(end) for end in window[:2])
+            left, right = (None if end is None or end == -1 else _whole(end, "window")
+                           for end in window[:2])
             if any(end is not None and end < 0 for end in (left, right)):
                 raise ValueError(f"window: a width is negative: {window!r}")
             masks.append(_masks.window(left, right, self._anchor_of("window", anchor)))

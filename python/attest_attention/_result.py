@@ -50,6 +50,9 @@ class Result:
     arithmetic: Tuple[str, ...]  # what goes beyond the default, in words
     saved: str = ""  # the file that repeats it
 
+    def __bool__(self) -> bool:
+        return self.passed
+
     def __str__(self) -> str:
         wrong = [t for t in self.tensors.values() if not t.ratio <= 1]
         lines = [("worst", str(each)) for each in wrong or self.tensors.values()]

@@ -266,6 +266,16 @@ TEST_F(RecordCommandTest, VerifyRepeatsVerdictsThatItsDigestDraws) {
   EXPECT_EQ(few.text, attest_command(verify + " --rerun 20").text) << "the same are drawn again";
 }
 
+// Why a case is not asked depends on all that a testee declares, and on the other cases.
+TEST_F(RecordCommandTest, VerifyKnowsWhyACaseWasNotAsked) {
+  const std::string testee = " --testee 'exec:" ROGUE " shouts'";
+  attest_command("run --tier smoke --profile none" + testee + out());
+  const Result all =
+      attest_command("verify " + (folder_ / "out").string() + " --rerun 1000" + testee);
+  EXPECT_THAT(all.text, AllOf(HasSubstr("UNSUPPORTED(undeclared)  shouts memory/"),
+                              Not(HasSubstr("differs"))));
+}
+
 TEST_F(RecordCommandTest, VerifyRepeatsVerdictsAsTheyWereMade) {
   setenv("MINE", "1", 1);
   // What hangs is a TIMEOUT in both, if soon enough.

@@ -1,6 +1,6 @@
-/* What the package calls of CUDA's driver, over memory of the host: streams do at once what they are
- * told. It is built as libcuda.so.1, with the types of cuda.h, so that calls through ctypes pass what
- * these take. */
+/* What the package calls of CUDA's driver, over memory of the host: streams do at once what they
+ * are told. It is built as libcuda.so.1, with the types of cuda.h, so that calls through ctypes
+ * pass what these take. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,9 @@ int cuInit(unsigned flags) { return flags; }
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal; }
 int cuDevicePrimaryCtxRetain(void** made, int device) { return *made = &context, device; }
 int cuCtxSetCurrent(void* given) { return given == &context ? 0 : 201; }
-int cuStreamCreate(void** stream, unsigned flags) { return *stream = malloc(1), flags == 1 ? 0 : 1; }
+int cuStreamCreate(void** stream, unsigned flags) {
+  return *stream = malloc(1), flags == 1 ? 0 : 1;
+}
 int cuEventCreate(void** event, unsigned flags) { return *event = &gate, flags == 2 ? 0 : 1; }
 int cuEventRecord(void* event, void* stream) { return event == &gate && stream ? 0 : 400; }
 int cuEventQuery(void* event) { return event == &gate ? 600 : 400; }

@@ -257,6 +257,18 @@ class ToldTest(unittest.TestCase):
                 again = attest.judge_file(path)
                 self.assertEqual(str(again), str(caught.exception))
 
+    def test_the_verdict_is_told_where_no_file_can_be_written(self):
+        with self.assertRaisesRegex(AssertionError, "FAIL(.|\n)*not saved .*No such file"):
+            attest.assert_close(self.o, Q, K, V, save="/nowhere/call.npz", **self.said)
+
+    def test_a_verdict_is_as_true_as_it_passed(self):
+        self.assertFalse(attest.judge(self.o, Q, K, V, **self.said))
+
+    def test_a_window_has_whole_widths(self):
+        for window in ((3.5, 0), (0, "1"), 3):
+            with self.assertRaisesRegex((TypeError, ValueError), "window: expected"):
+                attest.judge(self.o, Q, K, V, **{**self.said, "causal": None, "window": window})
+
     def test_the_file_may_be_left_out(self):
         with self.assertRaises(AssertionError) as caught:
             attest.assert_close(self.o, Q, K, V, save=False, **self.said)
