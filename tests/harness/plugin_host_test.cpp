@@ -8,6 +8,7 @@
 #include "harness/process/in_process.h"
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
+#include "spec/json_reader.h"
 #include "tests/harness/mock_plugin.h"
 
 namespace attest {
