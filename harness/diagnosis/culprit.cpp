@@ -70,12 +70,16 @@ std::vector<std::string_view> instead_of(std::string_view blamed) {
 }  // namespace
 
 std::string culprit(const Verdict& verdict, const Case& test_case,
-                    const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs) {
+                    const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs,
+                    LookedAt looked) {
   const std::string& blamed = verdict.blamed;
   if (!asks_for_names(verdict) || blamed.empty()) return blamed;
   const Clauses cured = clauses_where(reliefs, true), guiltless = clauses_where(reliefs, false);
   const std::string meant = clause_of(alike, test_case, blamed, cured);
-  if (!meant.empty()) return meant;
+  const bool is_believed =
+      looked == LookedAt::several ||
+      (!is_plain(blamed) && (contains(test_case.clauses, meant) || contains(cured, meant)));
+  if (is_believed && !meant.empty()) return meant;
   if (is_plain(blamed)) return blamed;
   // What fails in a pass of its own, whatever else the problem has, is blamed by its tensor.
   const bool by_tensor = blamed == "GRAD-1" || blamed == "GRAD-2" || blamed == "GRAD-3";

@@ -18,7 +18,7 @@ std::string culprit_of(const Verdict& verdict, const Case& test_case, const Test
   const auto again = try_again(test_case, testee, executor, options, 1, interrupted);
   if (again && again->said) consensus.add(test_case.id, *again->said);
   return culprit(verdict, test_case, consensus.meant().alike,
-                 reliefs(test_case, testee, executor, options, interrupted));
+                 reliefs(test_case, testee, executor, options, interrupted), LookedAt::one);
 }
 
 }  // namespace
