@@ -71,13 +71,13 @@ std::vector<std::string_view> instead_of(std::string_view blamed) {
 
 std::string culprit(const Verdict& verdict, const Case& test_case,
                     const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs,
-                    LookedAt looked) {
+                    Names names) {
   const std::string& blamed = verdict.blamed;
   if (!asks_for_names(verdict) || blamed.empty()) return blamed;
   const Clauses cured = clauses_where(reliefs, true), guiltless = clauses_where(reliefs, false);
   const std::string meant = clause_of(alike, test_case, blamed, cured);
   const bool is_believed =
-      looked == LookedAt::several ||
+      names == Names::first ||
       (!is_plain(blamed) && (contains(test_case.clauses, meant) || contains(cured, meant)));
   if (is_believed && !meant.empty()) return meant;
   if (is_plain(blamed)) return blamed;

@@ -16,15 +16,15 @@
 
 namespace attest {
 
-// How many failing cases were looked at for `alike`. Of one alone, which may be small, a mistake of
-// another subject matches as well: what rows tell goes first, and names that it does not cite count
-// only where it passes without them.
-enum class LookedAt { one, several };
+// What a mistake that matches is worth: it goes first where it is told beside what is blamed; where
+// one problem alone was looked at, which may be small, a mistake of another subject may match as
+// well, so that what rows tell goes first, and then names that the case cites or that are cured.
+enum class Names { first, doubted };
 
 // Empty if the verdict blames nothing.
 std::string culprit(const Verdict& verdict, const Case& test_case,
                     const std::vector<Likeness>& alike, const std::vector<Relief>& reliefs,
-                    LookedAt looked = LookedAt::several);
+                    Names names = Names::first);
 
 // Of mistakes that cannot be told apart, those first whose clause is blamed.
 void put_first(std::vector<Likeness>& alike, const std::string& blamed);

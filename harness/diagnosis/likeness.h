@@ -78,6 +78,8 @@ std::vector<Likeness> sure(const std::optional<Testimony>& testimony);
 class Consensus {
  public:
   void add(const std::string& case_id, const Testimony& testimony);
+  // How many different problems a mistake explains.
+  std::size_t problems() const { return problems_.size(); }
   // Whether nothing is left that could be meant.
   bool is_hopeless() const;
   // Whether enough is known: so many cases explained, or none that can be.

@@ -79,16 +79,16 @@ TEST(CulpritTest, WhatIsNamedIsBlamedThoughTheCaseDoesNotCiteItOrRowsTellOfAnoth
   }
 }
 
-TEST(CulpritTest, OfOneCaseANameIsBlamedIfItIsCitedOrCuredAndRowsTellOfNothingElse) {
+TEST(CulpritTest, NameThatIsDoubtedIsBlamedIfItIsCitedOrCuredAndRowsTellOfNothingElse) {
   const Likeness lost = {.name = "a key left out", .clause = "SOFTMAX-1", .tensors = {}};
-  const auto of_one = [&](const char* blamed, const Case& cites,
-                          const std::vector<Relief>& without) {
-    return culprit(blaming(blamed), cites, {lost}, without, LookedAt::one);
+  const auto doubted = [&](const char* blamed, const Case& cites,
+                           const std::vector<Relief>& without) {
+    return culprit(blaming(blamed), cites, {lost}, without, Names::doubted);
   };
-  EXPECT_EQ(of_one("LSE-1", citing({"SOFTMAX-1"}), {}), "LSE-1");
-  EXPECT_EQ(of_one("MASK-2", citing({"MASK-2"}), {}), "MASK-2");
-  EXPECT_EQ(of_one("MASK-2", citing({"MASK-2", "SOFTMAX-1"}), {}), "SOFTMAX-1");
-  EXPECT_EQ(of_one("MASK-2", citing({"MASK-2"}), {{"keys", {"SOFTMAX-1"}, true}}), "SOFTMAX-1");
+  EXPECT_EQ(doubted("LSE-1", citing({"SOFTMAX-1"}), {}), "LSE-1");
+  EXPECT_EQ(doubted("MASK-2", citing({"MASK-2"}), {}), "MASK-2");
+  EXPECT_EQ(doubted("MASK-2", citing({"MASK-2", "SOFTMAX-1"}), {}), "SOFTMAX-1");
+  EXPECT_EQ(doubted("MASK-2", citing({"MASK-2"}), {{"keys", {"SOFTMAX-1"}, true}}), "SOFTMAX-1");
 }
 
 TEST(CulpritTest, WhatIsNotOfNumbersStays) {
