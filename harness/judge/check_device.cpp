@@ -60,13 +60,7 @@ std::optional<Finding> try_again(Subject& subject, std::string_view mode) {
   if (first.stopped) return first.stopped;
   const Trial second = trial(Placement::start_flush);
   if (second.stopped) return second.stopped;
-  if (auto finding = check_written(first, second, subject.exemptions)) return finding;
-  if (first.keep) {
-    if (auto finding = check_keep(subject.problem(), subject.prepared.inputs(),
-                                  subject.testee.keep_quantum, *first.keep, *second.keep)) {
-      return finding;
-    }
-  }
+  if (auto finding = check_whole(subject, first, second)) return finding;
   return check_bounds(subject, first, second);
 }
 

@@ -43,6 +43,14 @@ std::optional<Finding> check_written(const Trial& first, const Trial& second,
   return std::nullopt;
 }
 
+std::optional<Finding> check_whole(const Subject& subject, const Trial& first,
+                                   const Trial& second) {
+  if (auto finding = check_written(first, second, subject.exemptions)) return finding;
+  if (!first.keep) return std::nullopt;
+  return check_keep(subject.problem(), subject.prepared.inputs(), subject.testee.keep_quantum,
+                    *first.keep, *second.keep);
+}
+
 std::optional<std::string> difference(const Returned& a, const Returned& b,
                                       const Exemptions& exemptions) {
   for (std::size_t i = 0; i < a.bits.size(); ++i) {

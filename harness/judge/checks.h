@@ -21,6 +21,10 @@ std::optional<Finding> check_support(Subject& subject, const Problem& problem);
 std::optional<Finding> check_written(const Trial& first, const Trial& second,
                                      const Exemptions& exemptions);
 
+// What can be told of two equal calls before any number is: all is written, and the keep-masks that
+// were drawn are right.
+std::optional<Finding> check_whole(const Subject& subject, const Trial& first, const Trial& second);
+
 // The first element whose bits differ between two trials, or two tensors, in words.
 std::optional<std::string> difference(const Trial& first, const Trial& second,
                                       const Exemptions& exemptions);

@@ -180,13 +180,7 @@ std::optional<Finding> find(Subject& subject, Trial& first, Trial& second) {
   if (first.stopped) return first.stopped;
   second = subject.try_out(Placement::start_flush);
   if (second.stopped) return second.stopped;
-  if (auto finding = check_written(first, second, subject.exemptions)) return finding;
-  if (first.keep) {
-    if (auto finding = check_keep(subject.problem(), subject.prepared.inputs(),
-                                  subject.testee.keep_quantum, *first.keep, *second.keep)) {
-      return finding;
-    }
-  }
+  if (auto finding = check_whole(subject, first, second)) return finding;
   auto finding = of_fitted(subject, check_bounds(subject, first, second));
   if (finding && finding->outcome == Outcome::fail) return lenient(subject, *finding);
   if (first.keep &&

@@ -63,6 +63,15 @@ void copies(const Call<Fake>& c) {
   Fake::launch(c.stream(), [=] { *o = *v; });
 }
 
+// The same, and what it copied, in the order in which that is done.
+auto copies_and_tells(std::vector<float>& seen) {
+  return [&seen](const Call<Fake>& c) {
+    const auto* const v = static_cast<const float*>(c.v.data);
+    Fake::launch(c.stream(), [v, &seen] { seen.push_back(*v); });
+    copies(c);
+  };
+}
+
 TEST(DeviceHeaderTest, PoisonCopiesAndKernelGoInThisOrderIntoOneStream) {
   for (const auto mode : {ATTEST_CALL_ORDINARY, ATTEST_CALL_STREAM}) {
     Fake::begin(1, Fake::Haste::none);
@@ -82,15 +91,7 @@ TEST(DeviceHeaderTest, GraphIsCapturedOnNanAndReplayedOnTheInputs) {
   Fake::begin(1, Fake::Haste::none);
   std::vector<float> seen;
   OneElement call(ATTEST_CALL_GRAPH);
-  const auto looks = [&](const Call<Fake>& c) {
-    const auto* const v = static_cast<const float*>(c.v.data);
-    auto* const o = static_cast<float*>(c.o.data);
-    Fake::launch(c.stream(), [=, &seen] {
-      seen.push_back(*v);
-      *o = *v;
-    });
-  };
-  ASSERT_EQ(call.run(looks), ATTEST_OK) << call.message.data();
+  ASSERT_EQ(call.run(copies_and_tells(seen)), ATTEST_OK) << call.message.data();
   ASSERT_EQ(seen.size(), 2u) << "warmed up, and replayed";
   EXPECT_TRUE(seen[0] != seen[0]);
   EXPECT_EQ(seen[1], 7);
@@ -128,15 +129,7 @@ TEST(DeviceHeaderTest, CallsInTwoStreamsOverlapAndHaveMemoryOfTheirOwn) {
   Fake::begin(3, Fake::Haste::any);
   OneElement call(ATTEST_CALL_TWO_STREAMS);
   std::vector<float> seen;
-  const auto looks = [&](const Call<Fake>& c) {
-    const auto* const v = static_cast<const float*>(c.v.data);
-    auto* const o = static_cast<float*>(c.o.data);
-    Fake::launch(c.stream(), [=, &seen] {
-      seen.push_back(*v);
-      *o = *v;
-    });
-  };
-  ASSERT_EQ(call.run(looks), ATTEST_OK) << call.message.data();
+  ASSERT_EQ(call.run(copies_and_tells(seen)), ATTEST_OK) << call.message.data();
   EXPECT_EQ(call.o[0], 7);
   int changes = 0;  // of the stream whose turn it is
   for (std::size_t i = 1; i < seen.size(); ++i) changes += (seen[i] == 7) != (seen[i - 1] == 7);

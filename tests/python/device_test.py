@@ -94,7 +94,7 @@ class Request:
             os.close(fd)
 
 
-def replied(kernel, device=None, library=fake_device.Library, file="device_faults.py", **options):
+def replied(kernel, device=None, library=fake_device.OnFake, file="device_faults.py", **options):
     """What a worker says to a request for a kernel; and that request."""
     request = Request(**options)
     for name, fd in request.fds.items():
@@ -200,7 +200,7 @@ class OrderTest(unittest.TestCase):
 
     def test_poison_of_the_allocator_is_no_other_streams(self):
         """That of a suite that filled memory in one stream and computed in another overtook it."""
-        class Racing(fake_device.Library):
+        class Racing(fake_device.OnFake):
             def poison(self, sizes):
                 self.current, current = 2, self.current
                 super().poison(sizes)

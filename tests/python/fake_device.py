@@ -104,12 +104,12 @@ class Device:
         return lambda: [self.launch(stream, work) for work in recorded]
 
 
-class Library(_backends.Backend):
+class OnFake(_backends.Backend):
     """Arrays of NumPy on the memory of the device, and an allocator that hands memory out again."""
 
     def __init__(self, device, dtypes):
         self.device, self.current, self.freed = device, 0, {}
-        Library.latest = self
+        OnFake.latest = self
 
     def device_of(self, value):
         return self.device
@@ -151,10 +151,10 @@ def device():
 
 
 def empty(shape, dtype):
-    return Library.latest.empty(shape, dtype)
+    return OnFake.latest.empty(shape, dtype)
 
 
-def install(other=None, library=Library):
+def install(other=None, library=OnFake):
     """In the places of CUDA, and of PyTorch."""
     _device.put(other or Device())
     _backends.LIBRARIES["torch"] = library

@@ -13,7 +13,7 @@ class OnFake(Torch):
         super().__init__("cpu", dtypes)
         self.may_write, self.current = False, 0
 
-    in_stream = fake_device.Library.in_stream
+    in_stream = fake_device.OnFake.in_stream
 
 
 if _home.in_worker:

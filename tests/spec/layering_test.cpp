@@ -312,6 +312,23 @@ Layers rooms_named(const std::string& cell) {
   return rooms;
 }
 
+// Each names all calls of its runtime, which macros would hide; what is mended in one is in both.
+TEST(LayeringTest, HipIsCudaByOtherNames) {
+  const Tree tree = read_tree();
+  std::string cuda = tree.at("spec/device/cuda.h");
+  for (const auto& [ours, theirs] : std::vector<std::pair<std::string, std::string>>{
+           {"<cuda_runtime_api.h>", "<hip/hip_runtime_api.h>"},
+           {"CUDART_CB ", ""},
+           {"CUDA", "HIP"},
+           {"Cuda", "Hip"},
+           {"cuda", "hip"}}) {
+    for (std::size_t at = 0; (at = cuda.find(ours, at)) != cuda.npos; at += theirs.size()) {
+      cuda.replace(at, ours.size(), theirs);
+    }
+  }
+  EXPECT_EQ(cuda, tree.at("spec/device/hip.h"));
+}
+
 TEST(LayeringTest, ContributingTellsWhatEachRoomMayInclude) {
   std::ifstream file(ATTEST_SOURCE_DIR "/CONTRIBUTING.md");
   static const std::regex row(R"(\| `([a-z]+)/` \| ([^|]*) \| [^|]* \|)");
