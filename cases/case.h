@@ -30,6 +30,7 @@ enum class Hidden {
   nan_key,       // NaN and Inf: some keys of K (FINITE-2, and HIDE-3 for rows that don't see them)
   nan_value,     // NaN and Inf: some keys of V (the same)
   nan_gradient,  // NaN and Inf: some rows of dO (FINITE-2)
+  large,         // as huge, of scores that stay finite in the format of the inputs, too (HIDE-1)
 };
 
 // What is asked beside: how a case is run again, to give the same bits, and what is looked at then.

@@ -35,6 +35,7 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
     case Hidden::plain:
       return;
     case Hidden::huge:
+    case Hidden::large:
     case Hidden::nan_masked:
       return needs(keys, true, "");
     case Hidden::nan:

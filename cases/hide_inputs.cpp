@@ -45,19 +45,20 @@ double largest(const Values& values) {
 }
 
 // Finite numbers for hidden keys: as large as keeps every product with Q and dO finite in the
-// accumulator.
+// accumulator, and those with Q in the format of the inputs, where that is asked for.
 struct HugeNumbers {
   double k, v;
 };
-HugeNumbers huge_numbers(const Problem& p, const Inputs& inputs) {
+HugeNumbers huge_numbers(const Problem& p, const Inputs& inputs, Hidden hidden) {
   const double room = p.dtype == DType::f64 ? 1e300 : 1e36;
   const double most = largest_finite(p.dtype) / 4;
+  const double of_scores = hidden == Hidden::large ? std::min(room, most) : room;
   const auto times = [](Index channels) {
     return static_cast<double>(std::max<Index>(channels, 1));
   };
-  return {
-      .k = std::min(most, room / (times(p.head_dim) * largest(inputs.q) * std::max(1.0, reach(p)))),
-      .v = std::min(most, room / (times(p.value_dim) * largest(inputs.d_o)))};
+  return {.k = std::min(
+              most, of_scores / (times(p.head_dim) * largest(inputs.q) * std::max(1.0, reach(p)))),
+          .v = std::min(most, room / (times(p.value_dim) * largest(inputs.d_o)))};
 }
 
 // Overwrites the row of `values` at (b, h, s), as it is stored, with NaN and infinities.
@@ -74,11 +75,12 @@ void poison(MainTensor tensor, Values& values, const RandomSource& source, Index
 
 void hide_keys(const Case& test_case, const RandomSource& source, Inputs& inputs) {
   const Problem& p = test_case.problem;
-  const HugeNumbers sizes = huge_numbers(p, inputs);
+  const HugeNumbers sizes = huge_numbers(p, inputs, test_case.hidden);
+  const bool finite = test_case.hidden == Hidden::huge || test_case.hidden == Hidden::large;
   const KeyUse use = use_of_keys(p, inputs);
   const auto overwrite = [&](MainTensor tensor, Values& values, double size, Index b, Index h,
                              Index s) {
-    if (test_case.hidden != Hidden::huge) return poison(tensor, values, source, b, h, s);
+    if (!finite) return poison(tensor, values, source, b, h, s);
     for (Index d = 0; d < values.shape[kChannel]; ++d) {
       const double side = source.random(tensor, {b, h, s, d}, 2).sign();
       values.at(b, h, s, d) = side * round_to(p.dtype, size);
@@ -89,9 +91,8 @@ void hide_keys(const Case& test_case, const RandomSource& source, Inputs& inputs
     for (Index h = 0; h < p.key_heads; ++h) {
       for (Index s = 0; s < inputs.k.shape[kPosition]; ++s, ++index) {
         const bool hidden = test_case.hidden == Hidden::nan ? !use.exists[index]
-                            : test_case.hidden == Hidden::huge
-                                ? !use.seen[index]
-                                : use.exists[index] && !use.seen[index];
+                            : finite                        ? !use.seen[index]
+                                                            : use.exists[index] && !use.seen[index];
         if (!hidden) continue;
         overwrite(kK, inputs.k, sizes.k, b, h, s);
         overwrite(kV, inputs.v, sizes.v, b, h, s);
@@ -153,6 +154,7 @@ void hide(const Case& test_case, const RandomSource& source, Inputs& inputs) {
     case Hidden::plain:
       return;
     case Hidden::huge:
+    case Hidden::large:
     case Hidden::nan:
     case Hidden::nan_masked:
       return hide_keys(test_case, source, inputs);

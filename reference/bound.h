@@ -87,6 +87,7 @@ struct Model {
   Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
   Real score_overflow;  // from here on scores, or their products with log2(e), may be infinite
   Narrow<Real> scores;  // after each step of them
+  bool stores_scores_in_less_range = false;  // than the softmax's
   Narrow<Real> p, ds;   // p in the unit of P, normalised
   Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
   Real tiny;            // V and dO below it count as 0

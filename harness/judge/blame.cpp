@@ -29,6 +29,7 @@ std::string_view clause_of_hidden(const Case& c, const Misses& misses) {
     case Hidden::plain:
       return "";
     case Hidden::huge:
+    case Hidden::large:
       return "HIDE-1";
     case Hidden::nan:
       return c.problem.paging.page_size > 0 ? "PAGE-2" : "HIDE-2";

@@ -115,6 +115,8 @@ class Experiment {
   const Sample& first() const { return first_; }
   const Description& testee() const { return calling_.testee; }
   bool deterministic() const { return arithmetic_.deterministic; }
+  // In the format of the inputs.
+  bool stores_scores() const { return arithmetic_.scores.roundoff > 0; }
 
   // What the testee makes of another problem; null if it refuses it, or came to no end. `between`,
   // which it took before: what is called between the forward and the backward call.

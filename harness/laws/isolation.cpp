@@ -81,7 +81,8 @@ std::string unmet_by_hidden_keys(const Problem& p, const Inputs& in) {
 }
 
 // Other numbers for a key: twice its neighbours in the other direction, or, where nobody at all
-// sees it, as large as keeps products with Q and dO finite in the accumulator.
+// sees it, as large as keeps products with Q and dO finite in the accumulator, and those with Q in
+// the format in which scores are stored.
 Values with_other_keys(const Values& values, DType dtype, double huge, const KeyFlags& kept,
                        const KeyFlags& seen) {
   return tabulated(values.shape, [&](Index b, Index h, Index s, Index c) {
@@ -163,18 +164,17 @@ void hidden_keys(Experiment& experiment) {
   const Sample& first = experiment.first();
   const Problem& p = first.problem();
   const KeyFlags kept = kept_keys(first), seen = seen_keys(first);
-  const double room = p.dtype == DType::f64 ? 1e300 : 1e36, most = largest_finite(p.dtype) / 4;
-  const auto huge = [&](Index channels, double factor) {
+  const double wide = p.dtype == DType::f64 ? 1e300 : 1e36, most = largest_finite(p.dtype) / 4;
+  const double of_scores = experiment.stores_scores() ? std::min(wide, most) : wide;
+  const auto huge = [&](double room, Index channels, double factor) {
     return std::min(most, room / (static_cast<double>(std::max<Index>(channels, 1)) * factor));
   };
   Variant variant = {p, first.inputs()};
   Inputs& in = variant.inputs;
-  in.k = with_other_keys(
-      in.k, p.dtype,
-      huge(p.head_dim, std::max(1.0, largest_of(in.q)) * std::max(1.0, std::abs(p.scale))), kept,
-      seen);
-  in.v = with_other_keys(in.v, p.dtype, huge(p.value_dim, std::max(1.0, largest_of(in.d_o))), kept,
-                         seen);
+  const double q_most = std::max(1.0, largest_of(in.q)) * std::max(1.0, std::abs(p.scale));
+  in.k = with_other_keys(in.k, p.dtype, huge(of_scores, p.head_dim, q_most), kept, seen);
+  in.v = with_other_keys(in.v, p.dtype, huge(wide, p.value_dim, std::max(1.0, largest_of(in.d_o))),
+                         kept, seen);
   const Sample* other = experiment.attempt(std::move(variant));
   if (!other) return;
 

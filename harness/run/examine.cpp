@@ -28,6 +28,7 @@ std::vector<Hidden> finite_instead_of(Hidden hidden) {
   switch (hidden) {
     case Hidden::plain:
     case Hidden::huge:
+    case Hidden::large:
       return {};
     case Hidden::nan_masked:
       return {Hidden::plain, Hidden::huge};

@@ -102,6 +102,39 @@ void add_bias_and_alibi(const Context<Real>& context, const Block<Real>& block, 
   }
 }
 
+// Whether a score of row r may overflow where it is stored, a masked key's too: what a mask adds to
+// an infinite one may leave a NaN (HIDE-1).
+template <class Real>
+bool stored_score_may_overflow(const Context<Real>& context, const KeyHead<Real>& head,
+                               const Block<Real>& block, Index r) {
+  const Problem& problem = context.problem;
+  const Model<Real>& model = context.model;
+  Position position = {.batch = block.b, .head = block.h, .query = block.begin + r};
+  const Lengths lengths = problem.lengths(block.b);
+  const Index diagonal = position.query + lengths.key - lengths.query;  // SCORE-4
+  for (Index j = 0; j < lengths.key; ++j) {
+    if (head.k.lost[at(j)]) continue;  // HIDE-3
+    position.key = j;
+    Real products = 0, added = 0;
+    for (Index c = 0; c < problem.head_dim; ++c) {
+      products += block.q.size.at(r, c) * head.k.size.at(j, c);
+    }
+    if (problem.bias_shape) {
+      const double b = context.inputs.bias.data[broadcast_index(*problem.bias_shape, position)];
+      if (b > -kInfinity) added += Real(std::abs(b));
+    }
+    if (problem.slopes_shape) {
+      const double slope = *broadcast_row(context.inputs.slopes, block.b, block.h, 0);
+      added += Real(std::abs(slope)) * Real(std::abs(diagonal - j));
+    }
+    if (may_overflow(model, products, added) ||
+        model.tau * head.k_most[at(j)] >= model.score_overflow) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 template <class Real>
@@ -116,6 +149,12 @@ void look(const Context<Real>& context, const KeyHead<Real>& head, Block<Real>& 
     row.lost = block.q.lost[at(r)];  // in an empty row too (FINITE-1)
     if (head.k.any_lost || head.v.any_lost) {
       for (const Index j : row.seen.key) row.lost |= head.k.lost[at(j)] || head.v.lost[at(j)];
+    }
+    if (context.model.stores_scores_in_less_range &&
+        stored_score_may_overflow(context, head, block, r)) {
+      row.lost = true;  // and with it what it has to do with any key
+      row.seen.key.resize(at(key_len));
+      std::iota(row.seen.key.begin(), row.seen.key.end(), 0);
     }
     row.n = Index(row.seen.key.size());
     row.key_len = key_len;

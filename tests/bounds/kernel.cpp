@@ -201,12 +201,13 @@ class Kernel : RowPass<T> {
       const Index first = dense_index(p_.keep_shape(), group.b, position.head, position.query, 0);
       if (!sums_bias) {
         const auto seen = seen_.begin() + first;
-        const Index begin = std::find(seen, seen + group.keys, 1) - seen;
+        const Index begin = style_.adds_masks ? 0 : std::find(seen, seen + group.keys, 1) - seen;
         dots(style_.order, q.row(r), kt.data.data() + begin, group.keys, p_.head_dim,
              group.keys - begin, products.data() + begin);
       }
       for (Index j = 0; j < group.keys; ++j) {
-        if (!seen_[at(first + j)]) continue;
+        const bool seen = seen_[at(first + j)];
+        if (!seen && !style_.adds_masks) continue;
         position.key = j;
         T bias = 0, alibi = 0;
         if (p_.bias_shape) {
@@ -240,7 +241,7 @@ class Kernel : RowPass<T> {
         }
         if (p_.bias_shape) x = stored_score(x + bias);
         if (p_.slopes_shape) x = stored_score(x - alibi);
-        group.s.row(r)[j] = x;
+        group.s.row(r)[j] = seen ? x : x - kInfinity;
       }
     }
   }

@@ -48,6 +48,7 @@ struct Style {
   double narrow_exp_ulps = 0;     // of 16-bit formats, where it is another
   bool exp_zero_inexact = false;  // exp(0) is off as much as any other
   bool stores_scores = false;     // after each step, in the format of the inputs
+  bool adds_masks = false;        // of -inf to the scores of masked keys, as to any other
   bool narrows = true;            // P and dS to a 16-bit format
   bool normalises_p = false;      // before it is narrowed
   bool truncates_p = false;       // where it is narrowed

@@ -118,9 +118,10 @@ std::vector<Style> correct_styles() {
       {.name = "matrix unit of 16, naive", .order = Order::truncated_16, .normalises_p = true},
       {.name = "accumulated wider", .order = Order::wide, .block = 16},
       {.name = "P and dS not narrowed", .order = Order::fused, .block = 16, .narrows = false},
-      {.name = "scores stored, P normalised",
+      {.name = "scores stored, masks added, P normalised",
        .order = Order::pairwise,
        .stores_scores = true,
+       .adds_masks = true,
        .normalises_p = true},
       {.name = "scores stored in base 2, scale in Q",
        .order = Order::truncated_8,
@@ -359,6 +360,7 @@ std::string describe(const Style& style) {
   add(style.whole_maximum == Style::Whole::down, "maximum rounded down");
   add(style.any_order, "blocks in any order");
   add(style.stores_scores, "scores stored");
+  add(style.adds_masks, "masks added");
   add(style.sums_narrow_p, "sums over narrow P");
   add(style.truncates_p, "P truncated");
   add(style.gradient_block > 0, "gradients stored");

@@ -117,6 +117,27 @@ TEST(OverflowTest, OfDvWhatIsStoredInItsFormatInBetween) {
   EXPECT_EQ(unspecified(small.backward(arithmetic).dv), "x...");
 }
 
+// A mask may be -inf that is added to a score that is stored in f16, where it is infinite.
+TEST(OverflowTest, OfARowWhoseMaskedScoresMayOverflowWhereTheyAreStoredAll) {
+  Small small;
+  small.problem.dtype = DType::f16;
+  small.problem.scale = 1;
+  small.problem.mask = Mask::causal(Anchor::top_left);  // query 0 sees key 0 alone
+  small.problem.bias_shape = Shape{1, 1, 1, 2};
+  small.inputs.bias = Small::filled({1, 1, 1, 2}, 0);
+  small.inputs.q.data = {300, 0, 1, 0};
+  small.inputs.k.data = {0, 0, 200, 0};
+  Arithmetic arithmetic = loosest(DType::f16);
+  EXPECT_EQ(unspecified(small.backward(arithmetic).dq), "....");
+  arithmetic.scores = arithmetic.p;
+  EXPECT_EQ(unspecified(expect_forward(small.problem, small.inputs, arithmetic).o), "xx..");
+  EXPECT_EQ(unspecified(small.backward(arithmetic).dq), "xx..");
+  EXPECT_EQ(unspecified(small.backward(arithmetic).dk), "xxxx");
+  EXPECT_EQ(unspecified(small.backward(arithmetic).dbias), "xx");
+  small.inputs.q.data = {150, 0, 1, 0};
+  EXPECT_EQ(unspecified(small.backward(arithmetic).dk), "....");
+}
+
 // A bound that admits anything for other reasons leaves the element specified: the verdict on it is
 // INCONCLUSIVE.
 TEST(OverflowTest, NotWhereABoundIsInfiniteForAnotherReason) {
