@@ -19,7 +19,6 @@
 // A forward-only problem is no lesser copy of a backward one: it is what a testee without a
 // backward pass is asked.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,23 +26,18 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cases/case.h"
-#include "spec/description.h"
 #include "spec/feature.h"
+#include "tests/cases/feature_words.h"
 
 namespace attest {
 namespace {
-
-constexpr const char* kPasses[] = {"forward", "backward"};
-std::string pass_of(const Problem& problem) { return kPasses[problem.backward]; }
 
 std::string storage_of(const Problem& problem) {
   const bool paged = problem.paging.page_size > 0;
@@ -52,33 +46,10 @@ std::string storage_of(const Problem& problem) {
 }
 constexpr const char* kStorages[] = {"dense", "packed", "paged", "packed and paged"};
 
-// The words that a problem's features are declared by, but for `backward`, which is the pass, and
-// `dbias`, which is `bias` in that pass.
-std::set<std::string> named_features(const Problem& problem) {
-  Description nothing;
-  nothing.dtypes.assign(std::begin(kDTypes), std::end(kDTypes));
-  std::set<std::string> features;
-  std::istringstream words(undeclared(problem, nothing));
-  for (std::string word; words >> word;) {
-    if (word.back() == ',') word.pop_back();
-    if (word != "backward" && word != "dbias") features.insert(word);
-  }
-  return features;
-}
-std::vector<std::string> features() {
-  std::vector<std::string> all = known_features();
-  std::erase_if(all, [](const std::string& feature) {
-    // What is of a testee no problem asks for. What is `long` is too long for pairs.
-    return is_of_testee(*find_feature(feature)) || feature == "long" || feature == "backward" ||
-           feature == "dbias";
-  });
-  return all;
-}
-
 const std::set<std::string>& mask_kinds() {
   static const std::set<std::string> kKinds = [] {
     std::set<std::string> kinds = {"full"};
-    for (const Feature& feature : attest::features()) {
+    for (const Feature& feature : features()) {
       if (feature.in_mask) kinds.emplace(feature.name);
     }
     return kinds;
@@ -268,9 +239,6 @@ std::set<std::string> calls_of(const Problem& p) {
   return {kCalls[p.query_len > 1]};
 }
 
-// What is tried, each thing as the words of which it consists, the pass last.
-using Combination = std::vector<std::string>;
-
 std::vector<Combination> threes() {
   std::vector<Combination> all;
   for (const char* band : kBands) {
@@ -334,60 +302,17 @@ std::set<Combination> tried() {
   return all;
 }
 
-// Why no well-formed problem has a combination (chapter Combinations of SPEC.md); empty if one has.
-std::string impossible(const Combination& combination) {
-  struct Reason {
-    Combination words;  // all of which the combination has
-    const char* why;
-  };
-  static const std::vector<Reason> kReasons = {
-      {{"paged", "backward"}, "paged keys have no backward pass (PAGE-1)"},
-      {{"packed and paged", "backward"}, "paged keys have no backward pass (PAGE-1)"},
-      {{"paged", "dlse"}, "paged keys have no backward pass (PAGE-1), which alone has dLSE"},
-      {{"dlse", "forward"}, "dLSE is given to a backward pass only (GRAD-5)"},
-      {{"lengths", "packed"}, "in a packed problem the lengths are the layout itself (LAYOUT-5)"},
-      {{"lengths", "packed and paged"}, "as where it is packed (LAYOUT-5)"},
-      {{"dropout", "dropout-generated"}, "a keep-mask is given or drawn (DROP-1, DROP-3)"},
-  };
-  const auto has = [&](const std::string& word) {
-    return std::find(combination.begin(), combination.end(), word) != combination.end();
-  };
-  for (const auto& [words, why] : kReasons) {
-    if (std::all_of(words.begin(), words.end(), has)) return why;
-  }
-  return "";
-}
-
-// Compares what is tried with what there is to try, prints a line of counts, and names all that is
-// missing.
 void expect_tried(const char* what, const std::vector<Combination>& wanted) {
   static const std::set<Combination> kTried = tried();
-  int covered = 0, excused = 0;
-  for (const Combination& combination : wanted) {
-    const bool is_tried = kTried.contains(combination);
-    const std::string why = impossible(combination);
-    const std::string words = fmt::format("{}", fmt::join(combination, ", "));
-    if (why.empty()) {
-      EXPECT_TRUE(is_tried) << "no case has " << words;
-    } else {
-      EXPECT_FALSE(is_tried) << words << ": " << why;
-    }
-    covered += is_tried;
-    excused += !why.empty();
-  }
-  fmt::print("{}: {} tried, {} impossible, {} missing\n", what, covered, excused,
-             static_cast<int>(wanted.size()) - covered - excused);
+  expect_all_tried(what, wanted, kTried);
 }
 
 TEST(FeaturePairsTest, EveryPairIsTriedInEachPassOrImpossible) {
   std::vector<Combination> wanted;
-  const std::vector<std::string> names = features();
   for (const char* pass : kPasses) {
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      wanted.push_back({names[i], pass});
-      for (std::size_t j = i + 1; j < names.size(); ++j) {
-        wanted.push_back({names[i], names[j], pass});
-      }
+    for (Combination& combination : features_and_pairs()) {
+      combination.emplace_back(pass);
+      wanted.push_back(std::move(combination));
     }
   }
   expect_tried("features and pairs of them, in each pass", wanted);
@@ -415,14 +340,14 @@ TEST(FeaturePairsTest, EveryFormOfATableIsTriedInEveryStorageAndPassOrImpossible
 
 TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryFormat) {
   std::vector<Combination> wanted;
-  for (const std::string& feature : features()) {
+  for (const std::string& feature : features_in_pairs()) {
     for (const DType dtype : kDTypes) wanted.push_back({feature, std::string(name(dtype))});
   }
   expect_tried("features, in each format", wanted);
 }
 
 TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
-  std::vector<std::string> names = features();
+  std::vector<std::string> names = features_in_pairs();
   names.insert(names.end(), {"Dv > D", "Dv < D"});
   std::vector<Combination> wanted;
   for (const std::string& feature : names) {
@@ -435,7 +360,7 @@ TEST(FeaturePairsTest, EveryFeatureIsTriedAtTheSizesOfModelsOrImpossible) {
 
 TEST(FeaturePairsTest, EveryFeatureIsTriedInEveryInstanceOrImpossible) {
   std::vector<Combination> wanted;
-  for (const std::string& feature : features()) {
+  for (const std::string& feature : features_in_pairs()) {
     for (const Instance& trait : kTraits) {
       for (const char* pass : kPasses) wanted.push_back({feature, trait.name, pass});
     }
@@ -465,7 +390,7 @@ TEST(FeaturePairsTest, EveryCommonFeatureIsTriedInWhateverLibrariesDispatchOn) {
 // But for those that are storages of their own, and for empty problems, in which nothing else is
 // tried.
 std::vector<std::string> features_of_calls() {
-  std::vector<std::string> names = features();
+  std::vector<std::string> names = features_in_pairs();
   std::erase_if(names, [](const std::string& feature) {
     return feature == "packed" || feature == "paged" || feature == "zero-sizes";
   });

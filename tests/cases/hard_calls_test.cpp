@@ -4,7 +4,8 @@
 //
 //   few queries over more than 300 keys: every class of inputs; every mask under which the first
 //   keys are hidden and later ones are not, with scores that are low, ordinary and high; groups of
-//   3, 5 and 7 with lengths beside a multiple of 64; every feature with 64 heads and more
+//   3, 5 and 7 with lengths beside a multiple of 64; one query with the features of decoding in
+//   groups of up to 8; every feature with 64 heads and more
 //   windows whose edges lie on the edges of tiles and the diagonal within one; that reach beyond
 //   the last key; that see nothing
 //   documents of more than a tile whose numbers neither rise nor fall
@@ -161,6 +162,35 @@ TEST(HardDecodeTest, GroupsOf3And5And7AreTriedBesideEveryMultipleOf64) {
       if (!decodes(p, b) || p.key_heads == 0) continue;
       add({std::to_string(p.group_size()), key_storage_of(p),
            std::to_string(p.lengths(b).key % kTile), std::to_string(p.lengths(b).query)});
+    }
+  });
+}
+
+// As models decode that have sinks, a softcap or windows: gpt-oss has 8 query heads on a key head.
+TEST(HardDecodeTest, FeaturesOfDecodingAreTriedInEveryGroupOfUpTo8) {
+  std::vector<Words> wanted;
+  for (const char* feature : {"sink", "softcap", "window"}) {
+    for (const char* group : {"1", "2", "4", "5", "6", "7", "8"}) {
+      for (const char* storage : kKeyStorages) {
+        for (const char* dtype : {"f16", "bf16"}) {
+          wanted.push_back({feature, group, storage, dtype});
+        }
+      }
+    }
+  }
+  expect_each_tried(wanted, [](const Case& c, const auto& add) {
+    const Problem& p = c.problem;
+    if (p.backward || c.data != "normal" || p.key_heads < 2) return;
+    for (Index b = 0; b < p.batch; ++b) {
+      if (!decodes(p, b) || p.lengths(b).query > 1) continue;
+      const auto add_feature = [&](const char* feature) {
+        add({feature, std::to_string(p.group_size()), key_storage_of(p),
+             std::string(name(p.dtype))});
+      };
+      // A sink shows in O where it is as large as what it is added to.
+      if (p.sink && c.extras.sink == "dominant") add_feature("sink");
+      if (p.softcap > 0) add_feature("softcap");
+      if (is_window(p.mask)) add_feature("window");
     }
   });
 }

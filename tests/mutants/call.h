@@ -17,6 +17,7 @@ namespace attest::mutants {
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr Index kTile = 64;  // queries and keys
+inline constexpr Index kFar = 96;   // from here on keys meet faults of two features
 
 inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 

@@ -93,6 +93,9 @@ bool Call::keeps(Index b, Index h, Index i, Index j) const {
   if (has("other_keep_backward") && backward_) j = p_.key_len - 1 - j;
   if (has("decode_dropout_ignored") && p_.query_len == 1 && key_len(b) > 128) return true;
   if (has("wide_paged_dropout_ignored") && p_.head_dim == 128 && paged()) return true;
+  if (has("dropout_of_first_keys_beside_a_dilation") && j >= kFar && node_of(ATTEST_MASK_DILATED)) {
+    return true;
+  }
   if (has("keep_of_first_element_packed") && packed() && j >= kTile) b = 0;
   if (has("keep_rows_of_first_element_packed") && packed() && i >= kTile) b = 0;
   if (has("keep_of_next_key_under_bias") && p_.has_bias && node_of(ATTEST_MASK_BAND)) {

@@ -82,6 +82,12 @@ bool Call::overlooks(Index b, Index h, Index i, Index j) const {
     return few_queries(b) && query_len(b) > 1 && group() % 2 == 1 && group() > 1 &&
            key_len(b) % kTile == 1 && j == key_len(b) - 1;
   }
+  if (has("keys_lost_beside_prefix_and_sink")) {
+    return j >= kFar && p_.has_sink && node_of(ATTEST_MASK_PREFIX);
+  }
+  if (has("key_96_lost_in_a_capped_union")) {
+    return j == kFar && p_.softcap > 0 && node_of(ATTEST_MASK_ANY_OF);
+  }
   if (j >= 4096) {
     if (has("keys_beyond_4096_of_later_heads")) return h > 0;
     if (has("keys_beyond_4096_of_odd_groups")) return group() > 1 && group() % 2 == 1;
@@ -183,6 +189,10 @@ bool Call::allows(Index node, Index b, Index h, Index i, Index j) const {
     case ATTEST_MASK_DENSE: {
       if (has("dense_mask_of_first_512_keys") && j >= 512) return true;
       if (has("dense_mask_of_first_tile_at_128") && p_.head_dim == 128 && j >= kTile) return true;
+      if (has("dense_mask_of_first_keys_beside_segments") && j >= kFar &&
+          node_of(ATTEST_MASK_SEGMENTS)) {
+        return true;
+      }
       if (has("wide_paged_decode_mask_ignored") && p_.head_dim == 128 && p_.query_len == 1 &&
           paged()) {
         return true;

@@ -19,6 +19,7 @@ float Call::delta(const Loaded& o, const Loaded& d_o, Index b, Index h, Index i)
   if (has("delta_16_bits")) delta = in_16_bits(delta);
   if (has("delta_without_keep_factor")) delta /= keep_factor();
   if (!p_.has_dlse || has("dlse_dropped")) return delta;
+  if (has("dlse_of_few_keys_beside_a_bias") && p_.has_bias && key_len(b) > kFar) return delta;
   Index head = h, position = place.position;
   if (has("dlse_of_64_heads") && h >= 64) return delta;
   if (has("dlse_of_first_head") && i >= 128) head = 0;

@@ -104,8 +104,12 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
   const bool in_window = band() && band()->left != ATTEST_UNBOUNDED;
   const bool no_cap_in_window =
       has("decode_softcap_ignored_in_window") && p_.query_len == 1 && in_window;
+  const bool no_cap_far =
+      j >= kFar && ((has("softcap_of_first_keys_under_dropout") && p_.dropout) ||
+                    (has("decode_softcap_of_first_keys_beside_segments") && p_.query_len == 1 &&
+                     node_of(ATTEST_MASK_SEGMENTS)));
   const bool cap_last = has("softcap_after_bias") && p_.has_bias;
-  if (cap > 0 && !cap_last && !no_cap && !no_cap_in_window) {
+  if (cap > 0 && !cap_last && !no_cap && !no_cap_in_window && !no_cap_far) {
     float tanh = std::tanh(s / cap);
     if (has("tanh_16_bits")) tanh = in_16_bits(tanh);
     if (has("softcap_clips")) tanh = std::clamp(s / cap, -1.0f, 1.0f);
@@ -167,6 +171,9 @@ float Call::bias(Index b, Index h, Index i, Index j) const {
   if (has("bias_column_advances") && shape[3] == 1 && shape[2] > 1 && j >= 128) {
     i = std::min(i + 1, shape[2] - 1);
   }
+  if (has("bias_of_first_keys_beside_segments") && j >= kFar && node_of(ATTEST_MASK_SEGMENTS)) {
+    return 0;
+  }
   const bool part = key_len(b) > 128 && ((has("decode_bias_of_part") && p_.query_len == 1) ||
                                          (has("paged_bias_of_part") && paged()));
   if (part) j %= 128;
@@ -194,6 +201,9 @@ float Call::bias(Index b, Index h, Index i, Index j) const {
 }
 
 float Call::alibi(Index b, Index h, Index i, Index j) const {
+  if (has("slopes_of_first_keys_beside_blocks") && j >= kFar && node_of(ATTEST_MASK_BLOCK_SPARSE)) {
+    return 0;
+  }
   Index shift = has("alibi_top_left") ? 0 : corner(b);
   if (has("alibi_corner_of_longest") && j >= kTile) shift = p_.key_len - p_.query_len;
   if (has("alibi_rows_of_tile_packed") && packed() && i >= kTile) i %= kTile;

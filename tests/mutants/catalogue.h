@@ -1157,6 +1157,29 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"bias_offset_32_bits", textbook, "int-overflow", "offsets of the bias in 32 bits",
      "SCORE-3 LAYOUT-1", "", "", "f32 bf16"},
 
+    // ---- What two features meet beyond a tile of keys -------------------------------------------
+    {"bias_of_first_keys_beside_segments", textbook, "bias",
+     "no bias from key 96 on beside segments", "SCORE-3 MASK-11"},
+    {"slopes_of_first_keys_beside_blocks", textbook, "alibi",
+     "no slopes from key 96 on beside blocks", "SCORE-4 MASK-12"},
+    {"softcap_of_first_keys_under_dropout", textbook, "softcap",
+     "no softcap from key 96 on under dropout", "SCORE-2 DROP-1 DROP-3"},
+    {"decode_softcap_of_first_keys_beside_segments", textbook, "softcap",
+     "one query: no softcap from key 96 on beside segments", "SCORE-2 MASK-11"},
+    {"dropout_of_first_keys_beside_a_dilation", textbook, "dropout",
+     "nothing dropped from key 96 on beside a dilation", "DROP-1 DROP-2 DROP-3 MASK-13"},
+    {"keys_lost_beside_prefix_and_sink", textbook, "mask-blockskip",
+     "keys from 96 on left out where there are a prefix and sinks", "MASK-10 SINK-1"},
+    {"key_96_lost_in_a_capped_union", textbook, "mask-blockskip",
+     "key 96 left out of a union under a softcap", "MASK-9 SCORE-2"},
+    {"dense_mask_of_first_keys_beside_segments", textbook, "mask-dropped",
+     "a table ignored from key 96 on beside segments", "MASK-7 MASK-8 MASK-9 MASK-11"},
+    {"dlse_of_few_keys_beside_a_bias", textbook, "lse-grad",
+     "no gradient through LSE beside a bias, for more than 96 keys", "GRAD-5 SCORE-3"},
+    {"sink_twice_in_groups_of_4_and_8", split, "sink",
+     "one query of groups of 4 or 8: the sink counted again in the second part", "SINK-1 HEAD-1",
+     "", "", "f16 bf16"},
+
     // ---- Schedule and promises of memory; these know nothing of formats
     // -------------------------------------------------------
     {"misses_block", textbook, "schedule", "a block of the last head that isn't reported",

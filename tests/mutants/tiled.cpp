@@ -327,6 +327,11 @@ class Forward {
     if (!call_.has_sink(b, i)) return;
     float sink = call_.sink(h);
     if (call_.has("sink_in_every_part")) sink += std::log(static_cast<float>(parts));
+    const bool alone = p_.query_len == 1 && (call_.group() == 4 || call_.group() == 8);
+    if (call_.has("sink_twice_in_groups_of_4_and_8") && alone && call_.narrow_format() &&
+        parts > 1) {
+      sink += std::log(2.0f);
+    }
     if (call_.has("sink_by_stale_maximum") && i >= kTile) sink += top - stale_top;
     const float larger = std::max(whole.lse, sink);
     const float keys = std::exp(whole.lse - larger), own = std::exp(sink - larger);
