@@ -52,7 +52,7 @@ void print_text(const Testee& testee, const Probed& probed,
     if (!answer.inputs.empty()) fmt::print("{:{}}  {}\n", "", width, clean(answer.inputs));
   }
   for (const Contradiction& each : against) {
-    fmt::print("\n{} is declared as {}\n  seen    {}\n  inputs  {}\n", each.key,
+    fmt::print("\n{} contradicts what is declared: {}\n  seen    {}\n  inputs  {}\n", each.key,
                clean(each.declared), clean(each.seen), clean(each.inputs));
   }
   for (const std::string& each : left_out) {

@@ -1,11 +1,14 @@
 #include "harness/probe/bench.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "harness/judge/exemptions.h"
+#include "reports/text.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
 
@@ -25,6 +28,38 @@ Description everything(const Description& own) {
 }
 
 Index rounded_up(Index n, Index step) { return (n + step - 1) / step * step; }
+
+// Calls after which a testee that does not come back is called no more.
+constexpr int kMostHung = 5;
+
+// What it said itself stands behind the problem.
+std::string own_words(const Finding& finding, const Problem& problem) {
+  const std::string said = to_string(problem) + ": ";
+  const auto at = finding.message.find(said);
+  return at == std::string::npos ? finding.message : finding.message.substr(at + said.size());
+}
+
+std::string as_printed(const std::string& captured) {
+  return captured.empty() ? "" : "; it printed: " + one_line(last_lines(captured, 3));
+}
+
+// The first element that nobody has written, of those that everybody has to; LSE has its own words.
+std::optional<Finding> unwritten(const Problem& problem, const Inputs& inputs, const Trial& trial) {
+  Description lenient;
+  lenient.leaves_padding_unwritten = true;
+  const Exemptions exemptions(problem, inputs, lenient);
+  for (const Returned& tensor : trial.returned) {
+    if (tensor.name == TensorName::lse) continue;
+    for (std::size_t n = 0; n < tensor.bits.size(); ++n) {
+      const bool is_left = tensor.bits[n] == tensor.poison &&
+                           !exemptions.may_be_unwritten(tensor.name, tensor.shape, n);
+      if (!is_left) continue;
+      const auto at = coordinates(tensor.shape, static_cast<Index>(n));
+      return failure("unwritten", fmt::format("{}[{}]", name(tensor.name), fmt::join(at, ",")));
+    }
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -50,6 +85,13 @@ double Reaction::at(TensorName tensor, Index b, Index h, Index s, Index c) const
   return decode(found->dtype, found->bits[element]);
 }
 
+bool Reaction::is_written(TensorName tensor, Index b, Index h, Index s, Index c) const {
+  const Returned* found = find(tensor);
+  if (!found) return false;
+  return found->bits[static_cast<std::size_t>(dense_index(found->shape, b, h, s, c))] !=
+         found->poison;
+}
+
 Inputs zero_inputs(const Problem& p) {
   Inputs inputs = {.q = zeros(p.q_shape()), .k = zeros(p.k_shape()), .v = zeros(p.v_shape())};
   if (p.bias_shape) inputs.bias = zeros(*p.bias_shape);
@@ -72,23 +114,50 @@ Bench::Bench(const Testee& testee, Executor& executor, int threads,
       interrupted_(std::move(interrupted)),
       terms_(everything(testee.description)) {}
 
-std::string Bench::refusal(const Problem& problem) {
-  if (interrupted_ && interrupted_()) throw Interrupted();
-  std::string captured;
+void Bench::break_down(const Problem& problem, const Finding& finding, const std::string& captured,
+                       Reaction& reaction) {
+  if (finding.outcome == Outcome::unsupported || finding.reason == "wrong_refusal") {
+    reaction.refused = own_words(finding, problem);
+    reaction.printed = as_printed(captured);
+    return;
+  }
+  if (finding.outcome == Outcome::not_run) throw Interrupted();
+  using enum Breakdown::Kind;
+  Breakdown broke = {.kind = finding.outcome == Outcome::crash     ? crashed
+                             : finding.outcome == Outcome::timeout ? hung
+                             : finding.reason == "unwritten"       ? unwritten
+                                                                   : other,
+                     .problem = to_string(problem)};
+  const char* const how = broke.kind == crashed     ? "it crashed"
+                          : broke.kind == hung      ? "it did not come back"
+                          : broke.kind == unwritten ? "it left outputs as they were"
+                                                    : "it did what no call may";
+  broke.words =
+      fmt::format("{} at {}: {}{}", how, broke.problem, finding.message, as_printed(captured));
+  hung_ += broke.kind == hung;
+  reaction.refused = broke.words;
+  breakdowns_.push_back(broke);
+  reaction.broke = std::move(broke);
+}
+
+void Bench::ask_support(const Problem& problem, std::string& captured, Reaction& reaction) {
   const Calling calling = {terms_, testee_.kernel, executor_, threads_, captured};
-  const auto refused = attest::ask(calling, problem);
-  if (!refused) return "";
-  // What it said itself stands behind the problem.
-  const std::string said = to_string(problem) + ": ";
-  const auto at = refused->message.find(said);
-  return at == std::string::npos ? refused->message : refused->message.substr(at + said.size());
+  if (const auto refused = attest::ask(calling, problem)) {
+    break_down(problem, *refused, captured, reaction);
+  }
 }
 
 Reaction Bench::ask(const Problem& problem, const Inputs& inputs, int threads) {
+  if (interrupted_ && interrupted_()) throw Interrupted();
   Reaction reaction;
-  reaction.refused = refusal(problem);
-  if (!reaction.taken()) return reaction;
+  if (hung_ >= kMostHung) {
+    reaction.refused = fmt::format("it was called no more after {} calls did not come back", hung_);
+    reaction.broke = {.kind = Breakdown::Kind::hung, .words = reaction.refused};
+    return reaction;
+  }
   std::string captured;
+  ask_support(problem, captured, reaction);
+  if (!reaction.taken()) return reaction;
   const Calling calling = {.testee = terms_,
                            .kernel = testee_.kernel,
                            .executor = executor_,
@@ -97,7 +166,9 @@ Reaction Bench::ask(const Problem& problem, const Inputs& inputs, int threads) {
                            .trace = traces,
                            .measure = measures};
   reaction.trial = try_out(calling, problem, inputs, Placement::end_flush);
-  if (reaction.trial.stopped) reaction.refused = reaction.trial.stopped->message;
+  auto stopped = reaction.trial.stopped;
+  if (!stopped) stopped = unwritten(problem, inputs, reaction.trial);
+  if (stopped) break_down(problem, *stopped, captured, reaction);
   return reaction;
 }
 
@@ -113,44 +184,110 @@ DType Bench::telling_format() const {
   return plain_.contains(DType::f32) ? DType::f32 : formats().front();
 }
 
-std::optional<Plain> Bench::find_plain(DType dtype) {
+namespace {
+
+// What may be plain, the plainest first: those that differ from it in one respect before those that
+// differ in two.
+std::vector<Plain> plainest_first() {
+  struct Tried {
+    Plain plain;
+    std::size_t differs;  // in so many respects
+  };
   const Mask masks[] = {Mask::full(), Mask::causal(Anchor::top_left),
                         Mask::causal(Anchor::bottom_right)};
+  const char* const orders[] = {"bhsd", "bshd"};
   const std::pair<Index, Index> heads[] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {8, 8}};
-  std::vector<Plain> tried;
+  const Index steps[] = {1, 16, 64, 128};
+  using enum Plain::Lengths;
+  const Plain::Lengths lengths[] = {any, keys_at_least_queries, square};
+  const Index channels[] = {64, 128, 32, 16, 256, 8};
+  std::vector<Tried> all;
   for (const Mask& mask : masks) {
-    for (const char* order : {"bhsd", "bshd"}) {
+    for (const char* const& order : orders) {
       for (const auto& [query_heads, key_heads] : heads) {
-        for (const Index step : {1, 16, 64, 128}) {
-          for (const auto lengths : {Plain::Lengths::any, Plain::Lengths::keys_at_least_queries,
-                                     Plain::Lengths::square}) {
-            for (const Index channels : {64, 128, 32, 16, 256, 8}) {
-              tried.push_back(
-                  {channels, channels, query_heads, key_heads, step, step, lengths, mask, order});
+        for (const Index& step : steps) {
+          for (const auto& length : lengths) {
+            for (const Index& dim : channels) {
+              const std::size_t differs = (mask.kind != Mask::Kind::full) + (&order != orders) +
+                                          (query_heads != 1) + (step != 1) + (length != any) +
+                                          (dim != channels[0]);
+              all.push_back(
+                  {{dim, dim, query_heads, key_heads, step, step, length, mask, order}, differs});
             }
           }
         }
       }
     }
   }
-  constexpr int kMostBroken = 5;  // calls that end in anything but a refusal
-  int broken = 0;
-  for (const Plain& plain : tried) {
-    plain_[dtype] = plain;
-    const Reaction few = ask(stage(dtype, 3, 4));
-    const bool takes_all =
-        few.taken() && ask(stage(dtype, 200, 4)).taken() && ask(stage(dtype, 3, 4, 512)).taken();
-    if (takes_all) return plain;
-    if (few.trial.stopped && ++broken == kMostBroken) break;
-  }
-  return std::nullopt;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Tried& a, const Tried& b) { return a.differs < b.differs; });
+  std::vector<Plain> plain;
+  for (const Tried& each : all) plain.push_back(each.plain);
+  return plain;
 }
 
-void Bench::set_up(const std::vector<DType>& formats) {
-  for (const DType dtype : kDTypes) {
-    const bool wanted = formats.empty() || contains(formats, dtype);
-    if (!wanted || !find_plain(dtype)) plain_.erase(dtype);
+bool is_unwritten(const Reaction& reaction) {
+  return reaction.broke && reaction.broke->kind == Breakdown::Kind::unwritten;
+}
+
+}  // namespace
+
+std::optional<Plain> Bench::find_plain(DType dtype, std::string& why, bool& writes) {
+  constexpr int kMostBroken = 32, kMostUnwritten = 64;
+  int broken = 0, left = 0;
+  std::optional<Plain> unwritten;  // the first that is taken, if only nothing were left unwritten
+  writes = true;
+  for (const Plain& plain : plainest_first()) {
+    plain_[dtype] = plain;
+    bool all = true, but_for_writing = true;
+    for (const auto& [rows, keys] : {std::pair<Index, Index>{3, 64}, {200, 64}, {3, 512}}) {
+      const Reaction reaction = ask(stage(dtype, rows, 4, keys));
+      all = all && reaction.taken();
+      but_for_writing = but_for_writing && (reaction.taken() || is_unwritten(reaction));
+      if (why.empty() && !reaction.taken()) why = reaction.refused + reaction.printed;
+      broken += reaction.broke && !is_unwritten(reaction);
+      if (!but_for_writing) break;
+    }
+    if (all) return plain;
+    if (but_for_writing && !unwritten) unwritten = plain;
+    left += but_for_writing;
+    if (broken >= kMostBroken || left >= kMostUnwritten) break;
   }
+  writes = false;
+  if (unwritten) plain_[dtype] = *unwritten;
+  return unwritten;
+}
+
+std::string Bench::set_up(const std::vector<DType>& formats) {
+  std::string reasons;
+  std::vector<DType> unwritten;
+  const auto find_all = [&] {
+    for (const DType dtype : kDTypes) {
+      if (!formats.empty() && !contains(formats, dtype)) continue;
+      std::string why;
+      bool writes = true;
+      if (!find_plain(dtype, why, writes)) {
+        plain_.erase(dtype);
+        reasons += fmt::format("\n  {}: {}", name(dtype), why);
+      } else if (!writes) {
+        unwritten.push_back(dtype);
+      }
+    }
+  };
+  find_all();
+  if (plain_.empty()) {
+    // With no LSE to return it may take what it does not take with one.
+    std::erase(terms_.features, "lse");
+    no_lse = "it takes no problem whose LSE is asked for";
+    const std::string with_lse = reasons;
+    find_all();
+    reasons = with_lse;
+  }
+  // Of what is never written nothing can be told, but that.
+  if (unwritten.size() < plain_.size()) {
+    for (const DType dtype : unwritten) plain_.erase(dtype);
+  }
+  return reasons;
 }
 
 Stage Bench::stage(DType dtype, Index rows, Index real, Index keys, bool backward) const {

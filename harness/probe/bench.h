@@ -23,15 +23,27 @@ namespace attest {
 // The score of a far key.
 inline constexpr double kFar = -16384;
 
+// How a call went that told nothing, and was no refusal.
+struct Breakdown {
+  enum class Kind { crashed, hung, unwritten, other };
+  Kind kind = Kind::other;
+  std::string words = {};  // "it crashed at f32 b1 ...: forward: killed by signal 11"
+  std::string problem = {};
+};
+
 // What a testee made of a problem.
 struct Reaction {
-  std::string refused = {};  // why it did not take it, in its words or ours; empty if it did
+  // Why there is nothing to look at, in its words or ours; empty if there is.
+  std::string refused = {};
+  std::optional<Breakdown> broke = {};  // it did not refuse: it took it, and broke down
+  std::string printed = {};             // by a testee that refused, with an introduction
   Trial trial = {};
 
   bool taken() const { return refused.empty(); }
   const Returned* find(TensorName tensor) const;
-  // Element of a returned tensor; NaN if it did not return that.
+  // Element of a returned tensor; NaN if it did not return that, or never wrote it.
   double at(TensorName tensor, Index b, Index h, Index s, Index c) const;
+  bool is_written(TensorName tensor, Index b, Index h, Index s, Index c) const;
 };
 
 // The smallest problem that it takes of those that were tried.
@@ -65,14 +77,12 @@ class Bench {
   Bench(const Testee& testee, Executor& executor, int threads,
         std::function<bool()> interrupted = {});
 
-  // Finds the plain problem of each of these formats, or of all.
-  void set_up(const std::vector<DType>& formats);
+  // Finds the plain problem of each of these formats, or of all. Returns, of those of which there
+  // is none, why the first that was tried was not taken, a line for each.
+  std::string set_up(const std::vector<DType>& formats);
 
   // Both passes if the problem has them. Throws Interrupted once that is asked for.
   Reaction ask(const Problem& problem, const Inputs& inputs, int threads = 0);
-  // Whether it takes the problem, without calling it.
-  std::string refusal(const Problem& problem);
-
   std::vector<DType> formats() const;
   // In which questions of no format are asked: f32 if it takes that.
   DType telling_format() const;
@@ -95,10 +105,20 @@ class Bench {
   int threads() const { return threads_; }
   // Whether calls are measured, and ask for blocks.
   bool measures = false, traces = false;
-  bool returns_lse = false, has_backward = false;
+  bool has_backward = false;
+  bool returns_lse() const { return no_lse.empty(); }
+  std::string no_lse = "LSE was not looked at";  // why LSE tells nothing; empty if it does
+  // All calls that broke down, in their order.
+  const std::vector<Breakdown>& breakdowns() const { return breakdowns_; }
 
  private:
-  std::optional<Plain> find_plain(DType dtype);
+  // Whether it takes the problem, without calling it; what a call came to that did not.
+  void ask_support(const Problem& problem, std::string& captured, Reaction& reaction);
+  void break_down(const Problem& problem, const Finding& finding, const std::string& captured,
+                  Reaction& reaction);
+  // Why the first that was tried was not taken goes to `why`; whether what is found is written
+  // throughout, to `writes`.
+  std::optional<Plain> find_plain(DType dtype, std::string& why, bool& writes);
 
   const Testee& testee_;
   Executor& executor_;
@@ -106,6 +126,8 @@ class Bench {
   std::function<bool()> interrupted_;
   Description terms_;
   std::map<DType, Plain> plain_;
+  std::vector<Breakdown> breakdowns_;
+  int hung_ = 0;
 };
 
 // Numbers of the shapes of a problem, all 0; slopes, sinks and a keep-mask that keeps all among

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+
 #include "cases/entry.h"
 #include "cases/generate.h"
 #include "harness/judge/judge.h"
@@ -39,7 +41,10 @@ Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
                     "probe");
 }
 
-std::optional<std::string> wrong_of(const Case& test_case, const Reaction& reaction) {
+namespace {
+
+std::optional<std::string> wrong_where(const Case& test_case, const Reaction& reaction,
+                                       const std::function<bool(TensorName)>& judged) {
   const Arithmetic loose =
       description_by("anything", test_case.problem.dtype).arithmetic.at(test_case.problem.dtype);
   PreparedCase drawn(test_case, 1);
@@ -47,6 +52,7 @@ std::optional<std::string> wrong_of(const Case& test_case, const Reaction& react
   if (reaction.trial.keep) own = drawn.with_keep(*reaction.trial.keep);
   PreparedCase& prepared = own ? *own : drawn;
   for (const Returned& tensor : reaction.trial.returned) {
+    if (!judged(tensor.name)) continue;
     const TensorVerdict verdict =
         judge(tensor.bits, tensor.dtype, tensor.shape, expected_of(tensor.name, prepared, loose),
               Rounding::faithful);
@@ -56,6 +62,20 @@ std::optional<std::string> wrong_of(const Case& test_case, const Reaction& react
                        e.actual, e.exact);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case,
+                                    const Reaction& reaction) {
+  return wrong_where(test_case, reaction, [&](TensorName tensor) {
+    return tensor != TensorName::lse || bench.returns_lse();
+  });
+}
+
+std::optional<std::string> wrong_in(TensorName tensor, const Case& test_case,
+                                    const Reaction& reaction) {
+  return wrong_where(test_case, reaction, [&](TensorName each) { return each == tensor; });
 }
 
 }  // namespace attest

@@ -14,7 +14,12 @@ namespace attest {
 // the words of case files. Throws InputError for what is no problem.
 Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields);
 
-// Whether what came back is right under the loosest arithmetic there is; else the worst of it.
-std::optional<std::string> wrong_of(const Case& test_case, const Reaction& reaction);
+// Whether what came back is right under the loosest arithmetic there is, LSE among it where that
+// tells anything; else the worst of it.
+std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case,
+                                    const Reaction& reaction);
+// Of one tensor alone.
+std::optional<std::string> wrong_in(TensorName tensor, const Case& test_case,
+                                    const Reaction& reaction);
 
 }  // namespace attest

@@ -98,9 +98,10 @@ Answer show(Bench& bench, DType dtype, const Showing& showing) {
     const Reaction reaction = bench.ask(it.problem, generate(it));
     answer.inputs = to_string(it.problem);
     answer.words = reaction.refused;
-    if (!exclusion(it.problem, bench.testee().description)) answer.against = "declared";
+    if (!exclusion(it.problem, bench.testee().description)) answer.against = "true";
+    if (reaction.broke) return untaken(std::move(answer), reaction);
     if (!reaction.taken()) continue;
-    const auto wrong = wrong_of(it, reaction);
+    const auto wrong = wrong_of(bench, it, reaction);
     if (!wrong) {
       answer.value = true;
       answer.against.clear();

@@ -14,7 +14,7 @@ namespace {
 void ask_inputs(Bench& bench, DType dtype, Answers& answers) {
   const std::string key = key_of(dtype, "subnormal_inputs");
   const bool backward = bench.has_backward;
-  if (!backward && !bench.returns_lse) return answers.push_back(untold(key, "it returns no LSE"));
+  if (!backward && !bench.returns_lse()) return answers.push_back(untold(key, bench.no_lse));
   const double small = smallest_normal(dtype) / 8;
   const double large = dtype == DType::f16 ? 0x1p14 : 1 / (64 * small);
   Stage stage = bench.stage(dtype, 1, 2, 64, backward);
@@ -107,7 +107,7 @@ void ask_rounding(Bench& bench, DType dtype, Answers& answers) {
   if (nearest == channels) {
     answer.value = "nearest";
     answer.declared = Answer::Declared::any;
-  } else if (neighbour == channels) {
+  } else if (neighbour == channels && sums_are_exact(bench, dtype, answers)) {
     answer.value = "faithful";
   }
   answers.push_back(std::move(answer));

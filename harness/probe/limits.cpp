@@ -21,9 +21,31 @@ Problem plain_problem(const Bench& bench, DType dtype, bool backward = false) {
   return bench.stage(dtype, 16, 16, 16, backward).problem;
 }
 
-bool takes(Bench& bench, const Problem& problem) {
-  return !defect_of(problem) && bench.ask(problem, zero_inputs(problem)).taken();
-}
+// What of several problems was taken; and where it broke down, which tells of no limit.
+class Takes {
+ public:
+  explicit Takes(Bench& bench) : bench_(bench) {}
+
+  bool operator()(const Problem& problem) {
+    if (defect_of(problem)) return false;
+    const Reaction reaction = bench_.ask(problem, zero_inputs(problem));
+    if (reaction.broke && broke.empty()) broke = reaction.refused;
+    return reaction.taken();
+  }
+
+  // What is told of them, unless it broke down.
+  Answer told(Answer answer) const {
+    if (broke.empty()) return answer;
+    answer.value = nullptr;
+    answer.words += "; " + broke;
+    return answer;
+  }
+
+  std::string broke = {};  // how, first; empty if it did not
+
+ private:
+  Bench& bench_;
+};
 
 // What of the sizes tried is taken, as a declaration says it: a list, or multiples within a range.
 // Null: all of them.
@@ -101,14 +123,15 @@ const std::vector<Tried>& tried() {
 }
 
 Answer sizes_taken(Bench& bench, DType dtype, const Tried& term, bool backward) {
-  Sizes taken, refused, broken;
+  Takes takes(bench);
+  Sizes taken, refused, against;
   for (const Index size : term.sizes) {
     Problem p = plain_problem(bench, dtype, backward);
     term.set(p, size, bench.plain(dtype));
-    const bool is_taken = takes(bench, p);
+    const bool is_taken = takes(p);
     (is_taken ? taken : refused).push_back(size);
     if (!is_taken && !defect_of(p) && !exclusion(p, bench.testee().description)) {
-      broken.push_back(size);
+      against.push_back(size);
     }
   }
   Answer answer = {.key = fmt::format("limits.{}{}", backward ? "backward." : "", term.term),
@@ -116,18 +139,13 @@ Answer sizes_taken(Bench& bench, DType dtype, const Tried& term, bool backward) 
                    .inputs = fmt::format("{}, and in its place {}",
                                          to_string(plain_problem(bench, dtype, backward)),
                                          fmt::join(term.sizes, ", "))};
-  if (!broken.empty()) answer.against = fmt::format("{} taken", fmt::join(broken, ", "));
-  if (!refused.empty()) answer.words += fmt::format("; refused: {}", fmt::join(refused, ", "));
+  if (!against.empty()) answer.against = fmt::format("{} taken", fmt::join(against, ", "));
+  if (!refused.empty()) answer.words += fmt::format("; not taken: {}", fmt::join(refused, ", "));
   const nlohmann::json limit = limit_of(taken, refused, term.listed);
   answer.value = taken.empty()     ? nlohmann::json("nothing that was tried")
                  : limit.is_null() ? nlohmann::json("none")
                                    : limit;
-  return answer;
-}
-
-Answer said(const std::string& key, bool limit, const std::string& words,
-            const std::string& inputs) {
-  return {.key = key, .value = limit, .words = words, .inputs = inputs};
+  return takes.told(std::move(answer));
 }
 
 void ask_shapes(Bench& bench, DType dtype, Answers& answers) {
@@ -135,24 +153,35 @@ void ask_shapes(Bench& bench, DType dtype, Answers& answers) {
   Problem more = plain_problem(bench, dtype), fewer = more;
   more.key_len = more.query_len + 2 * plain.key_step;
   fewer.query_len = fewer.key_len + 2 * plain.query_step;
-  const bool more_keys = takes(bench, more), fewer_keys = takes(bench, fewer);
-  const std::string inputs = fmt::format("{} and {}", to_string(more), to_string(fewer));
-  const std::string words =
-      fmt::format("more keys than queries are {}, fewer {}", more_keys ? "taken" : "refused",
-                  fewer_keys ? "taken" : "refused");
-  answers.push_back(said("limits.square", !more_keys && !fewer_keys, words, inputs));
-  answers.push_back(said("limits.keys_at_least_queries", more_keys && !fewer_keys, words, inputs));
+  Takes takes(bench);
+  const bool as_many = takes(plain_problem(bench, dtype));
+  const bool more_keys = takes(more), fewer_keys = takes(fewer);
+  const auto say = [&](const char* key, bool limit) {
+    Answer answer = {
+        .key = key,
+        .value = limit,
+        .words = fmt::format("more keys than queries are {}, fewer {}, as many {}",
+                             more_keys ? "taken" : "refused", fewer_keys ? "taken" : "refused",
+                             as_many ? "taken" : "refused"),
+        .inputs = fmt::format("{} and {}", to_string(more), to_string(fewer))};
+    // Whoever takes none of them has another reason.
+    if (!as_many && !fewer_keys) answer.value = nullptr;
+    answers.push_back(takes.told(std::move(answer)));
+  };
+  say("limits.square", !more_keys && !fewer_keys);
+  say("limits.keys_at_least_queries", more_keys && !fewer_keys);
 }
 
 void ask_forms(Bench& bench, DType dtype, Answers& answers) {
   std::vector<std::string> orders, masks, axes, lengths;
+  Takes of_orders(bench), of_masks(bench), of_axes(bench), of_lengths(bench);
   for (const char* order : {"bhsd", "bshd", "sbhd", "bhds"}) {
     Problem p = plain_problem(bench, dtype);
     for (const TensorName tensor : kLaidOut) {
       if (tensor != TensorName::bias) p.layouts[tensor] = Layout::parse(order);
     }
     p.batch = p.query_heads = p.key_heads = std::max<Index>(2, p.query_heads);
-    if (takes(bench, p)) orders.emplace_back(order);
+    if (of_orders(p)) orders.emplace_back(order);
   }
   const std::pair<const char*, Mask> forms[] = {
       {"full", Mask::full()},
@@ -165,11 +194,10 @@ void ask_forms(Bench& bench, DType dtype, Answers& answers) {
       {"dilated top_left", Mask::dilated(2, Anchor::top_left)},
       {"dilated bottom_right", Mask::dilated(2, Anchor::bottom_right)},
       {"prefix", Mask::prefix({8})}};
-  std::vector<std::string> refused_masks;
   for (const auto& form : forms) {
     Problem p = plain_problem(bench, dtype);
     p.mask = form.second;
-    (takes(bench, p) ? masks : refused_masks).emplace_back(form.first);
+    if (of_masks(p)) masks.emplace_back(form.first);
   }
   for (const char* form : {"", "k", "qk", "hqk", "bk", "bhqk"}) {
     Problem p = plain_problem(bench, dtype);
@@ -178,24 +206,25 @@ void ask_forms(Bench& bench, DType dtype, Answers& answers) {
     const auto size = [&](char axis, Index n) { return contains(text, axis) ? n : Index(1); };
     p.bias_shape = Shape{size('b', p.batch), size('h', p.query_heads), size('q', p.query_len),
                          size('k', p.key_len)};
-    if (takes(bench, p)) axes.push_back(text);
+    if (of_axes(p)) axes.push_back(text);
   }
   Problem with_keys = plain_problem(bench, dtype), with_queries = with_keys;
   with_keys.key_lens = std::vector<Index>{with_keys.key_len / 2};
   with_queries.query_lens = std::vector<Index>{with_queries.query_len / 2};
-  if (takes(bench, with_keys)) lengths.emplace_back("key");
-  if (takes(bench, with_queries)) lengths.emplace_back("query");
-  const auto list = [&](const char* key, const std::vector<std::string>& taken, std::size_t all) {
+  if (of_lengths(with_keys)) lengths.emplace_back("key");
+  if (of_lengths(with_queries)) lengths.emplace_back("query");
+  const auto list = [&](const char* key, const std::vector<std::string>& taken, std::size_t all,
+                        const Takes& takes) {
     Answer answer = {.key = fmt::format("limits.{}", key),
                      .words = fmt::format("taken: \"{}\"", fmt::join(taken, "\", \"")),
                      .inputs = to_string(plain_problem(bench, dtype))};
     answer.value = taken.size() == all ? nlohmann::json("none") : nlohmann::json(taken);
-    answers.push_back(std::move(answer));
+    answers.push_back(takes.told(std::move(answer)));
   };
-  list("layouts", orders, 4);
-  list("masks", masks, std::size(forms));
-  list("bias_axes", axes, 6);
-  list("lengths", lengths, 2);
+  list("layouts", orders, 4, of_orders);
+  list("masks", masks, std::size(forms), of_masks);
+  list("bias_axes", axes, 6, of_axes);
+  list("lengths", lengths, 2, of_lengths);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Which keys a row sees, in what it is told of masks: the corner of a causal mask, the ends of a
 // window, what lies behind a mask; and what rows without keys hold.
 //
-// Values are unit vectors, key j having the channel j: so O is P itself.
+// Values are unit vectors, each key having a channel of its own: so O is P itself.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -22,14 +22,17 @@ struct Sight {
   Problem problem;
   Inputs inputs;
 };
-Sight sight(const Bench& bench, Index queries, Index keys) {
+// With at least so many rows and keys, as lengths are taken.
+Sight sight(const Bench& bench, Index queries, Index keys, Index batch = 1) {
   const DType dtype = bench.telling_format();
   const Plain& plain = bench.plain(dtype);
+  const Lengths lengths = plain.fitted(queries, keys);
   Sight sight = {.problem = {.dtype = dtype,
+                             .batch = batch,
                              .query_heads = plain.query_heads,
                              .key_heads = plain.key_heads,
-                             .query_len = queries,
-                             .key_len = keys,
+                             .query_len = lengths.query,
+                             .key_len = lengths.key,
                              .head_dim = plain.head_dim,
                              .value_dim = plain.value_dim},
                  .inputs = {}};
@@ -38,27 +41,47 @@ Sight sight(const Bench& bench, Index queries, Index keys) {
     if (tensor != TensorName::bias) sight.problem.layouts[tensor] = layout;
   }
   sight.inputs = zero_inputs(sight.problem);
-  for (Index j = 0; j < keys; ++j) sight.inputs.v.at(0, 0, j, j % plain.value_dim) = 1;
   return sight;
 }
 
-// The keys that a row sees, as "..xxx."; of what was not taken, why.
+// The keys that a row sees, as "..xxx.", those of a batch element behind those of the one before;
+// of what was not taken, why.
 struct View {
   std::vector<std::string> rows;
-  std::string refused;
+  Reaction reaction;
+
+  bool taken() const { return reaction.taken(); }
 };
-View look(Bench& bench, const Sight& sight) {
-  const Problem& p = sight.problem;
-  if (p.value_dim < p.key_len) return {{}, "values have too few channels to tell keys apart"};
-  const Reaction reaction = bench.ask(p, sight.inputs);
-  View view = {.rows = {}, .refused = reaction.refused};
-  for (Index i = 0; reaction.taken() && i < p.query_len; ++i) {
-    std::string row;
-    for (Index j = 0; j < p.key_len; ++j) {
-      const double weight = reaction.at(TensorName::o, 0, 0, i, j);
-      row += std::isnan(weight) ? '?' : weight > 0 ? 'x' : '.';
+
+// As many keys at a time as there are channels; of those from `hidden` on, K and V are NaN.
+View look(Bench& bench, Sight it, Index hidden = kUnbounded) {
+  const Problem& p = it.problem;
+  View view;
+  for (Index b = 0; b < p.batch; ++b) {
+    for (Index j = hidden; j < p.key_len; ++j) {
+      for (Index c = 0; c < p.head_dim; ++c) it.inputs.k.at(b, 0, j, c) = kNaN;
     }
-    view.rows.push_back(row);
+  }
+  view.rows.resize(static_cast<std::size_t>(p.batch * p.query_len));
+  for (Index begin = 0; begin < p.key_len; begin += p.value_dim) {
+    const Index end = std::min(begin + p.value_dim, p.key_len);
+    it.inputs.v = zeros(p.v_shape());
+    for (Index b = 0; b < p.batch; ++b) {
+      for (Index j = begin; j < end; ++j) it.inputs.v.at(b, 0, j, j - begin) = 1;
+      for (Index j = hidden; j < p.key_len; ++j) {
+        for (Index c = 0; c < p.value_dim; ++c) it.inputs.v.at(b, 0, j, c) = kNaN;
+      }
+    }
+    view.reaction = bench.ask(p, it.inputs);
+    if (!view.taken()) return view;
+    for (std::size_t row = 0; row < view.rows.size(); ++row) {
+      const auto n = static_cast<Index>(row);
+      for (Index c = 0; c < end - begin; ++c) {
+        const double weight =
+            view.reaction.at(TensorName::o, n / p.query_len, 0, n % p.query_len, c);
+        view.rows[row] += std::isnan(weight) ? '?' : weight > 0 ? 'x' : '.';
+      }
+    }
   }
   return view;
 }
@@ -85,66 +108,74 @@ void ask_corner(Bench& bench, Anchor anchor, Answers& answers) {
   Answer answer = {.key = fmt::format("causal {}", asked), .is_key = false};
   Sight it = sight(bench, 8, 12);
   it.problem.mask = Mask::causal(anchor);
+  const Problem& p = it.problem;
   const View view = look(bench, it);
-  answer.inputs = to_string(it.problem);
-  if (!view.refused.empty()) {
-    answer.value = "refused";
-    answer.words = view.refused;
+  answer.inputs = to_string(p);
+  if (!view.taken()) {
+    answer = untaken(std::move(answer), view.reaction);
+  } else if (p.query_len == p.key_len) {
+    answer.words = "it takes as many keys as queries: both corners are one";
   } else {
     for (const Anchor seen : {Anchor::top_left, Anchor::bottom_right}) {
-      if (shows(view, it.problem, Mask::causal(seen))) {
+      if (shows(view, p, Mask::causal(seen))) {
         answer.value = seen == Anchor::top_left ? "top_left" : "bottom_right";
       }
     }
-    const bool admitted = !exclusion(it.problem, bench.testee().description);
+    const bool admitted = !exclusion(p, bench.testee().description);
     if (admitted && answer.value != asked) answer.against = fmt::format("\"{}\"", asked);
-    answer.words = fmt::format("of 12 keys the first of 8 queries sees {}, the last {}",
-                               view.rows.front(), view.rows.back());
+    answer.words = fmt::format("of {} keys the first of {} queries sees {}, the last {}", p.key_len,
+                               p.query_len, view.rows.front(), view.rows.back());
   }
   answers.push_back(std::move(answer));
 }
 
 // ---- Windows -----------------------------------------------------------------------------------
 
-// What the middle one of 33 rows and keys sees of a window that is said by these numbers.
+// What the row 16 of 33 rows and keys, or more, sees of a window that is said by these numbers.
 struct Reach {
-  Index left = -1, right = -1;  // keys before and behind its own
-  std::string refused = {};
+  Index left = 0, right = 0;  // keys before and behind its own
+  bool sees_own = false;
+  Reaction reaction = {};
+
+  std::string words() const {
+    return !reaction.taken() ? "it is not taken"
+           : sees_own        ? fmt::format("it reaches from -{} to {}", left, right)
+                             : "no row sees its own key";
+  }
 };
 constexpr Index kMiddle = 16;
 Reach reach(Bench& bench, Index left, Index right) {
   Sight it = sight(bench, 2 * kMiddle + 1, 2 * kMiddle + 1);
+  // Of as many keys as rows both corners are one.
   it.problem.mask = Mask::window(left, right, Anchor::top_left);
-  const View view = look(bench, it);
-  Reach reach = {.refused = view.refused};
-  if (!view.refused.empty()) return reach;
+  View view = look(bench, it);
+  if (!view.taken() && !view.reaction.broke && it.problem.query_len == it.problem.key_len) {
+    it.problem.mask.anchor = Anchor::bottom_right;
+    view = look(bench, it);
+  }
+  Reach reach = {.reaction = view.reaction};
+  if (!view.taken()) return reach;
   const std::string& row = view.rows[kMiddle];
-  if (row[kMiddle] != 'x') return reach;
-  for (reach.left = 0; reach.left < kMiddle;) {
-    if (row[static_cast<std::size_t>(kMiddle - reach.left - 1)] != 'x') break;
-    ++reach.left;
-  }
-  for (reach.right = 0; reach.right < kMiddle;) {
-    if (row[static_cast<std::size_t>(kMiddle + reach.right + 1)] != 'x') break;
-    ++reach.right;
-  }
+  reach.sees_own = row[kMiddle] == 'x';
+  const auto sees = [&](Index key) { return row[static_cast<std::size_t>(key)] == 'x'; };
+  while (reach.left < kMiddle && sees(kMiddle - reach.left - 1)) ++reach.left;
+  while (reach.right < kMiddle && sees(kMiddle + reach.right + 1)) ++reach.right;
   return reach;
 }
 
 void ask_window(Bench& bench, Answers& answers) {
   const Reach seen = reach(bench, 6, 6);
   const std::string inputs = fmt::format(
-      "33 rows and keys; the window 6, 6 shows {} keys before the row's own and {} "
-      "behind it",
-      seen.left, seen.right);
+      "33 rows and keys, or as many more as it needs; of the window 6, 6 for row 16: {}",
+      seen.words());
   Answer said = {.key = "window.said_by", .inputs = inputs},
          left = {.key = "window.left", .inputs = inputs},
          right = {.key = "window.right", .inputs = inputs}, unbounded = {.key = "window.unbounded"};
-  if (!seen.refused.empty() || seen.left < 0) {
+  if (!seen.reaction.taken() || !seen.sees_own) {
     for (Answer* each : {&said, &left, &right, &unbounded}) {
-      each->words = seen.refused.empty() ? "no row sees its own key" : seen.refused;
-      each->value = seen.refused.empty() ? nlohmann::json() : nlohmann::json("refused");
       each->declared = Answer::Declared::any;
+      if (!seen.reaction.taken()) *each = untaken(std::move(*each), seen.reaction);
+      if (seen.reaction.taken()) each->words = seen.words();
       answers.push_back(std::move(*each));
     }
     return;
@@ -156,22 +187,27 @@ void ask_window(Bench& bench, Answers& answers) {
            : keys == 5 ? nlohmann::json("exclusive")
                        : nullptr;
   };
-  said.value = width ? "width" : "ends";
   left.value = end(seen.left);
   right.value = end(seen.right);
-  said.words = left.words = right.words =
-      fmt::format("a window of 6 and 6 reaches from -{} to {}", seen.left, seen.right);
+  // Whoever shows all keys, or half of them, may not have looked at what is said.
+  if (!left.value.is_null() && !right.value.is_null()) said.value = width ? "width" : "ends";
+  said.words = left.words = right.words = fmt::format("a window of 6 and 6: {}", seen.words());
   if (width) left.declared = right.declared = Answer::Declared::any;
   unbounded.value = "none";
+  std::string broke;
   for (const Index number : {Index(-1), Index(0)}) {
     // What a window of a width says, it says on both sides.
     const Reach far = reach(bench, number, width ? number : 2);
-    unbounded.inputs +=
-        fmt::format("{}{} as the left end: {}", unbounded.inputs.empty() ? "" : "; ", number,
-                    far.refused.empty() ? fmt::format("{} keys before", far.left) : "refused");
-    if (far.refused.empty() && far.left == kMiddle) unbounded.value = number;
+    unbounded.inputs += fmt::format("{}{} as the left end: {}",
+                                    unbounded.inputs.empty() ? "" : "; ", number, far.words());
+    if (far.reaction.taken() && far.sees_own && far.left == kMiddle) unbounded.value = number;
+    if (far.reaction.broke) broke = far.reaction.refused;
   }
   unbounded.words = "a number that shows all keys before a row; -1 and 0 were tried";
+  if (unbounded.value == "none" && !broke.empty()) {
+    unbounded.value = nullptr;
+    unbounded.words = broke;
+  }
   WindowEnds& ends = bench.terms().dialect.window;
   ends = {.left_exclusive = left.value == "exclusive",
           .right_exclusive = right.value == "exclusive",
@@ -182,48 +218,65 @@ void ask_window(Bench& bench, Answers& answers) {
 
 // ---- What is hidden ----------------------------------------------------------------------------
 
-// NaN in K and V of keys that no row sees, by a mask or beyond a length.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Index kHidden = 4;  // keys, the last ones
+
+// NaN in K and V of keys that rows do not see, by a mask or beyond a length. Whatever it was asked
+// for, the rows that see none of them without NaN are those that are looked at.
 void ask_hidden(Bench& bench, Answers& answers) {
   struct Hiding {
     const char* key;
-    void (*hide)(Sight&);
-    Index first;  // the first hidden key
+    void (*hide)(Sight&, Index first);
   };
   const Hiding hidings[] = {
-      {"NaN behind a mask", [](Sight& it) { it.problem.mask = Mask::causal(Anchor::top_left); }, 8},
+      {"NaN behind a mask",
+       [](Sight& it, Index) { it.problem.mask = Mask::causal(Anchor::top_left); }},
       {"NaN behind a table",
-       [](Sight& it) {
-         DenseMask table = {{1, 1, 1, 12}, std::vector<std::uint8_t>(12, 1)};
-         std::fill(table.allowed.begin() + 8, table.allowed.end(), std::uint8_t(0));
+       [](Sight& it, Index first) {
+         const Index keys = it.problem.key_len;
+         DenseMask table = {{1, 1, 1, keys},
+                            std::vector<std::uint8_t>(static_cast<std::size_t>(keys), 1)};
+         std::fill(table.allowed.begin() + first, table.allowed.end(), std::uint8_t(0));
          it.problem.mask = Mask::dense(std::move(table));
-       },
-       8},
-      {"NaN beyond a length", [](Sight& it) { it.problem.key_lens = std::vector<Index>{8}; }, 8},
-      {"NaN behind a bias of -inf",
-       [](Sight& it) {
-         it.problem.bias_shape = Shape{1, 1, 1, 12};
+       }},
+      {"NaN beyond a length",
+       [](Sight& it, Index first) { it.problem.key_lens = std::vector<Index>{first}; }},
+      {"NaN behind a bias of -inf", [](Sight& it, Index first) {
+         it.problem.bias_shape = Shape{1, 1, 1, it.problem.key_len};
          it.inputs.bias = zeros(*it.problem.bias_shape);
-         for (Index j = 8; j < 12; ++j)
-           it.inputs.bias.at(0, 0, 0, j) = -std::numeric_limits<double>::infinity();
-       },
-       8}};
+         for (Index j = first; j < it.problem.key_len; ++j) {
+           it.inputs.bias.at(0, 0, 0, j) = -kInfinity;
+         }
+       }}};
   for (const Hiding& hiding : hidings) {
     Answer answer = {.key = hiding.key, .is_key = false};
     Sight it = sight(bench, 8, 12);
-    hiding.hide(it);
-    const View plain = look(bench, it);
-    for (Index j = hiding.first; j < 12; ++j) {
-      for (Index c = 0; c < it.problem.head_dim; ++c) it.inputs.k.at(0, 0, j, c) = kNaN;
-      for (Index c = 0; c < it.problem.value_dim; ++c) it.inputs.v.at(0, 0, j, c) = kNaN;
+    const Index first = it.problem.key_len - kHidden;
+    hiding.hide(it, first);
+    View plain = look(bench, it);
+    const bool is_causal = it.problem.mask.kind == Mask::Kind::band;
+    if (is_causal && !plain.taken() && !plain.reaction.broke) {
+      it.problem.mask.anchor = Anchor::bottom_right;
+      plain = look(bench, it);
     }
-    const View view = look(bench, it);
-    answer.inputs = fmt::format("{}; NaN in K and V of keys 8 to 11", to_string(it.problem));
-    if (!view.refused.empty()) {
-      answer.value = "refused";
-      answer.words = view.refused;
+    const View view = plain.taken() ? look(bench, it, first) : plain;
+    answer.inputs =
+        fmt::format("{}; NaN in K and V of the last {} keys", to_string(it.problem), kHidden);
+    Index rows = 0, leaking = 0;
+    for (std::size_t row = 0; view.taken() && row < plain.rows.size(); ++row) {
+      const bool hides =
+          plain.rows[row].find('x', static_cast<std::size_t>(first)) == std::string::npos;
+      rows += hides;
+      leaking += hides && view.rows[row] != plain.rows[row];
+    }
+    if (!view.taken()) {
+      answer = untaken(std::move(answer), view.reaction);
+    } else if (rows == 0) {
+      answer.words = "it hides them from no row: the first sees " + plain.rows.front();
     } else {
-      answer.value = view.rows == plain.rows ? "stays hidden" : "leaks";
-      answer.words = fmt::format("the last row sees {}", view.rows.back());
+      answer.value = leaking == 0 ? "stays hidden" : "leaks";
+      answer.words = fmt::format("of {} rows that do not see them, {} come to something else", rows,
+                                 leaking == 0 ? "none" : std::to_string(leaking));
     }
     answers.push_back(std::move(answer));
   }
@@ -237,46 +290,117 @@ nlohmann::json number_of(double value) {
   return value;
 }
 
-// By a causal mask from the bottom right, or else by a length of 0.
-void ask_empty_rows(Bench& bench, Answers& answers) {
-  const bool by_corner = told(answers, "causal bottom_right") == "bottom_right";
-  Sight it = sight(bench, 12, 4);
-  for (double& x : it.inputs.v.data) x += 1;  // whose mean is not 0
-  if (by_corner) {
-    it.problem.mask = Mask::causal(Anchor::bottom_right);
-  } else {
-    it.problem.key_lens = std::vector<Index>{0};
-  }
-  const Reaction reaction = bench.ask(it.problem, it.inputs);
-  Answer o = {.key = "empty_rows.o"}, lse = {.key = "empty_rows.lse"};
-  o.inputs = lse.inputs = to_string(it.problem) + "; row 0 sees no key";
-  if (!reaction.taken()) {
-    o.words = lse.words = "it takes no row without keys: " + reaction.refused;
-    o.is_key = lse.is_key = false;
-  } else {
-    const double value = reaction.at(TensorName::o, 0, 0, 0, 0);
-    o.value = number_of(value);
-    o.words = std::abs(value - 1.25) < 0.01 ? "the mean of V"
-                                            : fmt::format("O is {} there", o.value.dump());
-    const LseForm& form = bench.terms().dialect.lse;
-    const double log = reaction.at(TensorName::lse, 0, 0, 0, 0);
-    if (!bench.returns_lse) {
-      lse.words = "it returns no LSE";
-    } else if (form.apart) {
-      // As it was returned, maximum and sum by themselves.
-      const auto& said = reaction.trial.statistics;
-      const auto first = [](const Returned& t) { return decode(t.dtype, t.bits[0]); };
-      lse.value = number_of(log);
-      lse.words = fmt::format("m = {:g}, l = {:g}: LSE is {}", first(said.front()),
-                              first(said.back()), lse.value.dump());
-      lse.declared = Answer::Declared::any;
-    } else {
-      const double raw = form.base_2 ? decode(reaction.trial.statistics.front().dtype,
-                                              reaction.trial.statistics.front().bits[0])
-                                     : log;
-      lse.value = number_of(raw);
-      lse.words = fmt::format("LSE is {} there", lse.value.dump());
+// A row that sees no key, among others that see some.
+struct Emptied {
+  Sight sight;
+  Index row;  // of the first batch element
+};
+
+// In all ways that there are to have one. Of lengths a mask has nothing to say.
+std::vector<Emptied> emptied(const Bench& bench) {
+  std::vector<Emptied> all;
+  const Sight tall = sight(bench, 12, 4), square = sight(bench, 4, 4);
+  const Index queries = square.problem.query_len, keys = square.problem.key_len;
+  if (tall.problem.query_len > tall.problem.key_len + 2) {
+    const Index last = tall.problem.query_len - 1;
+    const std::pair<Mask, Index> masks[] = {{Mask::causal(Anchor::bottom_right), 0},
+                                            {Mask::window(2, 2, Anchor::bottom_right), 0},
+                                            {Mask::window(2, 2, Anchor::top_left), last}};
+    for (const auto& [mask, row] : masks) {
+      all.push_back({tall, row});
+      all.back().sight.problem.mask = mask;
     }
+  }
+  // Nothing for the first row, all but the first key for the second.
+  all.push_back({square, 0});
+  DenseMask table = {{1, 1, queries, keys},
+                     std::vector<std::uint8_t>(static_cast<std::size_t>(queries * keys), 1)};
+  std::fill(table.allowed.begin(), table.allowed.begin() + keys + 1, std::uint8_t(0));
+  all.back().sight.problem.mask = Mask::dense(std::move(table));
+  all.push_back({sight(bench, 4, 4, 2), 0});
+  all.back().sight.problem.key_lens = std::vector<Index>{0, 2};
+  all.push_back({square, 0});
+  Sight& biased = all.back().sight;
+  biased.problem.bias_shape = Shape{1, 1, queries, keys};
+  biased.inputs.bias = zeros(*biased.problem.bias_shape);
+  std::fill_n(biased.inputs.bias.data.begin(), keys + 1, -kInfinity);
+  return all;
+}
+
+// Whether all rows but the empty ones see what they should: it has looked at what empties them.
+bool keeps_to(const View& view, const Sight& it) {
+  const Problem& p = it.problem;
+  for (std::size_t row = 0; row < view.rows.size(); ++row) {
+    const auto n = static_cast<Index>(row);
+    std::string expected;
+    for (Index j = 0; j < p.key_len; ++j) {
+      const Position at = {.batch = n / p.query_len, .query = n % p.query_len, .key = j};
+      const bool hidden = has_bias(p) && it.inputs.bias.at(0, 0, at.query, j) == -kInfinity;
+      expected += visible(p, at) && !hidden ? 'x' : '.';
+    }
+    const bool is_empty = expected.find('x') == std::string::npos;
+    if (!is_empty && view.rows[row] != expected) return false;
+  }
+  return true;
+}
+
+void tell_empty_o(const Emptied& it, const Reaction& reaction, Answer& o) {
+  const double value = reaction.at(TensorName::o, 0, 0, it.row, 0);
+  const double mean = 1 + 1 / static_cast<double>(it.sight.problem.key_len);
+  const bool is_mean = std::abs(value - mean) < 0.02 * (mean - 1);
+  o.value = is_mean ? "the mean of V" : number_of(value);
+  o.words = is_mean ? "O is the mean of V there" : fmt::format("O is {} there", o.value.dump());
+}
+
+void tell_empty_lse(Bench& bench, const Emptied& it, const Reaction& reaction, Answer& lse) {
+  const LseForm& form = bench.terms().dialect.lse;
+  if (!bench.returns_lse()) {
+    lse.words = bench.no_lse;
+  } else if (!reaction.is_written(TensorName::lse, 0, 0, it.row, 0)) {
+    lse.words = "LSE is not written there";
+  } else {
+    const double log = reaction.at(TensorName::lse, 0, 0, it.row, 0);
+    const auto raw = [&](const Returned& t) {
+      return decode(t.dtype,
+                    t.bits[static_cast<std::size_t>(dense_index(t.shape, 0, 0, it.row, 0))]);
+    };
+    // As it was returned, maximum and sum by themselves.
+    const auto& said = reaction.trial.statistics;
+    lse.value = number_of(form.base_2 && !form.apart ? raw(said.front()) : log);
+    lse.words = form.apart ? fmt::format("m = {:g}, l = {:g}: LSE is {}", raw(said.front()),
+                                         raw(said.back()), lse.value.dump())
+                           : fmt::format("LSE is {} there", lse.value.dump());
+    if (form.apart) lse.declared = Answer::Declared::any;
+  }
+}
+
+// By the first way that it takes and keeps to.
+void ask_empty_rows(Bench& bench, Answers& answers) {
+  Answer o = {.key = "empty_rows.o"}, lse = {.key = "empty_rows.lse"};
+  std::string refused, broke;
+  bool told = false;
+  for (Emptied& it : emptied(bench)) {
+    const View view = look(bench, it.sight);
+    it.sight.inputs.v = zeros(it.sight.problem.v_shape());
+    for (double& x : it.sight.inputs.v.data) x = 1;  // whose mean is not 0
+    for (Index b = 0; b < it.sight.problem.batch; ++b) it.sight.inputs.v.at(b, 0, 0, 0) = 2;
+    const Reaction reaction =
+        view.taken() ? bench.ask(it.sight.problem, it.sight.inputs) : view.reaction;
+    const std::string problem = to_string(it.sight.problem);
+    if (reaction.broke && broke.empty()) broke = reaction.refused;
+    if (!reaction.taken() && refused.empty()) refused = reaction.refused;
+    if (!reaction.taken() || !keeps_to(view, it.sight)) continue;
+    o.inputs = lse.inputs = fmt::format("{}; row {} sees no key", problem, it.row);
+    tell_empty_o(it, reaction, o);
+    tell_empty_lse(bench, it, reaction, lse);
+    told = true;
+    break;
+  }
+  if (!told) {
+    o.words = lse.words = !broke.empty()    ? broke
+                          : refused.empty() ? "it keeps to nothing that leaves a row without keys"
+                                            : "it takes no row without keys: " + refused;
+    o.is_key = lse.is_key = !broke.empty();
   }
   answers.push_back(std::move(o));
   answers.push_back(std::move(lse));
@@ -286,18 +410,24 @@ void ask_empty_rows(Bench& bench, Answers& answers) {
 void ask_padding(Bench& bench, Answers& answers) {
   Answer answer = {.key = "leaves_padding_unwritten"};
   Sight it = sight(bench, 12, 12);
-  it.problem.query_lens = std::vector<Index>{8};
+  const Index real = it.problem.query_len - kHidden;
+  it.problem.query_lens = std::vector<Index>{real};
   const Reaction reaction = bench.ask(it.problem, it.inputs);
-  answer.inputs = to_string(it.problem) + "; rows 8 to 11 lie beyond the length";
-  if (!reaction.taken()) {
+  answer.inputs =
+      fmt::format("{}; rows from {} on lie beyond the length", to_string(it.problem), real);
+  if (reaction.broke) {
+    answer.words = reaction.refused;
+  } else if (!reaction.taken()) {
     answer.value = false;
     answer.words = "it takes no query lengths";
     answer.declared = Answer::Declared::any;
   } else {
-    const Returned& o = *reaction.find(TensorName::o);
-    const auto row = static_cast<std::size_t>(11 * it.problem.value_dim);
-    answer.value = o.bits[row] == o.poison;
-    answer.words = answer.value ? "they are as they were" : "they are written";
+    bool unwritten = false;
+    for (Index row = real; row < it.problem.query_len; ++row) {
+      unwritten |= !reaction.is_written(TensorName::o, 0, 0, row, 0);
+    }
+    answer.value = unwritten;
+    answer.words = unwritten ? "they are as they were" : "they are written";
   }
   answers.push_back(std::move(answer));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "harness/probe/questions.h"
 #include "spec/contains.h"
@@ -22,15 +23,41 @@ std::string row_of(const std::string& key) {
   return key.substr(0, product + 9) + key.substr(key.rfind('.'));
 }
 
+// Of calls that broke down: how many, the first, and the problems of the first few.
+Answers answers_of(const std::vector<Breakdown>& breakdowns) {
+  constexpr int kMostProblems = 3;
+  using enum Breakdown::Kind;
+  const std::pair<Breakdown::Kind, const char*> kinds[] = {
+      {unwritten, "calls that left outputs unwritten"},
+      {crashed, "calls that crashed"},
+      {hung, "calls that did not come back"},
+      {other, "calls that did what none may"}};
+  Answers answers;
+  for (const auto& [kind, key] : kinds) {
+    Answer answer = {.key = key, .is_key = false};
+    int count = 0;
+    for (const Breakdown& each : breakdowns) {
+      if (each.kind != kind) continue;
+      if (++count == 1) answer.words = each.words;
+      if (count <= kMostProblems) answer.inputs += (count == 1 ? "" : "; ") + each.problem;
+    }
+    answer.value = count;
+    if (count > 0) answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
 }  // namespace
 
 Probed probe(const Testee& testee, Executor& executor, const ProbeOptions& options) {
   Bench bench(testee, executor, options.threads, options.interrupted);
-  bench.set_up(options.formats);
+  const std::string reasons = bench.set_up(options.formats);
   Probed probed = {.formats = bench.formats(), .answers = {}};
   if (probed.formats.empty()) {
     throw InputError(
-        "", fmt::format("{} takes no problem of those that a probe begins with", testee.name));
+        "", fmt::format("{} takes no problem of those that a probe begins with; the first of each "
+                        "format:{}",
+                        testee.name, reasons));
   }
   for (const Family& family : families()) {
     if (family.ask) {
@@ -39,6 +66,8 @@ Probed probe(const Testee& testee, Executor& executor, const ProbeOptions& optio
       for (const DType dtype : probed.formats) family.ask_format(bench, dtype, probed.answers);
     }
   }
+  Answers broken = answers_of(bench.breakdowns());
+  probed.answers.insert(probed.answers.begin(), broken.begin(), broken.end());
   return probed;
 }
 

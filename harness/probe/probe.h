@@ -19,10 +19,10 @@ struct ProbeOptions {
 
 struct Probed {
   std::vector<DType> formats;
-  Answers answers;
+  Answers answers;  // first of all, of calls that broke down, if any did
 };
 
-// Throws InputError if the testee takes no problem that is known.
+// Throws InputError, with its reasons, if the testee takes no problem that is known.
 Probed probe(const Testee& testee, Executor& executor, const ProbeOptions& options);
 
 // How many keys of the chapter "Description" were told. What has several answers (features, limits,

@@ -290,11 +290,11 @@ void ask_products(Bench& bench, DType dtype, Answers& answers) {
   for (const Experiment& experiment : kExperiments) {
     const std::string key = key_of(dtype, fmt::format("products.{}", experiment.product));
     const bool lacks = experiment.backward ? !bench.has_backward
-                                           : experiment.product == "qk" && !bench.returns_lse;
+                                           : experiment.product == "qk" && !bench.returns_lse();
     if (lacks) {
       for (const char* of : {".accumulator", ".truncates", ".operands"}) {
         answers.push_back(experiment.backward ? means_nothing(key + of, "it has no backward pass")
-                                              : untold(key + of, "it returns no LSE"));
+                                              : untold(key + of, bench.no_lse));
       }
       continue;
     }

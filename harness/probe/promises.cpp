@@ -42,17 +42,21 @@ void ask_threads(Bench& bench, DType dtype, Answers& answers) {
   const Case it = large(bench, dtype, 1);
   const Inputs inputs = generate(it);
   const Reaction first = bench.ask(it.problem, inputs, 1), again = bench.ask(it.problem, inputs, 1);
-  std::string threads, differs;
+  std::string threads, differs, not_taken;
   if (!first.taken() || !again.taken()) {
+    const std::string& why = first.taken() ? again.refused : first.refused;
     for (const char* key : {"deterministic", "thread_invariant"}) {
-      answers.push_back(untold(key_of(dtype, key), first.refused + again.refused));
+      answers.push_back(untold(key_of(dtype, key), why));
     }
     return;
   }
   std::string twice = difference(first.trial, again.trial);
   for (const int count : {2, 4}) {
     const Reaction more = bench.ask(it.problem, inputs, count);
-    if (!more.taken()) continue;
+    if (!more.taken()) {
+      not_taken = more.refused;
+      continue;
+    }
     if (differs.empty()) differs = difference(first.trial, more.trial);
     threads += fmt::format("{}{}", threads.empty() ? "" : ", ", count);
     if (count == 2) continue;
@@ -61,6 +65,10 @@ void ask_threads(Bench& bench, DType dtype, Answers& answers) {
   }
   answers.push_back(answer_of(dtype, "deterministic", twice,
                               "in two equal calls, with 1 and with 4 threads", it));
+  if (!not_taken.empty() && differs.empty()) {
+    return answers.push_back(
+        untold(key_of(dtype, "thread_invariant"), not_taken, to_string(it.problem)));
+  }
   answers.push_back(answer_of(dtype, "thread_invariant", differs,
                               fmt::format("with {} threads as with 1", threads), it));
 }
@@ -77,7 +85,7 @@ void ask_neighbours(Bench& bench, DType dtype, Answers& answers) {
     const Reaction single = bench.ask(one.problem, one.inputs, threads);
     if (!whole.taken() || !single.taken()) {
       return answers.push_back(
-          untold(key_of(dtype, "batch_invariant"), whole.refused + single.refused));
+          untold(key_of(dtype, "batch_invariant"), whole.taken() ? single.refused : whole.refused));
     }
     Trial share;
     for (const Returned& tensor : whole.trial.returned) {

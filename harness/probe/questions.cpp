@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 namespace attest {
 namespace {
@@ -37,6 +38,12 @@ nlohmann::json told(const Answers& answers, const std::string& key) {
     if (answer.key == key) return answer.value;
   }
   return nullptr;
+}
+
+Answer untaken(Answer answer, const Reaction& reaction) {
+  answer.value = reaction.broke ? nlohmann::json() : nlohmann::json("refused");
+  answer.words = reaction.refused;
+  return answer;
 }
 
 bool near(double value, double expected) {

@@ -36,6 +36,11 @@ void ask_promises(Bench& bench, DType dtype, Answers& answers);
 std::string key_of(DType dtype, std::string_view key);
 // What was told of a key; null if nothing was.
 nlohmann::json told(const Answers& answers, const std::string& key);
+// An answer to a question whose problem was not taken: that it was refused, or nothing where the
+// testee broke down.
+Answer untaken(Answer answer, const Reaction& reaction);
+// Whether sums over weights of equal scores are exact: as LSE told of exp(0), or else as O tells.
+bool sums_are_exact(Bench& bench, DType dtype, const Answers& answers);
 // Whether it is as good as that: what is to be told differs by far more.
 bool near(double value, double expected);
 // The format in which a format is accumulated.

@@ -64,13 +64,16 @@ void ask_memory(Bench& bench, Answers& answers) {
     const Case it = square(bench, bench.telling_format(), length);
     const Reaction reaction = measured(bench, it, 1);
     answer.inputs = to_string(it.problem);
-    if (!reaction.taken()) break;
+    if (!reaction.taken()) {
+      answer.words = reaction.refused;
+      break;
+    }
     const CallFacts& facts = reaction.trial.forward;
     const double own = facts.peak_bytes ? facts.peak_bytes->most : 0;
     bytes.push_back(std::max(own, facts.workspace_bytes));
   }
   if (bytes.size() < 3) {
-    answer.words = "it does not take 256, 512 and 1024 rows and keys";
+    answer.words = "it does not take 256, 512 and 1024 rows and keys: " + answer.words;
   } else {
     // Of a sum of a constant and of terms that grow with the length and with its square, the latter
     // at the last length.
@@ -118,7 +121,7 @@ void ask_alignment(Bench& bench, Answers& answers) {
     if (alignment < element) break;
     bench.terms().alignment = alignment;
     const Reaction reaction = bench.ask(it.problem, inputs);
-    if (!reaction.taken() || wrong_of(it, reaction)) break;
+    if (!reaction.taken() || wrong_of(bench, it, reaction)) break;
     answer.value = alignment;
   }
   bench.terms().alignment = declared;

@@ -20,8 +20,8 @@ void ask_softcap(Bench& bench, Answers& answers) {
   const DType dtype = bench.telling_format();
   Stage stage = bench.stage(dtype, 1, 1, 1);
   Problem& p = stage.problem;
-  if (!bench.returns_lse || p.key_len != 1) {
-    answer.words = bench.returns_lse ? "it takes no single key" : "it returns no LSE";
+  if (!bench.returns_lse() || p.key_len != 1) {
+    answer.words = bench.returns_lse() ? "it takes no single key" : bench.no_lse;
     return answers.push_back(std::move(answer));
   }
   const double scale = p.scale = 0.5, c = p.softcap = 2, product = 4, bias = 1;
@@ -37,18 +37,14 @@ void ask_softcap(Bench& bench, Answers& answers) {
       {"bias, scale, cap", cap(scale * (product + bias))},
       {"scale, bias: there is no cap", scale * product + bias}};
   Reaction reaction = bench.ask(stage);
-  const bool with_bias = reaction.taken();
+  const bool with_bias = reaction.taken() || reaction.broke;
   if (!with_bias) {
     p.bias_shape.reset();
     stage.inputs.bias = {};
     reaction = bench.ask(stage);
   }
   answer.inputs = fmt::format("{}, q k = {}, bias {}", to_string(p), product, with_bias ? bias : 0);
-  if (!reaction.taken()) {
-    answer.value = "refused";
-    answer.words = reaction.refused;
-    return answers.push_back(std::move(answer));
-  }
+  if (!reaction.taken()) return answers.push_back(untaken(std::move(answer), reaction));
   const double lse = Bench::of_row(reaction, TensorName::lse, stage, 0);
   for (const auto& [order, expected] : orders) {
     const double score = with_bias ? expected : expected - bias;
@@ -66,10 +62,9 @@ void ask_right(Bench& bench, const std::string& key, const nlohmann::json& field
   const Reaction reaction = bench.ask(it.problem, generate(it));
   answer.inputs = to_string(it.problem);
   if (!reaction.taken()) {
-    answer.value = "refused";
-    answer.words = reaction.refused;
+    answer = untaken(std::move(answer), reaction);
   } else {
-    const auto wrong = wrong_of(it, reaction);
+    const auto wrong = wrong_of(bench, it, reaction);
     answer.value = wrong ? "wrong" : "right";
     answer.words = wrong.value_or("what comes back is right");
   }
@@ -87,6 +82,7 @@ void ask_keep_rate(Bench& bench, Answers& answers) {
         .mode = Dropout::Mode::generated, .probability = probability, .seed = 1};
     const Reaction reaction = bench.ask(stage.problem, zero_inputs(stage.problem));
     answer.inputs = fmt::format("{}, probabilities 0.001, 0.2503, 0.7", to_string(stage.problem));
+    if (reaction.broke) return answers.push_back(untaken(std::move(answer), reaction));
     if (!reaction.taken() || !reaction.trial.keep) {
       answer.value = 0;
       answer.words = reaction.refused.empty() ? "it returns no keep-mask" : reaction.refused;

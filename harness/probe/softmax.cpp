@@ -1,5 +1,5 @@
-// What stands for LSE; and the softmax of a format, as LSE tells it: of two keys with the scores 0
-// and -t, the sum of a row is 1 + exp(-t), and LSE its logarithm.
+// The softmax of a format, as LSE tells it: of two keys with the scores 0 and -t, the sum of a row
+// is 1 + exp(-t), and LSE its logarithm.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -231,9 +231,9 @@ void ask_max_rounding(Bench& bench, DType dtype, Answers& answers) {
 }  // namespace
 
 void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
-  if (!bench.returns_lse) {
+  if (!bench.returns_lse()) {
     for (const char* key : {"softmax", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
-      answers.push_back(untold(key_of(dtype, key), "it returns no LSE"));
+      answers.push_back(untold(key_of(dtype, key), bench.no_lse));
     }
     return;
   }
@@ -254,68 +254,6 @@ void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
   } else {
     answers.push_back(untold(tanh, "the one weight may not be 1, and LSE is off by exp too"));
   }
-}
-
-// ---- What stands for LSE -----------------------------------------------------------------------
-
-namespace {
-
-// One key with the score 3, whose LSE in base e is 3.
-struct OneKey {
-  Reaction reaction;
-  double lse = 0;
-  std::string problem;
-};
-OneKey one_key(Bench& bench, const LseForm& form) {
-  bench.terms().dialect.lse = form;
-  Stage stage = bench.stage(bench.formats().front(), 1, 1);
-  stage.q(0, 0) = 3;
-  stage.k(0, 0) = 1;
-  OneKey seen = {.reaction = bench.ask(stage), .lse = 0, .problem = to_string(stage.problem)};
-  if (!seen.reaction.taken()) return seen;
-  const Returned* lse = seen.reaction.find(TensorName::lse);
-  const std::size_t row = static_cast<std::size_t>(stage.first);
-  const bool written = lse && lse->bits[row] != lse->poison;
-  seen.lse = written ? Bench::of_row(seen.reaction, TensorName::lse, stage, 0)
-                     : std::numeric_limits<double>::quiet_NaN();
-  return seen;
-}
-
-bool is(double value, double expected) { return std::abs(value - expected) < 1e-5 * expected; }
-
-}  // namespace
-
-void ask_statistics(Bench& bench, Answers& answers) {
-  Answer feature = {.key = "features.lse", .declared = Answer::Declared::promise},
-         base = {.key = "lse.base"}, as = {.key = "lse.as"};
-  const OneKey plain = one_key(bench, {}), apart = one_key(bench, {.apart = true}),
-               apart_2 = one_key(bench, {.base_2 = true, .apart = true});
-  const double in_base_2 = 3 / std::log(2.0);
-  const bool lse_e = is(plain.lse, 3), lse_2 = is(plain.lse, in_base_2);
-  const bool apart_e = is(apart.lse, 3), apart_b2 = is(apart_2.lse, 3);
-  LseForm form;
-  // Where both are to be had, the backward pass may want what is more.
-  form.apart = apart_e || apart_b2;
-  form.base_2 = form.apart ? apart_b2 : lse_2;
-  bench.returns_lse = lse_e || lse_2 || apart_e || apart_b2;
-  bench.terms().dialect.lse = bench.returns_lse ? form : LseForm{};
-  if (!bench.returns_lse) std::erase(bench.terms().features, "lse");
-  feature.value = bench.returns_lse;
-  feature.inputs = base.inputs = as.inputs = fmt::format(
-      "{}, one key with the score 3: LSE = {:.6g}; as maximum and sum m + ln l = {:.6g}",
-      plain.problem, plain.lse, apart.lse);
-  feature.words = bench.returns_lse ? "it is returned" : "what is returned is no LSE";
-  if (bench.returns_lse) {
-    base.value = form.base_2 ? nlohmann::json(2) : nlohmann::json("e");
-    base.words = fmt::format("LSE of a score of 3 is {}", form.base_2 ? "3 / ln 2" : "3");
-    const bool both = (lse_e || lse_2) && (apart_e || apart_b2);
-    as.value = form.apart ? "maximum_and_sum" : "lse";
-    as.words = both ? "either, as it is asked" : "the other way nothing is returned";
-    if (both) as.declared = Answer::Declared::any;
-  } else {
-    base.words = as.words = "it returns no LSE";
-  }
-  for (Answer* answer : {&feature, &base, &as}) answers.push_back(std::move(*answer));
 }
 
 }  // namespace attest

@@ -147,7 +147,7 @@ std::vector<Model> fitting_models(const Bench& bench, DType dtype, const SeenRow
   for (const Model& model : models(dtype)) {
     Index fits = 0;
     const bool all = std::all_of(seen.rows.begin(), seen.rows.end(), [&](const Row& row) {
-      const Fit how = fit(model, row, doubt, bench.returns_lse);
+      const Fit how = fit(model, row, doubt, bench.returns_lse());
       fits += how == Fit::fits;
       return how != Fit::differs;
     });
@@ -156,32 +156,48 @@ std::vector<Model> fitting_models(const Bench& bench, DType dtype, const SeenRow
   return fitting;
 }
 
-// Where P is not rounded: weights that are 1/3 each, and values that sum to 0. Divided at last,
-// that is 0; products with 1/3 are rounded, unless their sum has digits for all of them.
-Answer ask_order(Bench& bench, DType dtype, const Answers& answers) {
-  Answer answer = {.key = key_of(dtype, "p_normalised")};
-  Stage stage = bench.stage(dtype, 1, 3);
-  const Index channels = stage.problem.value_dim;
+// Of so many keys of equal scores, three of which have values that sum to 0, in how many channels O
+// is not 0; none if it does not take them.
+struct Leftover {
+  std::optional<Index> channels = {};
+  Index of = 0;
+  std::string problem = {}, refused = {};
+};
+Leftover leftover(Bench& bench, DType dtype, Index keys) {
+  Stage stage = bench.stage(dtype, 1, keys);
+  Leftover left = {.of = stage.problem.value_dim, .problem = to_string(stage.problem)};
   // With f64 they have digits enough for the product to need more than any accumulator has.
   const Index long_part = dtype == DType::f64 ? (Index(1) << 40) + 1 : 1;
-  for (Index c = 0; c < channels; ++c) {
+  for (Index c = 0; c < left.of; ++c) {
     const auto a = static_cast<double>((5 + 2 * c % 61) * long_part);
     const auto b = static_cast<double>((3 + 7 * c % 59) * long_part);
     stage.v(0, c) = kTimes * a, stage.v(1, c) = kTimes * b, stage.v(2, c) = -kTimes * (a + b);
   }
   const Reaction reaction = bench.ask(stage);
-  answer.inputs = fmt::format("{}; three keys of equal scores, values a, b, -(a + b)",
-                              to_string(stage.problem));
-  if (!reaction.taken()) {
-    answer.words = reaction.refused;
+  left.refused = reaction.refused;
+  if (!reaction.taken()) return left;
+  left.channels = 0;
+  for (Index c = 0; c < left.of; ++c) {
+    *left.channels += Bench::of_row(reaction, TensorName::o, stage, 0, c) != 0;
+  }
+  return left;
+}
+
+// Where P is not rounded: weights that are 1/3 each, and values that sum to 0. Divided at last,
+// that is 0; products with 1/3 are rounded, unless their sum has digits for all of them.
+Answer ask_order(Bench& bench, DType dtype, const Answers& answers) {
+  Answer answer = {.key = key_of(dtype, "p_normalised")};
+  const Leftover left = leftover(bench, dtype, 3);
+  answer.inputs =
+      fmt::format("{}; three keys of equal scores, values a, b, -(a + b)", left.problem);
+  if (!left.channels) {
+    answer.words = left.refused;
     return answer;
   }
-  Index off = 0;
-  for (Index c = 0; c < channels; ++c) {
-    off += Bench::of_row(reaction, TensorName::o, stage, 0, c) != 0;
-  }
-  answer.words = fmt::format("sums of 0 are not 0 in {} of {} channels", off, channels);
-  if (off > 0) {
+  answer.words = fmt::format("sums of 0 are not 0 in {} of {} channels", *left.channels, left.of);
+  if (*left.channels > 0 && !sums_are_exact(bench, dtype, answers)) {
+    answer.words += ", but exp(0) may not be 1, and no sum exact";
+  } else if (*left.channels > 0) {
     answer.value = "first";
   } else if (told(answers, key_of(dtype, "products.pv.accumulator")) == name(wide_of(dtype))) {
     answer.value = "last";
@@ -192,6 +208,13 @@ Answer ask_order(Bench& bench, DType dtype, const Answers& answers) {
 }
 
 }  // namespace
+
+// Of four keys a weight is 1/4, whatever exp(0) is, if it is divided first; if it is divided last,
+// sums of 0 are 0 where exp(0) is 1.
+bool sums_are_exact(Bench& bench, DType dtype, const Answers& answers) {
+  const nlohmann::json exp_zero = told(answers, key_of(dtype, "exp_zero"));
+  return exp_zero.is_null() ? leftover(bench, dtype, 4).channels == 0 : exp_zero == "exact";
+}
 
 void ask_weights(Bench& bench, DType dtype, Answers& answers) {
   const std::string p = key_of(dtype, "p"), order = key_of(dtype, "p_normalised"),

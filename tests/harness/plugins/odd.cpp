@@ -1,0 +1,170 @@
+// Kernels of which a probe shall tell nothing wrong: right in f32 but for one oddity each, whatever
+// they declare. Those of "lse" have a right O, and something else in LSE.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+#include "spec/kernel.h"
+#include "tests/harness/plain_kernel.h"
+
+namespace {
+
+using attest::Call;
+using std::int64_t;
+
+struct Oddity {
+  double (*lse)(double lse, int64_t row) = nullptr;  // what stands for it
+  void (*before)(const Call& call) = nullptr;        // of each pass
+  int64_t rows_written = INT64_MAX;
+  bool bottom_right = false;  // all corners are
+  bool sees_all = false;      // whatever masks and lengths say
+  bool nan_is_zero = false;   // in K and V: nothing that is hidden leaks
+};
+
+// K or V, dense and without NaN.
+struct Cleaned {
+  attest::Dense<float> numbers;
+  attest_tensor tensor;
+
+  explicit Cleaned(const attest::Tensor& from)
+      : numbers(attest::gather<float>(from)), tensor(from) {
+    for (int64_t n = 0; n < numbers.size(); ++n) {
+      float& x = numbers.data()[n];
+      if (std::isnan(x)) x = 0;
+    }
+    tensor.data = numbers.data();
+    int64_t stride = 1;
+    for (const int axis : {3, 2, 1, 0}) {
+      tensor.stride[axis] = stride;
+      stride *= tensor.shape[axis];
+    }
+  }
+};
+
+// In place of what was returned.
+void put_lse(const Call& call, const Oddity& odd) {
+  for (int64_t b = 0; b < call.lse.shape[0]; ++b) {
+    for (int64_t h = 0; h < call.lse.shape[1]; ++h) {
+      for (int64_t i = 0; i < call.lse.shape[2]; ++i) {
+        float& lse = attest::plain::element<float>(call.outputs.lse, b, h, i, 0);
+        lse = static_cast<float>(odd.lse(lse, i));
+      }
+    }
+  }
+}
+
+void forward(const Call& call, const Oddity& odd) {
+  std::vector<attest_mask> nodes = call.problem.mask_nodes();
+  attest_problem problem = call.problem;
+  attest_inputs inputs = call.inputs;
+  if (odd.sees_all) {
+    nodes = {attest_mask{}};
+    nodes[0].kind = ATTEST_MASK_FULL;
+    problem.key_lens = problem.query_lens = {};
+    problem.has_bias = 0;
+  }
+  for (attest_mask& node : nodes) {
+    node.struct_size = sizeof(node);
+    if (odd.bottom_right) node.anchored_bottom_right = 1;
+  }
+  problem.mask = nodes.data();
+  problem.mask_count = static_cast<int64_t>(nodes.size());
+  problem.query_len = std::min(odd.rows_written, problem.query_len);
+  Cleaned k(call.k), v(call.v);
+  if (odd.nan_is_zero) inputs.k = k.tensor, inputs.v = v.tensor;
+  attest::plain::Attention(problem, inputs).forward(call.outputs);
+  if (odd.lse && call.lse) put_lse(call, odd);
+}
+
+attest::Pass with(const Oddity& odd) {
+  return [=](const Call& call) {
+    if (call.problem.dtype != ATTEST_F32) throw std::runtime_error("f32 alone");
+    // Slow as it is: a probe is content with these.
+    if (call.problem.query_len > 256) throw std::runtime_error("256 rows at most");
+    if (call.problem.key_len > 512) throw std::runtime_error("512 keys at most");
+    if (odd.before) odd.before(call);
+    if (odd.rows_written == 0) return;
+    if (!call.backward) return forward(call, odd);
+    attest::plain::Attention(call.problem, call.inputs).backward(call.outputs);
+  };
+}
+
+attest::Declaration declared() {
+  return attest::declare().dtypes({"f32"}).features(
+      {"causal", "window", "lse", "softcap", "sink", "lengths", "dense-mask", "strides"});
+}
+
+// ---- What stands for LSE -----------------------------------------------------------------------
+
+double in_base_10(double lse, int64_t) { return lse / std::log(10.0); }
+double a_little_more(double lse, int64_t) { return lse + 1e-3; }
+double nan_for_all(double, int64_t) { return std::nan(""); }
+double negated(double lse, int64_t) { return -lse; }
+double sum_of_exp(double lse, int64_t) { return std::exp(lse); }
+double seven(double, int64_t) { return 7; }
+double two_at_most(double lse, int64_t) { return std::min(lse, 2.0); }
+double of_16_rows(double lse, int64_t row) { return row < 16 ? lse : 0; }
+
+// ---- What is refused, and what comes of it -----------------------------------------------------
+
+void refuse(bool refuses, const char* what) {
+  if (refuses) throw std::runtime_error(what);
+}
+
+void no_lse(const Call& call) { refuse(bool(call.lse), "there is no LSE"); }
+void no_device(const Call&) {
+  std::fprintf(stderr, "odd: the driver is too old\n");
+  refuse(true, "no device was found");
+}
+void no_windows(const Call& call) { refuse(call.problem.window(), "there are no windows"); }
+void no_16_rows(const Call& call) {
+  refuse(call.problem.query_len >= 16 && call.problem.query_len <= 18, "not 16 to 18 rows");
+}
+void top_left(const Call& call) {
+  for (const attest_mask& node : call.problem.mask_nodes()) {
+    refuse(node.anchored_bottom_right != 0, "the corner is the top left");
+  }
+  refuse(call.problem.key_lens.data || call.problem.query_lens.data, "there are no lengths");
+}
+
+void crash_on_softcap(const Call& call) {
+  if (call.problem.softcap > 0) std::abort();
+}
+void crash_on_100_keys(const Call& call) {
+  if (call.problem.key_len == 100) std::abort();
+}
+void hang_on_sinks(const Call& call) {
+  for (volatile bool on = call.problem.has_sink != 0; on;) {
+  }
+}
+
+}  // namespace
+
+#define ODD(name, ...) \
+  ATTEST_KERNEL("odd/" name, declared(), with(Oddity{__VA_ARGS__}), with(Oddity{__VA_ARGS__}))
+
+ODD("none");
+ODD("lse_in_base_10", .lse = in_base_10);
+ODD("lse_plus", .lse = a_little_more);
+ODD("lse_nan", .lse = nan_for_all);
+ODD("lse_negated", .lse = negated);
+ODD("lse_sum_of_exp", .lse = sum_of_exp);
+ODD("lse_number", .lse = seven);
+ODD("lse_of_small_scores", .lse = two_at_most);
+ODD("lse_of_16_rows", .lse = of_16_rows);
+ODD("lse_absent", .before = no_lse);
+ODD("crashes_on_softcap", .before = crash_on_softcap);
+ODD("crashes_on_100_keys", .before = crash_on_100_keys);
+ODD("hangs_on_sinks", .before = hang_on_sinks);
+ODD("writes_nothing", .rows_written = 0);
+ODD("writes_128_rows", .rows_written = 128);
+ODD("refuses", .before = no_device);
+ODD("bottom_right", .bottom_right = true, .nan_is_zero = true);
+ODD("sees_all", .sees_all = true);
+ODD("top_left_and_no_lengths", .before = top_left);
+ODD("no_16_rows", .before = no_16_rows);
+ODD("no_windows", .before = no_windows);
