@@ -2,19 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/read_file.h"
 
 namespace attest {
 
 nlohmann::json read_declaration(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = read_file(file);
   try {
     return parse_json(text);
   } catch (const nlohmann::json::exception& error) {
