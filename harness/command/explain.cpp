@@ -15,6 +15,7 @@
 #include "harness/command/session.h"
 #include "harness/command/standard.h"
 #include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "harness/run/selection.h"
 #include "harness/selfcheck/catalogue.h"
 #include "reports/groups.h"
@@ -128,7 +129,7 @@ int explain_case(const Case& c) {
   for (const std::string& clause : c.clauses) {
     fmt::print("  clause    {}\n", clause_with_title(clause));
   }
-  fmt::print("\nTry it: attest repro {} --testee TESTEE\n", c.id);
+  fmt::print("\nTry it: attest repro {} --testee TESTEE\n", quoted(c.id));
   return kConformant;
 }
 

@@ -308,8 +308,8 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
        "attest: there is no profile \"maskz\"; did you mean masks? (+declared, /limits or "
        "+declared/limits may stand behind each)\n"},
       {"run --testee fa3",
-       "attest: --testee fa3: no bundled kernel of that name, and no path of a library, which ends "
-       "in .so; did you mean fa2?\n"},
+       "attest: --testee fa3: no bundled kernel of that name, and no FILE.so, FILE.py or "
+       "exec:COMMAND; did you mean fa2?\n"},
       {"run --color sometimes", "attest: --color takes auto, always or never, not sometimes\n"},
       {"explain MASK-3.9", "attest: MASK-3 has no sentence 9\n"},
       {"explain MSK-3", "attest: there is no clause MSK-3; did you mean MASK-3?\n"},
@@ -524,7 +524,7 @@ TEST_F(CommandTest, NewKernelIsWrittenIntoAFolderThatIsNotThere) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "mine" / "mine.cpp"));
   const std::pair<const char*, const char*> mistakes[] = {
       {"../up", "begins with a letter, unlike \"../up\""},
-      {"test", "test is a name that CMake or Attest has"},
+      {"test", "test is the name of a target or library that CMake or Attest has"},
       {"x --language rust", "--language takes c, c++, cuda, python, not rust"},
       {"x --template big", "--template takes minimal, inference, training, serving, not big"}};
   for (const auto& [arguments, said] : mistakes) {
