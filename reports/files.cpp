@@ -83,6 +83,9 @@ NewFolder::NewFolder(const fs::path& place)
                                                                 : "is there already"));
   }
   const fs::path above = exists_ ? place_ : place_.parent_path();
+  for (fs::path each = above; !fs::exists(each, error); each = each.parent_path()) {
+    made_.push_back(each);
+  }
   make_folder(above);
   std::string name = (above / fmt::format(".{}-XXXXXX", place_.filename().string())).string();
   if (!mkdtemp(name.data())) {
@@ -94,7 +97,9 @@ NewFolder::NewFolder(const fs::path& place)
 
 NewFolder::~NewFolder() {
   std::error_code none;
-  if (!path_.empty()) fs::remove_all(path_, none);
+  if (path_.empty()) return;
+  fs::remove_all(path_, none);
+  for (const fs::path& each : made_) fs::remove(each, none);  // unless others use it by now
 }
 
 void NewFolder::put_in_place() {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attest {
 
@@ -40,6 +41,7 @@ class NewFolder {
  private:
   std::filesystem::path place_, path_;
   bool exists_;  // an empty one, which somebody may be in, and stays
+  std::vector<std::filesystem::path> made_ = {};  // above it, the lowest first
 };
 
 }  // namespace attest

@@ -147,6 +147,14 @@ int explain(const std::string& what, bool all) {
                                     [&](const Case& c) { return matches(c.id, what); });
     return explain_case(first == cases.end() ? find_case(cases, what) : *first);
   }
+  if (contains(known_features(), what)) {
+    throw InputError("",
+                     fmt::format("{} is a feature; attest list --features says its clauses", what));
+  }
+  if (find_profile(what)) {
+    throw InputError("",
+                     fmt::format("{} is a profile; attest list --profiles says its clauses", what));
+  }
   std::vector<std::string> ids;
   for (const Clause& clause : clauses()) ids.emplace_back(clause.id);
   for (const Clause& clause : planned()) ids.emplace_back(clause.id);

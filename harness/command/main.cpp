@@ -79,6 +79,7 @@ const CLI::App* command_of(const CLI::App& app, const std::vector<std::string>& 
     throw InputError(
         "", fmt::format("which command? there are {}; --help says more", fmt::join(names, ", ")));
   }
+  if (first == "help") throw InputError("", "attest --help says more, attest COMMAND --help too");
   if (!first.starts_with('-')) {
     throw InputError("",
                      fmt::format("there is no command {}; {}", first, did_you_mean(first, names)));

@@ -26,7 +26,8 @@ Testee outputs_testee(const nlohmann::json& declared, const std::filesystem::pat
     testee.description = parse_description(declared);
     if (testee.description.name.empty()) throw InputError("/name", "is empty");
   } catch (const InputError& error) {
-    throw InputError("", fmt::format("{}: {}: {}", where, error.pointer(), error.what()));
+    throw InputError("", fmt::format("{}: {}{}{}", where, error.pointer(),
+                                     error.pointer().empty() ? "" : ": ", error.what()));
   }
   testee.name = testee.kernel = testee.description.name;
   testee.spec = std::filesystem::absolute(folder).lexically_normal().string();

@@ -178,10 +178,13 @@ void fill(const fs::path& root, const std::vector<Case>& cases, const nlohmann::
 }
 
 int vectors(const VectorsArguments& asked) {
+  NewFolder folder(asked.folder);  // first of all: no folder is too late to be refused
   const CaseOptions& options = asked.cases;
   const Installation installation = installation_for(options);
   const nlohmann::json declared = declaration(asked);
-  const Testee testee = outputs_testee(declared, asked.folder, "the description");
+  const Testee testee =
+      outputs_testee(declared, asked.folder,
+                     asked.description.empty() ? "the description" : asked.description.string());
   const std::vector<Case> all = all_cases(options, installation);
   const std::vector<Case> selected =
       select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
@@ -191,7 +194,6 @@ int vectors(const VectorsArguments& asked) {
     fmt::print(stderr, "attest: nothing is selected that the description takes\n");
     return kIncomplete;
   }
-  NewFolder folder(asked.folder);
   announce(cases, selected.size(), asked);
   const Plan plan = plan_for(options, installation, all, selected.size());
   fill(folder.path(), cases, declared, testee,

@@ -276,7 +276,7 @@ TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
   EXPECT_THAT(attest_command("run --shard 3/2" + out()).text, HasSubstr("--shard 3/2"));
   EXPECT_THAT(attest_command("run --profile magic" + out()).text, HasSubstr("forward-core"));
   EXPECT_THAT(attest_command("report /nonexistent").text,
-              HasSubstr("there is no /nonexistent/results.jsonl"));
+              HasSubstr("/nonexistent/results.jsonl: there is no such file"));
   EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
   fs::remove_all(folder_ / "out");
   EXPECT_EQ(attest_command("criteria --inputs theirs --cases 'mask/**'" + out()).exit_code, 2);

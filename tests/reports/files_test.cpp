@@ -72,6 +72,8 @@ TEST_F(FilesTest, AFolderIsThereWholeOrNotAtAll) {
   EXPECT_EQ(fs::status(folder_ / "none").permissions() & fs::perms::all,
             fs::status(folder_ / "empty").permissions() & fs::perms::all)
       << "as any folder that is made";
+  { const NewFolder folder(folder_ / "above" / "more" / "none"); }
+  EXPECT_FALSE(fs::exists(folder_ / "above"));
   write_file(folder_ / "file", "");
   EXPECT_THROW(NewFolder folder(folder_ / "file"), InputError);
 }
