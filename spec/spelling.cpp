@@ -28,7 +28,7 @@ bool is_near(std::string_view wanted, std::string_view name) {
   return distance(wanted, name) <= 1 + std::min(wanted.size(), name.size()) / 4;
 }
 
-// Those that are spelt nearly so, the best alone; else those that begin so, or that it begins with.
+// Those that are spelt nearly so, the best alone; else those that begin so.
 std::vector<std::string> meant(std::string_view wanted, const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(wanted, names, kFew);
   std::vector<std::string> near, begun;
@@ -38,9 +38,7 @@ std::vector<std::string> meant(std::string_view wanted, const std::vector<std::s
   }
   if (!near.empty() || wanted.size() < kFew) return near;
   for (const std::string& name : names) {
-    const std::string given = in_small_letters(wanted), known = in_small_letters(name);
-    const bool longer = known.size() >= kFew && given.starts_with(known);  // key_length of key_len
-    if (known.starts_with(given) || longer) begun.push_back(name);
+    if (in_small_letters(name).starts_with(in_small_letters(wanted))) begun.push_back(name);
   }
   return nearest_names(wanted, begun, kFew);
 }

@@ -17,7 +17,7 @@ std::vector<std::string> nearest_names(std::string_view wanted,
                                        const std::vector<std::string>& names, std::size_t most = 3);
 
 // What to say of a name that there is not: "did you mean fa2?" of the few names that are spelt
-// nearly so or begin alike; where there are none, "there are fa2, naive", or the nearest of many.
+// nearly so or begin so; where there are none, "there are fa2, naive", or the nearest of many.
 std::string did_you_mean(std::string_view wanted, const std::vector<std::string>& names);
 
 }  // namespace attest

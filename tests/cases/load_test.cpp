@@ -381,7 +381,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("check": "thread")", "a.json:4: ", "there is no check \"thread\""},
       {R"("laws": ["one"])", "a.json:4: ", "there is no law \"one\"; did you mean ones?"},
       {R"("pin": ["key_length"])",
-       "a.json:4: ", "there is no size \"key_length\"; did you mean key_len?"},
+       "a.json:4: ", "there is no size \"key_length\"; there are batch, query_heads, key_heads, "},
       {R"("pin": ["batch", "batch"])", "a.json:4: ", "stands twice"},
       {R"("excerpt": 2, "laws": ["permuted_keys"])", "a.json:4: ", "too long for either"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
