@@ -16,11 +16,12 @@
 #include "cases/entry_reader.h"
 #include "cases/located_json.h"
 #include "spec/json_reader.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
 
-void read_file(const nlohmann::json& root, FileRead source, std::vector<Case>& cases) {
+void read_cases(const nlohmann::json& root, FileRead source, std::vector<Case>& cases) {
   ObjectReader reader(root, "");
   reader.get<std::string>("about");
   if (const nlohmann::json* value = reader.find("defaults")) {
@@ -60,14 +61,14 @@ std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed
   std::vector<Case> cases;
   for (const auto& [stem, path] : files) {
     const std::string file = path.generic_string();
-    const LocatedJson located(text_of_file(path), file);
+    const LocatedJson located(read_file(path), file);
     // A file of shapes (shapes.h) lies there for those who ask for it.
     const bool of_shapes = located.root().is_object() && located.root().contains("shapes");
     if (of_shapes && fs::is_directory(root)) continue;
     try {
-      read_file(located.root(),
-                {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted},
-                cases);
+      read_cases(located.root(),
+                 {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted},
+                 cases);
     } catch (const InputError& error) {
       throw located.locate(error);
     }
@@ -102,12 +103,12 @@ nlohmann::json entry_of(const Case& test_case) {
     begin = path.find('/', begin);
     if (begin++ == std::string::npos) throw InputError("", test_case.id + " has no file");
   }
-  const LocatedJson json(text_of_file(std::filesystem::path(test_case.file)), test_case.file);
+  const LocatedJson json(read_file(test_case.file), test_case.file);
   Wanted wanted = {.id = test_case.id};
   std::vector<Case> cases;
-  read_file(json.root(),
-            {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
-            cases);
+  read_cases(json.root(),
+             {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
+             cases);
   if (wanted.entries.empty()) {
     throw InputError("", fmt::format("{} no longer has {}", test_case.file, test_case.id));
   }

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
-
 #include <algorithm>
 #include <iterator>
 
@@ -152,14 +149,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
-
-std::string text_of_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream) throw InputError("", fmt::format("{}: cannot be read", path.generic_string()));
-  return text.str();
-}
 
 LocatedJson::LocatedJson(std::string_view text, std::string file) : file_(std::move(file)) {
   if (const auto place = too_deep_at(text, kDeepestJson)) {

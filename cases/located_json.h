@@ -4,7 +4,6 @@
 // the last one and say nothing.
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,9 +12,6 @@
 #include "spec/json_reader.h"
 
 namespace attest {
-
-// The text of a file. Throws InputError if it cannot be read.
-std::string text_of_file(const std::filesystem::path& path);
 
 class LocatedJson {
  public:

@@ -87,8 +87,8 @@ const Pattern& pattern_named(const std::string& name, const std::string& pointer
     if (pattern.name == name) return pattern;
     names.emplace_back(pattern.name);
   }
-  throw InputError(pointer, fmt::format("unknown pattern \"{}\"; similar: {}", name,
-                                        fmt::join(nearest_names(name, names), ", ")));
+  throw InputError(pointer,
+                   fmt::format("unknown pattern \"{}\"; {}", name, did_you_mean(name, names)));
 }
 
 // Numbers of which sums are made; larger ones help nobody.
@@ -242,8 +242,8 @@ const SegmentPattern& segment_pattern_named(const std::string& name, const std::
     if (pattern.name == name) return pattern;
     names.emplace_back(pattern.name);
   }
-  throw InputError(pointer, fmt::format("unknown pattern \"{}\"; similar: {}", name,
-                                        fmt::join(nearest_names(name, names), ", ")));
+  throw InputError(pointer,
+                   fmt::format("unknown pattern \"{}\"; {}", name, did_you_mean(name, names)));
 }
 
 // [0, 0, 1] for all batch elements, or [[0, 0, 1], [0, 1, 1]], one list for each.

@@ -93,8 +93,8 @@ std::string read_kind(ObjectReader& reader, const char* key, const std::vector<s
                       const std::string& fallback) {
   const auto kind = reader.get_or<std::string>(key, fallback);
   if (std::find(known.begin(), known.end(), kind) == known.end()) {
-    throw InputError(reader.pointer(key), fmt::format("unknown {} \"{}\"; known: {}", key, kind,
-                                                      fmt::join(known, ", ")));
+    throw InputError(reader.pointer(key),
+                     fmt::format("unknown {} \"{}\"; {}", key, kind, did_you_mean(kind, known)));
   }
   return kind;
 }

@@ -11,6 +11,7 @@
 #include "cases/located_json.h"
 #include "spec/index.h"
 #include "spec/json_reader.h"
+#include "spec/read_file.h"
 #include "spec/json_text.h"
 
 namespace attest {
@@ -258,7 +259,7 @@ class Definitions {
     }
     for (const fs::path& place : places) {
       if (!fs::is_regular_file(place)) continue;
-      json definition = json::parse(text_of_file(place), nullptr, false);
+      json definition = json::parse(read_file(place), nullptr, false);
       if (!is_definition(definition)) complain(fmt::format("{} is no definition", place.string()));
       return known_[name] = std::move(definition);
     }

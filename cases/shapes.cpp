@@ -17,6 +17,8 @@
 #include "cases/shape_lines.h"
 #include "cases/shape_traces.h"
 #include "spec/json_reader.h"
+#include "spec/read_file.h"
+#include "spec/spelling.h"
 
 namespace attest {
 namespace {
@@ -57,7 +59,7 @@ class File {
       : path_(path), file_(path.generic_string()), seed_(seed), shapes_(shapes) {}
 
   void read() {
-    const std::string text = text_of_file(path_);
+    const std::string text = read_file(path_);
     const std::string_view line = first_line(text);
     if (line.empty()) throw InputError("", fmt::format("{}: holds no shape", file_));
     const std::size_t before = shapes_.cases.size();
@@ -243,7 +245,7 @@ std::vector<ShapePreset> shape_presets(const fs::path& cases) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     const std::string name = entry.path().stem().generic_string();
-    const LocatedJson located(text_of_file(entry.path()), entry.path().generic_string());
+    const LocatedJson located(read_file(entry.path()), entry.path().generic_string());
     presets[name] = {.name = name,
                      .about = located.root().value("about", ""),
                      .source = located.root().value("source", ""),
@@ -260,9 +262,9 @@ fs::path file_of_shapes(const std::string& named, const fs::path& cases) {
   if (fs::is_regular_file(named)) return named;
   std::vector<std::string> names;
   for (const ShapePreset& each : shape_presets(cases)) names.push_back(each.name);
-  throw InputError("", fmt::format("--shapes {}: there is neither such a file nor such a preset; "
-                                   "the presets are {}",
-                                   named, fmt::join(names, ", ")));
+  throw InputError(
+      "", fmt::format("--shapes {}: there is neither such a file nor such a preset; {}", named,
+                      did_you_mean(named, names)));
 }
 
 std::vector<fs::path> files_of_shapes(const std::vector<std::string>& named,

@@ -72,6 +72,56 @@ void write_file(const fs::path& path, std::initializer_list<std::string_view> pi
   file.put_in_place();
 }
 
+NewFolder::NewFolder(const fs::path& place)
+    : place_(fs::absolute(place / "").lexically_normal().parent_path()),
+      exists_(fs::exists(fs::symlink_status(place_))) {
+  std::error_code error;
+  if (exists_ && (!fs::is_directory(place_, error) || !fs::is_empty(place_, error) || error)) {
+    throw InputError("", fmt::format("{} {}; nothing was written", place.string(),
+                                     error ? "cannot be read: " + error.message()
+                                     : fs::is_directory(place_) ? "is there already, and not empty"
+                                                                : "is there already"));
+  }
+  const fs::path above = exists_ ? place_ : place_.parent_path();
+  for (fs::path each = above; !fs::exists(each, error); each = each.parent_path()) {
+    made_.push_back(each);
+  }
+  make_folder(above);
+  std::string name = (above / fmt::format(".{}-XXXXXX", place_.filename().string())).string();
+  if (!mkdtemp(name.data())) {
+    throw InputError(
+        "", fmt::format("cannot make the folder {}: {}", place.string(), std::strerror(errno)));
+  }
+  path_ = name;
+}
+
+NewFolder::~NewFolder() {
+  std::error_code none;
+  if (path_.empty()) return;
+  fs::remove_all(path_, none);
+  for (const fs::path& each : made_) fs::remove(each, none);  // unless others use it by now
+}
+
+void NewFolder::put_in_place() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  std::error_code error;
+  if (exists_) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+      fs::rename(entry.path(), place_ / entry.path().filename(), error);
+      if (error) break;
+    }
+  } else {
+    fs::permissions(path_, static_cast<fs::perms>(0777 & ~mask), error);
+    if (!error) fs::rename(path_, place_, error);
+    if (!error) path_.clear();
+  }
+  if (error) {
+    throw InputError(
+        "", fmt::format("cannot make the folder {}: {}", place_.string(), error.message()));
+  }
+}
+
 void make_folder(const fs::path& folder) {
   fs::path so_far;
   for (const fs::path& part : fs::absolute(folder)) {

@@ -121,13 +121,16 @@ std::string indented(const std::string& text) {
 
 // What a testee printed before it died, hung or gave up: the last lines tell why.
 std::string printed(const Verdict& v, Detail detail) {
-  constexpr std::size_t kLines = 12, kLineBytes = 100;
+  constexpr std::size_t kLines = 12;
   if (v.outcome == Outcome::fail && v.reason != "wrong_refusal") return "";
-  const bool whole = detail == Detail::whole;
-  std::istringstream lines(std::string(whole ? v.captured : last_lines(v.captured, kLines)));
   std::string out;
-  for (std::string line; std::getline(lines, line);) {
-    out += fmt::format("    | {}\n", one_line(whole ? line : excerpt(line, kLineBytes)));
+  if (detail == Detail::whole) {
+    std::istringstream lines(v.captured);
+    for (std::string line; std::getline(lines, line);) {
+      out += fmt::format("    | {}\n", one_line(line));
+    }
+  } else {
+    out = last_words(v.captured, kLines, "results.jsonl");
   }
   return out.empty() ? out : "    it printed:\n" + out;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 namespace attest {
 namespace {
@@ -73,15 +74,15 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
-std::string excerpt(std::string_view text, std::size_t kept) {
+std::string excerpt(std::string_view text, std::size_t kept, std::string_view where) {
   if (text.size() <= 2 * kept) return std::string(text);
   const auto continues = [&](std::size_t i) { return (text[i] & 0xC0) == 0x80; };
   std::size_t head = kept;
   std::size_t tail = text.size() - kept;
   for (int i = 0; i < 3 && continues(head); ++i) --head;  // not within a character
   for (int i = 0; i < 3 && continues(tail); ++i) ++tail;
-  return fmt::format("{}\n[... {} bytes left out; results.jsonl has them ...]\n{}",
-                     text.substr(0, head), tail - head, text.substr(tail));
+  return fmt::format("{}\n[... {} bytes left out{} ...]\n{}", text.substr(0, head), tail - head,
+                     where.empty() ? "" : fmt::format("; {} has them", where), text.substr(tail));
 }
 
 std::string_view last_lines(std::string_view text, std::size_t most) {
@@ -91,6 +92,16 @@ std::string_view last_lines(std::string_view text, std::size_t most) {
     begin = begin < 2 ? 0 : text.rfind('\n', begin - 2) + 1;  // none: npos + 1 is 0
   }
   return text.substr(std::min(begin, text.size()));
+}
+
+std::string last_words(std::string_view printed, std::size_t most_lines, std::string_view where) {
+  constexpr std::size_t kLineBytes = 100;
+  std::istringstream lines(std::string(last_lines(printed, most_lines)));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    out += fmt::format("    | {}\n", one_line(excerpt(line, kLineBytes, where)));
+  }
+  return out;
 }
 
 std::size_t width(std::string_view text) {

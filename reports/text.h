@@ -19,11 +19,15 @@ std::string clean(std::string_view text);
 std::string one_line(std::string_view text);
 
 // `text` without its middle if it is long: so many bytes of its beginning are kept, and of its end.
-// The whole of it stands in results.jsonl.
-std::string excerpt(std::string_view text, std::size_t kept = 4096);
+// The whole of it stands in results.jsonl, or where else is said; nowhere, if nothing is.
+std::string excerpt(std::string_view text, std::size_t kept = 4096,
+                    std::string_view where = "results.jsonl");
 
 // The last lines of a text, so many of them at most.
 std::string_view last_lines(std::string_view text, std::size_t most);
+
+// What a testee printed last, for a terminal: so many lines at most, and of a long one its ends.
+std::string last_words(std::string_view printed, std::size_t most_lines, std::string_view where);
 
 // Code points of a clean text: its width on a terminal.
 std::size_t width(std::string_view text);

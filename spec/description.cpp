@@ -207,17 +207,15 @@ Description parse_description(const nlohmann::json& json) {
                      "a declaration that was probed claims no profile: whoever adopts it takes "
                      "\"probed\" out first");
   }
+  std::vector<std::string> formats;
+  for (const DType dtype : kDTypes) formats.emplace_back(name(dtype));
   for (const std::string& text : strings(reader, "dtypes")) {
-    const auto dtype = dtype_named(text);
-    if (!dtype) throw InputError("/dtypes", fmt::format("there is no dtype \"{}\"", text));
-    result.dtypes.push_back(*dtype);
+    check_name(text, formats, "dtype", "/dtypes");
+    result.dtypes.push_back(*dtype_named(text));
   }
   result.features = strings(reader, "features");
   for (const std::string& feature : result.features) {
-    if (!contains(known_features(), feature)) {
-      throw InputError("/features", fmt::format("there is no feature \"{}\"; known: {}", feature,
-                                                fmt::join(known_features(), ", ")));
-    }
+    check_name(feature, known_features(), "feature", "/features");
   }
   const nlohmann::json* limits = reader.find("limits");
   result.declared_limits = limits ? *limits : nlohmann::json::object();

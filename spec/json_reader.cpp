@@ -1,7 +1,6 @@
 #include "spec/json_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +14,8 @@ namespace attest {
 void check_name(const std::string& given, const std::vector<std::string>& known,
                 std::string_view what, const std::string& pointer) {
   if (contains(known, given)) return;
-  throw InputError(pointer, fmt::format("there is no {} \"{}\"; similar: {}", what, given,
-                                        fmt::join(nearest_names(given, known), ", ")));
+  throw InputError(
+      pointer, fmt::format("there is no {} \"{}\"; {}", what, given, did_you_mean(given, known)));
 }
 
 std::vector<std::string> read_names(const nlohmann::json& list, const std::string& pointer,
@@ -57,7 +56,7 @@ const nlohmann::json& ObjectReader::at(const std::string& key) {
     for (const auto& [other, unused] : value_.items()) {
       if (key.size() > 3 && !known_.contains(other) && edit_distance(other, key) <= 2) {
         throw InputError(pointer(other),
-                         fmt::format("unknown key \"{}\"; was \"{}\" meant?", other, key));
+                         fmt::format("unknown key \"{}\"; did you mean {}?", other, key));
       }
     }
     throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
@@ -68,9 +67,8 @@ const nlohmann::json& ObjectReader::at(const std::string& key) {
 void ObjectReader::finish() const {
   for (const auto& [key, value] : value_.items()) {
     if (known_.contains(key)) continue;
-    const auto nearest = nearest_names(key, {known_.begin(), known_.end()});
-    throw InputError(pointer(key), fmt::format("unknown key \"{}\"; known here: {}", key,
-                                               fmt::join(nearest, ", ")));
+    throw InputError(pointer(key), fmt::format("unknown key \"{}\"; {}", key,
+                                               did_you_mean(key, {known_.begin(), known_.end()})));
   }
 }
 

@@ -12,9 +12,20 @@ namespace {
 
 constexpr std::size_t kFew = 3;
 
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return small;
+}
+
+// Whoever writes mask-3 misspells nothing of MASK-3.
+std::size_t distance(std::string_view wanted, std::string_view name) {
+  return edit_distance(in_small_letters(wanted), in_small_letters(name));
+}
+
 // A letter, and one more for every four.
 bool is_near(std::string_view wanted, std::string_view name) {
-  return edit_distance(wanted, name) <= 1 + std::min(wanted.size(), name.size()) / 4;
+  return distance(wanted, name) <= 1 + std::min(wanted.size(), name.size()) / 4;
 }
 
 // Those that are spelt nearly so, the best alone; else those that begin so.
@@ -22,12 +33,12 @@ std::vector<std::string> meant(std::string_view wanted, const std::vector<std::s
   const std::vector<std::string> nearest = nearest_names(wanted, names, kFew);
   std::vector<std::string> near, begun;
   for (const std::string& name : nearest) {
-    const bool best = edit_distance(wanted, name) == edit_distance(wanted, nearest.front());
+    const bool best = distance(wanted, name) == distance(wanted, nearest.front());
     if (best && is_near(wanted, name)) near.push_back(name);
   }
   if (!near.empty() || wanted.size() < kFew) return near;
   for (const std::string& name : names) {
-    if (name.starts_with(wanted)) begun.push_back(name);
+    if (in_small_letters(name).starts_with(in_small_letters(wanted))) begun.push_back(name);
   }
   return nearest_names(wanted, begun, kFew);
 }
@@ -54,7 +65,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::vector<std::string> nearest_names(std::string_view wanted,
                                        const std::vector<std::string>& names, std::size_t most) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const std::string& name : names) ranked.emplace_back(edit_distance(wanted, name), name);
+  for (const std::string& name : names) ranked.emplace_back(distance(wanted, name), name);
   std::sort(ranked.begin(), ranked.end());
   ranked.erase(std::unique(ranked.begin(), ranked.end()), ranked.end());
   std::vector<std::string> nearest;

@@ -12,7 +12,7 @@ namespace attest {
 // `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The names most like `wanted`, best first, at most `most`.
+// The names most like `wanted`, best first, at most `most`; capitals are no difference.
 std::vector<std::string> nearest_names(std::string_view wanted,
                                        const std::vector<std::string>& names, std::size_t most = 3);
 

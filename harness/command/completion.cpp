@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "cases/shapes.h"
 #include "harness/command/commands.h"
+#include "harness/process/installation.h"
 #include "harness/process/sandbox.h"
 #include "harness/run/conclude.h"
 #include "spec/clause.h"
@@ -51,12 +53,24 @@ std::string names_of(const Items& items, const Name& name_of) {
 
 // What may stand behind a word.
 std::map<std::string, std::string> values() {
+  const Installation installation = find_installation();
+  const std::string testees = joined(bundled_names(installation));
+  const std::string presets = names_of(shape_presets(installation.cases),
+                                       [](const ShapePreset& each) { return each.name; });
   const std::string dtypes = names_of(kDTypes, [](DType each) { return name(each); });
   return {
       {"--tier", "smoke standard full"},
       {"--color", "auto always never"},
       {"--inputs", "theirs ours both"},
       {"--dtype", dtypes},
+      {"--shapes", presets},
+      {"--language", "c c++ cuda python"},
+      {"--template", "minimal inference training serving"},
+      {"--testee", testees},
+      {"run", testees},
+      {"check", testees},
+      {"fuzz", testees},
+      {"probe", testees},
       {"--features", joined(known_features())},
       {"--profile", std::string(kNoProfile) + " " +
                         names_of(profiles(), [](const Profile& each) { return each.name; })},

@@ -15,6 +15,7 @@
 #include "harness/command/session.h"
 #include "harness/command/standard.h"
 #include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "harness/run/selection.h"
 #include "harness/selfcheck/catalogue.h"
 #include "reports/groups.h"
@@ -128,7 +129,7 @@ int explain_case(const Case& c) {
   for (const std::string& clause : c.clauses) {
     fmt::print("  clause    {}\n", clause_with_title(clause));
   }
-  fmt::print("\nTry it: attest repro {} --testee TESTEE\n", c.id);
+  fmt::print("\nTry it: attest repro {} --testee TESTEE\n", quoted(c.id));
   return kConformant;
 }
 
@@ -145,6 +146,14 @@ int explain(const std::string& what, bool all) {
     const auto first = std::find_if(cases.begin(), cases.end(),
                                     [&](const Case& c) { return matches(c.id, what); });
     return explain_case(first == cases.end() ? find_case(cases, what) : *first);
+  }
+  if (contains(known_features(), what)) {
+    throw InputError("",
+                     fmt::format("{} is a feature; attest list --features says its clauses", what));
+  }
+  if (find_profile(what)) {
+    throw InputError("",
+                     fmt::format("{} is a profile; attest list --profiles says its clauses", what));
   }
   std::vector<std::string> ids;
   for (const Clause& clause : clauses()) ids.emplace_back(clause.id);

@@ -2,16 +2,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
+#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <system_error>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "harness/command/commands.h"
@@ -20,8 +23,10 @@
 #include "harness/process/processes.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "harness/selfcheck/catalogue.h"
 #include "reports/text.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 #include "spec/spelling.h"
 
@@ -35,23 +40,80 @@ constexpr const char* kExitCodes =
     "failed; "
     "2 a mistake in the call, or Attest's own; 3 incomplete.";
 
-// Says which words of the command line mean nothing, and what they may have been meant to be.
-[[noreturn]] void complain_of_extras(const CLI::App& app) {
-  const CLI::App& command = *app.get_subcommands().front();
+// The words of a command line that are options, in short or in long, up to their values.
+std::vector<std::string> options_among(const std::vector<std::string>& words) {
+  std::vector<std::string> options;
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    const bool is_option =
+        word.starts_with("--") || (word.size() > 1 && word[0] == '-' && std::isalpha(word[1]) != 0);
+    if (is_option) options.push_back(word.substr(0, word.find('=')));
+  }
+  return options;
+}
+
+// Looks for options that the command does not have, before they are taken for something else.
+void check_options(const CLI::App& command, const std::vector<std::string>& words) {
   std::vector<std::string> names;
+  std::string letters;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) letters += name;
   }
-  std::vector<std::string> unknown;
-  for (const std::string& word : app.remaining(true)) {
-    if (word.starts_with("-")) unknown.push_back(word.substr(0, word.find('=')));
+  for (const std::string& option : options_among(words)) {
+    const bool known = option.starts_with("--") ? contains(names, option)
+                                                : letters.find(option[1]) != letters.npos;
+    if (known) continue;
+    throw InputError("", fmt::format("{} has no option {}; {}", command.get_name(), option,
+                                     did_you_mean(option, names)));
   }
-  if (unknown.empty()) {
-    throw InputError("", fmt::format("{} does not know what to do with {}", command.get_name(),
-                                     fmt::join(app.remaining(true), " ")));
+}
+
+// The command that the words begin with; throws InputError if they begin otherwise. None: options
+// of the program itself.
+const CLI::App* command_of(const CLI::App& app, const std::vector<std::string>& words,
+                           const std::vector<std::string>& names) {
+  const std::string first = words.empty() ? "" : words.front();
+  if (contains(names, first)) return app.get_subcommand(first);
+  if (first.empty()) {
+    throw InputError(
+        "", fmt::format("which command? there are {}; --help says more", fmt::join(names, ", ")));
   }
-  throw InputError("", fmt::format("{} has no option {}; {}", command.get_name(), unknown.front(),
-                                   did_you_mean(unknown.front(), names)));
+  if (first == "help") throw InputError("", "attest --help says more, attest COMMAND --help too");
+  if (!first.starts_with('-')) {
+    throw InputError("",
+                     fmt::format("there is no command {}; {}", first, did_you_mean(first, names)));
+  }
+  const auto command = std::find_if(words.begin(), words.end(),
+                                    [&](const auto& word) { return contains(names, word); });
+  if (command == words.end()) {
+    check_options(app, words);
+    return nullptr;
+  }
+  std::string line = "attest " + *command;
+  for (auto word = words.begin(); word != words.end(); ++word) {
+    if (word != command) line += " " + quoted(*word);
+  }
+  throw InputError("",
+                   fmt::format("{} stands before the command, which comes first: {}", first, line));
+}
+
+// What the command line says, though its options are known, and yet is wrong.
+[[noreturn]] void complain(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string command = app.get_subcommands().front()->get_name();
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  throw InputError("", extras ? fmt::format("{} does not know what to do with {}", command,
+                                            fmt::join(app.remaining(true), " "))
+                              : fmt::format("{}: {}; attest {} --help says more", command,
+                                            error.what(), command));
+}
+
+// Whether what was printed last could not be written, though somebody is there to read it.
+bool output_is_lost() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return false;
+  pollfd about{STDOUT_FILENO, POLLOUT, 0};
+  const bool nobody_reads = poll(&about, 1, 0) > 0 && (about.revents & POLLERR) != 0;
+  return !nobody_reads;
 }
 
 int main(int argc, char** argv) {
@@ -87,20 +149,15 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> names;
   for (const Command& command : commands) names.push_back(command.parser->get_name());
-  const std::string first = argc > 1 ? argv[1] : "";
-  if (!first.starts_with('-') && std::find(names.begin(), names.end(), first) == names.end()) {
-    throw InputError(
-        "",
-        first.empty()
-            ? fmt::format("which command? there are {}; --help says more", fmt::join(names, ", "))
-            : fmt::format("there is no command {}; {}", first, did_you_mean(first, names)));
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const CLI::App* named = command_of(app, words, names)) {
+    check_options(*named, {words.begin() + 1, words.end()});
   }
   raise_open_files();  // before jobs are counted
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    complain_of_extras(app);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && !app.get_subcommands().empty()) complain(app, error);
     return app.exit(error) == 0 ? kConformant : kUsageOrHarnessError;
   }
   // What is asked for is nobody else's: case ids never cross, by no command line either.
@@ -126,9 +183,7 @@ int main(int argc, char** argv) {
   try {
     const int exit_code = attest::main(argc, argv);
     // Whoever stopped reading has read enough.
-    if (std::fflush(stdout) != 0 && errno != EPIPE) {
-      throw std::system_error(errno, std::generic_category(), "cannot write the output");
-    }
+    if (attest::output_is_lost()) throw std::runtime_error("the output cannot be written");
     return exit_code;
   } catch (const attest::Interrupted& error) {
     std::fputs(fmt::format("attest: {}\n", error.what()).c_str(), stderr);

@@ -9,18 +9,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <regex>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "harness/command/commands.h"
 #include "harness/command/option_groups.h"
 #include "harness/process/installation.h"
+#include "harness/process/target.h"
 #include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "reports/files.h"
 #include "spec/contains.h"
 #include "spec/json_reader.h"
@@ -74,41 +76,79 @@ std::string lines_for(const fs::path& file, const std::vector<std::string>& word
   return text;
 }
 
+// Whether there is a module of that name, which the kernel's file would stand in the way of: of
+// those that kernels are written with, and of what Python has of its own, if there is one to ask.
+bool is_module(const std::string& name) {
+  static const std::vector<std::string> kKnown = {"attest_attention",
+                                                  "cupy",
+                                                  "flash_attn",
+                                                  "jax",
+                                                  "jaxlib",
+                                                  "ml_dtypes",
+                                                  "numba",
+                                                  "numpy",
+                                                  "pytest",
+                                                  "scipy",
+                                                  "test",
+                                                  "torch",
+                                                  "transformers",
+                                                  "triton",
+                                                  "xformers",
+                                                  "tensorflow",
+                                                  "typing"};
+  if (contains(kKnown, name)) return true;
+  const std::string python = python_program();
+  if (python.empty()) return false;
+  return std::system(fmt::format("{} -I -c 'import importlib.util, keyword, sys; name = \"{}\"; "
+                                 "sys.exit(not (keyword.iskeyword(name) or "
+                                 "importlib.util.find_spec(name)))' > /dev/null 2>&1",
+                                 quoted(python), name)
+                         .c_str()) == 0;
+}
+
 // A target of CMake, a module of Python, the name of a file.
-void check_kernel_name(const std::string& name) {
+void check_kernel_name(const std::string& name, const std::string& language) {
   static const std::regex fits("[A-Za-z][A-Za-z0-9_]{0,63}");
   if (!std::regex_match(name, fits)) {
     throw InputError("", fmt::format("new: a name has letters, digits and _, up to 64 of them, and "
                                      "begins with a letter, unlike \"{}\"",
                                      name));
   }
-  const std::vector<std::string> taken = {"all",     "attest",  "clean", "help",
-                                          "install", "package", "test"};
-  if (contains(taken, name)) {
-    throw InputError("", fmt::format("new: {} is a name that CMake or Attest has", name));
+  static const std::vector<std::string> kTargets = {
+      "all",     "attest", "clean",   "codegen",        "edit_cache",    "help",
+      "install", "m",      "package", "package_source", "rebuild_cache", "test"};
+  if (name == "attest" || (language != "python" && contains(kTargets, name))) {
+    throw InputError("", fmt::format("new: {} is the name of a target or library that CMake or "
+                                     "Attest has; another one, as my_{}, will do",
+                                     name, name));
+  }
+  if (language == "python" && is_module(name)) {
+    throw InputError("",
+                     fmt::format("new: {} is a module or a word of Python: {}.py would stand in "
+                                 "its way; another name, as my_{}, will do",
+                                 name, name, name));
   }
 }
 
 int write_skeleton(const NewArguments& asked) {
-  check_kernel_name(asked.name);
+  check_kernel_name(asked.name, asked.language);
   const Language& language =
       *std::find_if(languages().begin(), languages().end(),
                     [&](const Language& each) { return each.name == asked.language; });
-  const fs::path sources = find_installation().skeletons, folder = asked.name;
+  const fs::path sources = find_installation().skeletons;
+  if (fs::exists(fs::symlink_status(asked.name))) {
+    throw InputError("", fmt::format("new: {} is there already; nothing was written", asked.name));
+  }
+  NewFolder folder(asked.name);
   std::vector<std::pair<fs::path, std::string>> files;
   for (const std::string& file : language.files) {
     const fs::path path = file;
     const bool is_kernel = path.stem() == "kernel";
-    files.emplace_back(folder / (is_kernel ? asked.name + path.extension().string() : file),
+    files.emplace_back(folder.path() / (is_kernel ? asked.name + path.extension().string() : file),
                        lines_for(sources / file, {language.name, asked.template_name}, asked.name));
   }
-  std::error_code error;
-  if (!fs::create_directory(folder, error)) {
-    throw InputError("", fmt::format("new: {} {}; nothing was written", asked.name,
-                                     error ? "cannot be made: " + error.message()
-                                           : std::string("is there already")));
-  }
   for (const auto& [path, text] : files) write_file(path, text);
+  folder.put_in_place();
   // What is next stands in its README.
   fmt::print("{}: {}, {}\n\n    cd {}\n", asked.name, language.name, asked.template_name,
              asked.name);

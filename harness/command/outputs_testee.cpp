@@ -2,19 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/read_file.h"
 
 namespace attest {
 
 nlohmann::json read_declaration(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = read_file(file);
   try {
     return parse_json(text);
   } catch (const nlohmann::json::exception& error) {
@@ -29,7 +26,8 @@ Testee outputs_testee(const nlohmann::json& declared, const std::filesystem::pat
     testee.description = parse_description(declared);
     if (testee.description.name.empty()) throw InputError("/name", "is empty");
   } catch (const InputError& error) {
-    throw InputError("", fmt::format("{}: {}: {}", where, error.pointer(), error.what()));
+    throw InputError("", fmt::format("{}: {}{}{}", where, error.pointer(),
+                                     error.pointer().empty() ? "" : ": ", error.what()));
   }
   testee.name = testee.kernel = testee.description.name;
   testee.spec = std::filesystem::absolute(folder).lexically_normal().string();

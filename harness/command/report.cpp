@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "harness/command/session.h"
 #include "harness/run/audit.h"
@@ -15,6 +15,7 @@
 #include "reports/files.h"
 #include "reports/reports.h"
 #include "spec/diagnosis.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
@@ -26,8 +27,10 @@ struct ReportArguments {
 
 int report(const ReportArguments& asked) {
   Record record = read_and_audit(asked.record_folder / kResults, suite_of(find_installation()));
-  if (std::ifstream file(asked.record_folder / kDiagnosis); file) {
-    record.diagnoses = read_diagnoses(file);
+  const std::filesystem::path diagnosis = asked.record_folder / kDiagnosis;
+  if (std::filesystem::exists(diagnosis)) {
+    std::istringstream text(read_file(diagnosis));
+    record.diagnoses = read_diagnoses(text);
   }
   // Nobody else writes there meanwhile.
   const RecordFolder folder(asked.record_folder);

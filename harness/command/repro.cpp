@@ -138,7 +138,8 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   }
   print_verdict(examination.verdict, testee, test_case, std::move(meant));
   if (!examination.verdict.captured.empty()) {
-    fmt::print("  printed  {}\n", clean(examination.verdict.captured));
+    constexpr std::size_t kLines = 100;
+    fmt::print("  printed\n{}", last_words(examination.verdict.captured, kLines, ""));
   }
   if (!dumped.empty()) {
     dump(dumped, prepared, arithmetic_of(testee, test_case.problem.dtype), examination);

@@ -1,11 +1,21 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cases/device_check.h"
 #include "harness/command/commands.h"
 #include "harness/command/identity.h"
 #include "harness/command/option_groups.h"
@@ -14,6 +24,8 @@
 #include "harness/judge/prepared.h"
 #include "harness/run/asking.h"
 #include "harness/run/conclude.h"
+#include "harness/run/examine.h"
+#include "harness/run/run.h"
 #include "harness/vectors/folder.h"
 #include "harness/vectors/problem_json.h"
 #include "reports/files.h"
@@ -60,7 +72,7 @@ struct VectorsArguments {
   fs::path description;
   std::vector<std::string> dtypes;
   std::vector<std::string> features;
-  double max_bytes = 1 << 30;
+  std::string max_bytes = "1GiB";
 };
 
 nlohmann::json declaration(const VectorsArguments& asked) {
@@ -69,32 +81,54 @@ nlohmann::json declaration(const VectorsArguments& asked) {
   if (dtypes.empty()) {
     for (const DType dtype : kDTypes) dtypes.emplace_back(name(dtype));
   }
-  return {{"name", "outputs"},
-          {"version", ""},
-          {"vendor", ""},
-          {"profiles", nlohmann::json::array()},
-          {"dtypes", dtypes},
-          {"features", asked.features.empty() ? known_features() : asked.features}};
+  std::vector<std::string> features = asked.features;
+  if (features.empty()) {  // all but promises of calls on a device
+    features = known_features();
+    for (const DeviceCheck& check : kDeviceChecks) std::erase(features, std::string(check.feature));
+  }
+  return {{"name", "outputs"}, {"version", ""},
+          {"vendor", ""},      {"profiles", nlohmann::json::array()},
+          {"dtypes", dtypes},  {"features", features}};
 }
 
 std::string bytes_text(double bytes) {
-  return bytes < 1 << 20 ? fmt::format("{:.0f} KiB", bytes / 1024)
-                         : fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  for (const char* unit : {"KiB", "MiB", "GiB"}) {
+    bytes /= 1024;
+    if (bytes < 1024) return fmt::format("{:.{}f} {}", bytes, bytes < 100 ? 1 : 0, unit);
+  }
+  return fmt::format("{:.1f} TiB", bytes / 1024);
+}
+
+// 1000, 1e9, 1.5G, 10MiB: a number, and what it is multiplied by; nothing for another text.
+std::optional<double> bytes_in(const std::string& text) {
+  static const std::map<std::string_view, double> kUnits = {
+      {"", 1},         {"B", 1},    {"K", 1e3},   {"k", 1e3},      {"KB", 1e3}, {"kB", 1e3},
+      {"KiB", 0x1p10}, {"M", 1e6},  {"MB", 1e6},  {"MiB", 0x1p20}, {"G", 1e9},  {"GB", 1e9},
+      {"GiB", 0x1p30}, {"T", 1e12}, {"TB", 1e12}, {"TiB", 0x1p40}};
+  constexpr double kMost = 0x1p50;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const auto unit = kUnits.find(std::string_view(rest, static_cast<std::size_t>(end - rest)));
+  if (error != std::errc() || unit == kUnits.end()) return std::nullopt;
+  const double bytes = number * unit->second;
+  return bytes >= 1 && bytes <= kMost ? std::optional(bytes) : std::nullopt;
 }
 
 // Says how much will be written; throws InputError if that is more than may be.
 void announce(const std::vector<Case>& cases, std::size_t selected, const VectorsArguments& asked) {
+  const double most = *bytes_in(asked.max_bytes);
   double bytes = 0;
   std::size_t fit = 0;
   for (const Case& c : cases) {
     bytes += bytes_of_inputs(c.problem);
-    fit += bytes <= asked.max_bytes;
+    fit += bytes <= most;
   }
   const std::string what = fmt::format(
       "{} of {} selected, about {}", count_text(static_cast<Index>(cases.size()), "problem"),
       count_text(static_cast<Index>(selected), "case"), bytes_text(bytes));
-  if (bytes > asked.max_bytes) {
-    throw InputError("", fmt::format("{}, are more than --max-bytes {:.0f}, which has room for the "
+  if (bytes > most) {
+    throw InputError("", fmt::format("{}, are more than --max-bytes {}, which has room for the "
                                      "first {}; --tier, --cases, --dtype and --features select",
                                      what, asked.max_bytes, fit));
   }
@@ -112,45 +146,69 @@ void write_problem(const fs::path& root, const Case& c, const Testee& testee, in
   write_file(folder / kProblemFile, json_text(problem_json(c, testee.description), 2) + "\n");
 }
 
+// Less the cases that judge could say nothing of, whatever their outputs; it says which.
+std::vector<Case> told_by_outputs(std::vector<Case> cases, const Testee& testee) {
+  constexpr std::string_view kNoPromise = "does not declare ";  // harness/judge/check_promises.cpp
+  std::set<std::string> reasons;
+  const auto left_out = std::erase_if(cases, [&](const Case& c) {
+    const std::string why = untold_by_outputs(c, testee.description);
+    if (!why.empty())
+      reasons.insert(why.starts_with(kNoPromise) ? why.substr(kNoPromise.size()) : why);
+    return !why.empty();
+  });
+  if (left_out > 0) {
+    fmt::print(stderr,
+               "attest: left out, as they are about what is not declared, of which outputs "
+               "tell nothing: {} ({})\n",
+               count_text(static_cast<Index>(left_out), "case"), fmt::join(reasons, ", "));
+  }
+  return cases;
+}
+
+// All files of the folder.
+void fill(const fs::path& root, const std::vector<Case>& cases, const nlohmann::json& declared,
+          const Testee& testee, const Manifest& manifest) {
+  for (const Case& c : cases) {
+    if (interrupted()) throw Interrupted();
+    write_problem(root, c, testee, hardware_threads());
+  }
+  write_file(root / "README.md", kReadme);
+  write_file(root / kDescriptionFile, json_text(declared, 2) + "\n");
+  write_manifest(root, manifest);
+}
+
 int vectors(const VectorsArguments& asked) {
+  NewFolder folder(asked.folder);  // first of all: no folder is too late to be refused
   const CaseOptions& options = asked.cases;
   const Installation installation = installation_for(options);
   const nlohmann::json declared = declaration(asked);
-  const Testee testee = outputs_testee(declared, asked.folder, "the description");
+  const Testee testee =
+      outputs_testee(declared, asked.folder,
+                     asked.description.empty() ? "the description" : asked.description.string());
   const std::vector<Case> all = all_cases(options, installation);
   const std::vector<Case> selected =
       select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
-  const std::vector<Case> cases =
-      Asking(selected, {testee}, installation.cases).asked(testee.name, selected);
+  const std::vector<Case> cases = told_by_outputs(
+      Asking(selected, {testee}, installation.cases).asked(testee.name, selected), testee);
   if (cases.empty()) {
     fmt::print(stderr, "attest: nothing is selected that the description takes\n");
     return kIncomplete;
   }
-  std::error_code none;
-  if (fs::exists(asked.folder, none) && !fs::is_empty(asked.folder, none)) {
-    throw InputError("", fmt::format("{} is not empty; vectors go into a folder of their own",
-                                     asked.folder.string()));
-  }
   announce(cases, selected.size(), asked);
-  make_folder(asked.folder);
-  for (const Case& c : cases) {
-    if (interrupted()) throw Interrupted();
-    write_problem(asked.folder, c, testee, hardware_threads());
-  }
-  write_file(asked.folder / "README.md", kReadme);
-  write_file(asked.folder / kDescriptionFile, json_text(declared, 2) + "\n");
   const Plan plan = plan_for(options, installation, all, selected.size());
-  write_manifest(asked.folder, {.suite_version = ATTEST_VERSION,
-                                .suite_commit = suite_commit(),
-                                .cases_digest = plan.header.cases.digest,
-                                .tier = plan.header.tier,
-                                .filters = plan.header.filters,
-                                .seed = options.seed,
-                                .from = plan.header.from,
-                                .shapes = plan.header.shapes,
-                                .problems = std::ssize(cases)});
+  fill(folder.path(), cases, declared, testee,
+       {.suite_version = ATTEST_VERSION,
+        .suite_commit = suite_commit(),
+        .cases_digest = plan.header.cases.digest,
+        .tier = plan.header.tier,
+        .filters = plan.header.filters,
+        .seed = options.seed,
+        .from = plan.header.from,
+        .shapes = plan.header.shapes,
+        .problems = std::ssize(cases)});
+  folder.put_in_place();
   fmt::print("{} in {}\nNext: attest judge {}\n", count_text(std::ssize(cases), "problem"),
-             asked.folder.string(), asked.folder.string());
+             asked.folder.string(), quoted(asked.folder.string()));
   return kConformant;
 }
 
@@ -177,7 +235,10 @@ Command add_vectors(CLI::App& app) {
       ->excludes("--description");
   command
       .add_option("--max-bytes", asked->max_bytes, "Write nothing if it would be more than that")
-      ->check(takes_count("--max-bytes", 1, std::uint64_t(1) << 50))
+      ->check(takes("--max-bytes",
+                    "a number of bytes up to 1024TiB, as 1000000, 1e9, 1.5G or 10MiB",
+                    [](const std::string& text) { return bytes_in(text).has_value(); }))
+      ->type_name("SIZE")
       ->capture_default_str();
   return {.parser = &command, .carry_out = [=] { return vectors(*asked); }};
 }

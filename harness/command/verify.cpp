@@ -170,7 +170,7 @@ int verify(const VerifyArguments& asked) {
     throw InputError("",
                      fmt::format("its verdicts are on outputs of files: attest judge {} repeats "
                                  "them",
-                                 clean(record.header.vectors)));
+                                 quoted(clean(record.header.vectors))));
   }
   const TesteeOptions options = as_in_the_run(asked, record.header.options);
 

@@ -15,8 +15,6 @@ namespace attest {
 
 class Arena;
 
-inline constexpr std::size_t kCaptureBytes = std::size_t(64) << 10;  // of what a testee prints
-
 // Bytes, as closely as the system tells.
 struct BytesTaken {
   double least = 0, most = 0;
@@ -34,7 +32,7 @@ struct Reply {
   Kind kind = Kind::answered;
   nlohmann::json body = {};
   std::string message = {};   // what happened, for a person; empty if answered
-  std::string captured = {};  // what the testee printed meanwhile, cut at kCaptureBytes
+  std::string captured = {};  // what the testee printed meanwhile, as Captured cuts it
   // How far the testee's memory rose meanwhile beyond what it had before and the tensors, if that
   // was measured.
   std::optional<BytesTaken> peak_bytes = {};

@@ -137,8 +137,8 @@ Target parse_target(const std::string& spec, const Installation& installation) {
     const auto bundled = bundled_names(installation);
     if (std::find(bundled.begin(), bundled.end(), name) == bundled.end()) {
       throw InputError(
-          "", fmt::format("--testee {}: no bundled kernel of that name, and no path of a library, "
-                          "which ends in .so; {}",
+          "", fmt::format("--testee {}: no bundled kernel of that name, and no FILE.so, FILE.py or "
+                          "exec:COMMAND; {}",
                           spec, did_you_mean(name, bundled)));
     }
     target.base = name;

@@ -20,6 +20,7 @@
 #include <set>
 #include <system_error>
 
+#include "harness/process/captured.h"
 #include "harness/process/descriptor.h"
 #include "harness/process/processes.h"
 #include "harness/process/wire.h"
@@ -103,7 +104,7 @@ struct WorkerExecutor::Process {
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
-  std::string captured = {};
+  Captured captured = {};
 
   // The process, and whatever it started.
   void kill_all() {
@@ -133,8 +134,7 @@ struct WorkerExecutor::Process {
       from.close();
       return;
     }
-    const std::size_t room = kCaptureBytes - std::min(kCaptureBytes, captured.size());
-    captured.append(buffer.data(), std::min(room, static_cast<std::size_t>(n)));
+    captured.add({buffer.data(), static_cast<std::size_t>(n)});
   }
 
   // Once the process is dead: what it still left in its pipes.
@@ -215,7 +215,7 @@ void WorkerExecutor::start() {
 Reply WorkerExecutor::ended(Reply::Kind kind, const std::string& message) {
   process_->kill_all();
   process_->drain_rest();
-  Reply reply{.kind = kind, .message = message, .captured = std::move(process_->captured)};
+  Reply reply{.kind = kind, .message = message, .captured = process_->captured.text()};
   stop();
   return reply;
 }
@@ -345,7 +345,7 @@ Reply WorkerExecutor::understand(const std::string& text, const std::string& non
     reply.body = std::move(body);
     return reply;
   }
-  return {.body = std::move(body), .captured = std::move(process.captured)};
+  return {.body = std::move(body), .captured = process.captured.text()};
 }
 
 std::optional<Reply> WorkerExecutor::look(CallTime& time, Clock::time_point now) {

@@ -17,6 +17,7 @@
 #include "harness/run/sha256.h"
 #include "spec/json_reader.h"
 #include "spec/profile.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
@@ -220,8 +221,8 @@ void audit(Record& record, const Digests& digests, const Expectation& expected) 
 }
 
 Record read_and_audit(const fs::path& file, const Suite& suite) {
+  check_is_file(file);
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError("", fmt::format("there is no {}", file.string()));
   Seal seal;
   Record record;
   try {

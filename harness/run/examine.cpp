@@ -16,6 +16,7 @@
 #include "harness/judge/judge.h"
 #include "harness/judge/subject.h"
 #include "harness/laws/law.h"
+#include "harness/process/captured.h"
 #include "harness/process/nobody.h"
 #include "spec/clause.h"
 
@@ -266,7 +267,7 @@ void tell(Subject& subject, const std::optional<Finding>& finding, const Trial& 
   if (!finding) return;
   v.reason = finding->reason;
   v.message = finding->message.substr(0, kCaptureBytes);
-  v.captured = subject.captured.substr(0, kCaptureBytes);
+  v.captured = as_captured(subject.captured);
   v.blamed = blamed_clause(subject, *finding, first, second);
   if (finding->time) v.time.push_back(*finding->time);
   if (!finding->clause.empty()) {
@@ -308,6 +309,17 @@ Examination examine_outputs(PreparedCase& prepared, const Description& testee, T
                              v.message.empty() ? "" : "; ", fmt::join(unjudged, ", "));
   }
   return {std::move(v), std::move(trial)};
+}
+
+std::string untold_by_outputs(const Case& test_case, const Description& testee) {
+  PreparedCase prepared(test_case, Inputs(), 1);
+  Nobody nobody;
+  const std::string kernel;
+  Subject subject(prepared, testee, kernel, nobody, 1);
+  subject.verdict.clauses = test_case.clauses;
+  std::erase_if(subject.verdict.clauses, takes_calls);
+  const auto finding = check_promises(subject, std::nullopt);
+  return finding ? finding->message : "";
 }
 
 }  // namespace attest

@@ -24,4 +24,8 @@ Examination examine(PreparedCase& prepared, const Description& testee, const std
 // clause of that is cited: a case that has no other is UNSUPPORTED.
 Examination examine_outputs(PreparedCase& prepared, const Description& testee, Trial trial);
 
+// Why nothing that outputs are tells of a case, in words: it is about what the testee does not
+// promise. Empty if they tell.
+std::string untold_by_outputs(const Case& test_case, const Description& testee);
+
 }  // namespace attest

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "cases/located_json.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/known_failure.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
@@ -44,10 +42,7 @@ KnownFailure read_known(const nlohmann::json& json, const std::string& pointer) 
 }  // namespace
 
 std::vector<KnownFailure> read_known_failures(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError("", fmt::format("there is no file {}", file.string()));
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  const LocatedJson located(text, file.string());
+  const LocatedJson located(read_file(file), file.string());
   try {
     std::string pointer;
     const nlohmann::json* list = &located.root();

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "harness/diagnosis/likeness.h"
 #include "harness/diagnosis/mistake.h"
@@ -18,6 +16,7 @@
 #include "spec/contains.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
@@ -95,11 +94,7 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
 }  // namespace
 
 Meant read_meant(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) throw InputError("", fmt::format("{}: cannot be read", file.string()));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  const nlohmann::json json = parse_json(text.str());
+  const nlohmann::json json = parse_json(read_file(file));
   ObjectReader reader(json, "");
   reader.get<std::string>("about");
   reader.get<std::vector<std::string>>("kinds");

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "harness/process/problem_tables.h"
@@ -12,9 +10,12 @@
 #include "reports/files.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kManifestFile = "vectors.json";
 constexpr const char* kSchema = "attest-vectors-1";
@@ -39,14 +40,13 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& m) {
 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kManifestFile;
-  std::ifstream in(file);
-  if (!in) {
+  if (std::error_code none; !fs::exists(file, none)) {
     throw InputError("", fmt::format("{} is no folder of vectors: it has no {}; attest vectors "
                                      "makes one",
                                      folder.string(), kManifestFile));
   }
+  const std::string text = read_file(file);
   try {
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
     const nlohmann::json json = parse_json(text);
     ObjectReader reader(json, "");
     if (const auto schema = reader.get<std::string>("schema"); schema != kSchema) {

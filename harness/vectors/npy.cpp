@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "spec/json_reader.h"
@@ -240,14 +238,6 @@ NpyArray parse_npy(std::string_view bytes) {
     array.bits[i] = element(data, fortran ? places[i] : i, format);
   }
   return array;
-}
-
-NpyArray read_npy(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) wrong("cannot be read");
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) wrong("cannot be read");
-  return parse_npy(bytes);
 }
 
 }  // namespace attest

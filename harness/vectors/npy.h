@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +25,7 @@ struct NpyArray {
 };
 
 // Of formats 1 to 3, in either order and byte order. Throws InputError that says what is wrong:
-// it cannot be read, is no .npy, has objects or records for elements, is longer or shorter than it
-// says.
-NpyArray read_npy(const std::filesystem::path& file);
+// it is no .npy, has objects or records for elements, is longer or shorter than it says.
 NpyArray parse_npy(std::string_view bytes);
 
 }  // namespace attest

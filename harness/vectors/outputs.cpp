@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -14,6 +12,7 @@
 #include "harness/vectors/npy.h"
 #include "harness/vectors/problem_json.h"
 #include "spec/json_reader.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {
@@ -79,21 +78,23 @@ bool has_shape(const NpyArray& array, const Shape& shape, bool of_rows) {
 }
 
 // Throws InputError if it is of another type or shape.
-void check(const NpyArray& array, bool is_right, std::string_view type, const Shape& shape,
-           bool of_rows) {
+void check(TensorName name, const NpyArray& array, bool is_right, std::string_view type,
+           const Shape& shape, bool of_rows) {
   if (!is_right) {
-    throw InputError("", fmt::format("holds {}, expected {}", type_of(array), type));
+    throw InputError("",
+                     fmt::format("{} holds {}, expected {}", file_of(name), type_of(array), type));
   }
   if (!has_shape(array, shape, of_rows)) {
-    throw InputError("", fmt::format("has shape [{}], expected [{}]", fmt::join(array.shape, ","),
-                                     fmt::join(shape, ",")));
+    throw InputError("", fmt::format("{} has shape [{}], expected [{}]", file_of(name),
+                                     fmt::join(array.shape, ","), fmt::join(shape, ",")));
   }
 }
 
 Returned returned_of(const Crossing& wanted, NpyArray array) {
   using enum TensorName;
   const bool of_rows = wanted.name == lse || wanted.name == maximum || wanted.name == sum;
-  check(array, is_of(array, wanted.dtype), numpy_name(wanted.dtype), wanted.shape, of_rows);
+  check(wanted.name, array, is_of(array, wanted.dtype), numpy_name(wanted.dtype), wanted.shape,
+        of_rows);
   return {.name = wanted.name,
           .dtype = wanted.dtype,
           .shape = wanted.shape,
@@ -103,20 +104,37 @@ Returned returned_of(const Crossing& wanted, NpyArray array) {
 
 Keep keep_of(const Shape& shape, const NpyArray& array) {
   const bool is_flags = array.width == 1 && (array.kind == 'u' || array.kind == 'b');
-  check(array, is_flags, "uint8 or bool", shape, false);
+  check(TensorName::keep, array, is_flags, "uint8 or bool", shape, false);
   Keep keep = {.shape = shape, .kept = {}};
   for (const std::uint64_t bits : array.bits) keep.kept.push_back(bits != 0);
   return keep;
 }
 
-// An input that is not as it was written; empty if all are.
-std::string changed_input(const fs::path& folder, const std::vector<ProblemFile>& inputs) {
+// What is wrong with the inputs, the first of them; empty if all are as they were written.
+std::string defect_of(const fs::path& folder, const std::vector<ProblemFile>& inputs) {
   for (const ProblemFile& input : inputs) {
-    std::ifstream in(folder / input.name, std::ios::binary);
-    const std::string content{std::istreambuf_iterator<char>(in), {}};
-    if (content != input.content) return input.name;
+    try {
+      const std::size_t size = input.content.size();
+      if (read_file(folder / input.name, size) == input.content) continue;
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return input.name + " is not as it was written";
   }
   return "";
+}
+
+// Throws InputError that says what is wrong with the file of an output of so many elements. Of
+// another type it may be larger than expected, and is told as that.
+NpyArray read_output(const fs::path& file, const Shape& shape) {
+  constexpr std::size_t kMostOfAHeader = 1 << 16, kMostOfAnElement = 16;
+  const auto elements = static_cast<std::size_t>(element_count(shape));
+  const std::string bytes = read_file(file, kMostOfAHeader + kMostOfAnElement * elements);
+  try {
+    return parse_npy(bytes);
+  } catch (const InputError& error) {
+    throw InputError("", fmt::format("{} {}", file.filename().string(), error.what()));
+  }
 }
 
 // The names of the outputs that are wanted, one of which may be a keep-mask.
@@ -134,8 +152,8 @@ std::optional<Finding> defect_of(const fs::path& folder, const std::vector<Probl
   if (!fs::is_directory(folder, none)) {
     return not_run("no_vectors", "the folder has no problem of this case");
   }
-  if (const std::string changed = changed_input(folder, inputs); !changed.empty()) {
-    return malformed(changed + " is not as it was written");
+  if (const std::string defect = defect_of(folder, inputs); !defect.empty()) {
+    return malformed(defect);
   }
   std::vector<std::string> missing;
   for (const std::string& name : wanted) {
@@ -149,7 +167,7 @@ std::optional<Finding> defect_of(const fs::path& folder, const std::vector<Probl
   }
   std::set<std::string> known(wanted.begin(), wanted.end());
   for (const ProblemFile& input : inputs) known.insert(input.name);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() != ".npy" || known.contains(name)) continue;
     return malformed(fmt::format("{} is no output of this problem, which has {}", name,
@@ -169,21 +187,19 @@ Trial read_outputs(const fs::path& folder, const PreparedCase& prepared,
   trial.stopped =
       defect_of(folder, input_files(problem, prepared.inputs()), names_of(wanted, draws));
   if (trial.stopped) return trial;
-  std::string file;
   try {
     for (const Crossing& t : wanted) {
-      file = file_of(t.name);
-      Returned tensor = returned_of(t, read_npy(folder / file));
+      Returned tensor = returned_of(t, read_output(folder / file_of(t.name), t.shape));
       const bool stands_for_lse =
           !is_gradient(t.name) && t.name != TensorName::o && testee.dialect.lse != LseForm{};
       (stands_for_lse ? trial.statistics : trial.returned).push_back(std::move(tensor));
     }
     if (draws) {
-      file = file_of(TensorName::keep);
-      trial.keep = keep_of(problem.keep_shape(), read_npy(folder / file));
+      const Shape shape = problem.keep_shape();
+      trial.keep = keep_of(shape, read_output(folder / file_of(TensorName::keep), shape));
     }
   } catch (const InputError& error) {
-    trial.stopped = malformed(fmt::format("{} {}", file, error.what()));
+    trial.stopped = malformed(error.what());
     return trial;
   }
   if (!trial.statistics.empty()) {

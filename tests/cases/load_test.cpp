@@ -310,7 +310,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"mask": "causal offset=x"})", "a.json:4: ", "offset=x"},
       {R"("problem": {"mask": "window 3..4"})", "a.json:4: ", "window 3..4"},
       {R"("problem": {"mask": {"dense": {"pattern": "randon", "percent": 3}}})",
-       "a.json:4: ", "similar: random"},
+       "a.json:4: ", "did you mean random?"},
       {R"("problem": {"mask": {"dense": {"pattern": "random"}}})", "a.json:4: ", "\"percent\""},
       {R"("problem": {"mask": {"dense": {"rows": ["x.", "x"]}}})",
        "a.json:4: ", "differ in length"},
@@ -344,7 +344,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
        "a.json:5: ", "SCORE-2"},
       {R"("problem": {"softcap": "3"})", "a.json:4: ", "\"softcap\""},
       {R"("problem": {"bias": {"kind": "norml"}})",
-       "a.json:4: ", "unknown kind \"norml\"; known: "},
+       "a.json:4: ", "unknown kind \"norml\"; did you mean normal?"},
       {R"("problem": {"bias": {"axes": "bx"}})", "a.json:4: ", "'x' is no axis"},
       {R"("problem": {"bias": {"colour": 1}})", "a.json:4: ", "unknown key \"colour\""},
       {R"("problem": {"bias": {"allows": {"pattern": "one"}}})", "a.json:4: ", "unknown pattern"},
@@ -353,7 +353,7 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"alibi": {"slopes": [1, 2]}})", "a.json:4: ", "a list of 1 numbers"},
       {R"("problem": {"alibi": {"slopes": "usual"}})", "a.json:4: ", "\"standard\""},
       {R"("problem": {"alibi": {"slopes": "standard", "axes": "b"}})", "a.json:4: ", "h or bh"},
-      {R"("problem": {"sink": "small"})", "a.json:4: ", "unknown sink \"small\"; known: "},
+      {R"("problem": {"sink": "small"})", "a.json:4: ", "unknown sink \"small\"; there are "},
       {R"("problem": {"sink": 3})", "a.json:4: ", "\"sink\""},
       {R"("problem": {"dropout": {}})", "a.json:4: ", "\"probability\" is missing"},
       {R"("problem": {"dropout": {"probability": 0.5, "mode": "none"}})",
@@ -379,9 +379,9 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
        "a.json:4: ", "an object with one of"},
       {R"("problem": {"mask": {}})", "a.json:4: ", "an object with one of"},
       {R"("check": "thread")", "a.json:4: ", "there is no check \"thread\""},
-      {R"("laws": ["one"])", "a.json:4: ", "there is no law \"one\"; similar: ones"},
+      {R"("laws": ["one"])", "a.json:4: ", "there is no law \"one\"; did you mean ones?"},
       {R"("pin": ["key_length"])",
-       "a.json:4: ", "there is no size \"key_length\"; similar: key_len"},
+       "a.json:4: ", "there is no size \"key_length\"; there are batch, query_heads, key_heads, "},
       {R"("pin": ["batch", "batch"])", "a.json:4: ", "stands twice"},
       {R"("excerpt": 2, "laws": ["permuted_keys"])", "a.json:4: ", "too long for either"},
       {R"("hidden": "nan_rows")", "a.json:4: ", "query_lens"},
@@ -463,10 +463,11 @@ TEST(LoadTest, NamesFileLineAndKeyOfEveryMistake) {
       {R"("problem": {"layouts": "bhsd gap=9223372036854775807"})", "a.json:4: ", "gap takes"},
       {R"("problem": {"alibi": {"slopes": [1e39]}})", "a.json:4: ", "1e+39 is beyond f32"},
       {R"("problem": {"scale": 1e999})", "a.json:4: ", "1e999"},
-      {R"("dtypes": ["f31"])", "a.json:4: ", "there is no dtype \"f31\"; similar: f32"},
+      {R"("dtypes": ["f31"])", "a.json:4: ", "there is no dtype \"f31\"; did you mean f32"},
       {R"("dtypes": [])", "a.json:4: ", "at least one dtype"},
       {R"("dtypes": ["f32", "f32"])", "a.json:4: ", "stands twice"},
-      {R"("data": ["norml"])", "a.json:4: ", "there is no data class \"norml\"; similar: normal"},
+      {R"("data": ["norml"])",
+       "a.json:4: ", "there is no data class \"norml\"; did you mean normal?"},
       {R"("data": "normal")", "a.json:4: ", "at least one data class"},
       {R"("hidden": "inf")", "a.json:4: ", "there is no way to hide \"inf\""},
       {R"("hidden": "nan")", "a.json:4: ", "key_lens"},
@@ -560,9 +561,9 @@ TEST(LoadTest, NamesMistakesInTheWordsOfAnEntry) {
   const auto with = [](const std::string& entry) {
     return error_of("{\"about\": \"x\",\n\"cases\": [\n" + entry + "]}");
   };
-  EXPECT_THAT(
-      with(R"({"name": "it", "clauses": ["MASK-99"], "because": "x"})"),
-      AllOf(StartsWith("a.json:3: "), HasSubstr("there is no clause \"MASK-99\"; similar: MASK-")));
+  EXPECT_THAT(with(R"({"name": "it", "clauses": ["MASK-99"], "because": "x"})"),
+              AllOf(StartsWith("a.json:3: "),
+                    HasSubstr("there is no clause \"MASK-99\"; did you mean MASK-")));
   EXPECT_THAT(with(R"({"name": "it", "clauses": ["FORMAT-5"], "because": "x"})"),
               AllOf(StartsWith("a.json:3: "), HasSubstr("FORMAT-5 is planned")));
   EXPECT_THAT(with(R"({"name": "it", "clauses": [], "because": "x"})"),

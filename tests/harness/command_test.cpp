@@ -276,7 +276,7 @@ TEST_F(CommandTest, MistakesOfUsageExitWithTwoAndSayWhatAndWhere) {
   EXPECT_THAT(attest_command("run --shard 3/2" + out()).text, HasSubstr("--shard 3/2"));
   EXPECT_THAT(attest_command("run --profile magic" + out()).text, HasSubstr("forward-core"));
   EXPECT_THAT(attest_command("report /nonexistent").text,
-              HasSubstr("there is no /nonexistent/results.jsonl"));
+              HasSubstr("/nonexistent/results.jsonl: there is no such file"));
   EXPECT_EQ(attest_command("run --testee ./none.so" + out()).exit_code, 2);
   fs::remove_all(folder_ / "out");
   EXPECT_EQ(attest_command("criteria --inputs theirs --cases 'mask/**'" + out()).exit_code, 2);
@@ -308,8 +308,8 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
        "attest: there is no profile \"maskz\"; did you mean masks? (+declared, /limits or "
        "+declared/limits may stand behind each)\n"},
       {"run --testee fa3",
-       "attest: --testee fa3: no bundled kernel of that name, and no path of a library, which ends "
-       "in .so; did you mean fa2?\n"},
+       "attest: --testee fa3: no bundled kernel of that name, and no FILE.so, FILE.py or "
+       "exec:COMMAND; did you mean fa2?\n"},
       {"run --color sometimes", "attest: --color takes auto, always or never, not sometimes\n"},
       {"explain MASK-3.9", "attest: MASK-3 has no sentence 9\n"},
       {"explain MSK-3", "attest: there is no clause MSK-3; did you mean MASK-3?\n"},
@@ -524,7 +524,7 @@ TEST_F(CommandTest, NewKernelIsWrittenIntoAFolderThatIsNotThere) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "mine" / "mine.cpp"));
   const std::pair<const char*, const char*> mistakes[] = {
       {"../up", "begins with a letter, unlike \"../up\""},
-      {"test", "test is a name that CMake or Attest has"},
+      {"test", "test is the name of a target or library that CMake or Attest has"},
       {"x --language rust", "--language takes c, c++, cuda, python, not rust"},
       {"x --template big", "--template takes minimal, inference, training, serving, not big"}};
   for (const auto& [arguments, said] : mistakes) {

@@ -212,8 +212,9 @@ int main(int argc, char** argv) {
       pause();
     } else if (way == "prints") {
       const std::string line(1000, 'p');
-      for (int i = 0; i < 1000; ++i) {
-        if (write(STDERR_FILENO, line.data(), line.size()) < 0) return 1;
+      for (int i = 0; i <= 1001; ++i) {
+        const std::string& next = i == 0 ? "first words" : i == 1001 ? "last words" : line;
+        if (write(STDERR_FILENO, next.data(), next.size()) < 0) return 1;
       }
       send(honest);
     } else if (way == "identity") {

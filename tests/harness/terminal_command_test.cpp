@@ -205,6 +205,11 @@ TEST_F(TerminalCommandTest, BashCompletesCommandsOptionsAndValues) {
   EXPECT_EQ(completed("attest explain MASK-1", 2),
             "MASK-1 MASK-10 MASK-11 MASK-12 MASK-13 MASK-14 MASK-15\n");
   EXPECT_EQ(completed("attest run --testee ./mi", 3), "\n") << "files";
+  EXPECT_EQ(completed("attest run --testee na", 3), "naive\n");
+  EXPECT_EQ(completed("attest check fa", 2), "fa1_split_kv fa2\n");
+  EXPECT_EQ(completed("attest list --shapes ll", 3), "llama3_70b llama3_8b\n");
+  EXPECT_EQ(completed("attest vectors --dtype b", 3), "bf16\n");
+  EXPECT_EQ(completed("attest new --language p", 3), "python\n");
   EXPECT_THAT(contents(std::string(BUILD) + "/share/bash-completion/completions/attest"),
               HasSubstr("complete -o default -F _attest attest\n"));
 }

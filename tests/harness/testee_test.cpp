@@ -83,7 +83,7 @@ TEST(TesteeTest, LibraryEndsBeforeTheFirstColonWhateverItsKernelIsCalled) {
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:x.softmax"),
               HasSubstr("no kernel x.softmax"));
   EXPECT_THAT(complaint(std::string(PLUGINS) + "/mutants.so:"), HasSubstr("no kernel is named"));
-  EXPECT_THAT(complaint("./x.so.1"), HasSubstr("which ends in .so"));
+  EXPECT_THAT(complaint("./x.so.1"), HasSubstr("no FILE.so"));
 }
 
 TEST(TesteeTest, KernelThatTheMachineCannotRunTellsWhatIsMissing) {

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,15 +22,19 @@
 #include <thread>
 #include <vector>
 
+#include "harness/process/captured.h"
 #include "harness/process/descriptor.h"
 #include "harness/process/processes.h"
 
 namespace attest {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::SizeIs;
+using testing::StartsWith;
 using Kind = Reply::Kind;
 
 WorkerExecutor rogue(const std::string& way, Isolation isolation = Isolation::none) {
@@ -380,11 +385,24 @@ TEST(WorkerTest, ProgramThatIsNotThereSaysSo) {
   EXPECT_THAT(reply.message, HasSubstr("could not be started"));
 }
 
-TEST(WorkerTest, WhatItPrintsIsCapturedAndCutAt64KiB) {
+TEST(WorkerTest, WhatItPrintsIsCapturedUpTo64KiBItsBeginningAndItsEnd) {
   WorkerExecutor worker = rogue("prints");
   const Reply reply = worker.execute({{"op", "describe"}});
   EXPECT_TRUE(reply.ok());
   EXPECT_THAT(reply.captured, SizeIs(64 << 10));
+  EXPECT_THAT(reply.captured, AllOf(StartsWith("first words"), EndsWith("last words")));
+  // 2 * 64 KiB are never moved, and a megabyte is, some times.
+  for (const std::size_t pieces : {60, 66, 70, 130, 200}) {
+    Captured captured;
+    for (std::size_t i = 0; i < pieces; ++i) captured.add(std::string(1024, 'x'));
+    captured.add("end");
+    const std::size_t printed = 1024 * pieces + 3;
+    EXPECT_THAT(captured.text(), AllOf(SizeIs(std::min(printed, kCaptureBytes)), EndsWith("xend")));
+    const std::size_t left_out = printed - kCaptureBytes + 47;  // and the line about it
+    if (printed > kCaptureBytes) {
+      EXPECT_THAT(captured.text(), HasSubstr(std::to_string(left_out) + " bytes left out"));
+    }
+  }
 }
 
 TEST(WorkerTest, NothingIsOpenInAWorkerButWhatItNeeds) {

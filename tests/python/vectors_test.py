@@ -187,6 +187,60 @@ class VectorsTest(unittest.TestCase):
         shutil.rmtree(folder)
         self.assertEqual(self.one()[2]["reason"], "no_vectors")
 
+    def test_only_files_are_read(self):
+        self.write("--cases", "mask/causal/bottom_right_more_keys/dtype=f32")
+        folder = next(self.vectors.rglob("problem.json")).parent
+        compute(self.vectors)
+        places = {"pipe": os.mkfifo, "folder": os.mkdir,
+                  "device": lambda file: file.symlink_to("/dev/zero")}
+        for name in ("o.npy", "q.npy"):
+            good = (folder / name).read_bytes()
+            for what, make in places.items():
+                with self.subTest(name=name, what=what):
+                    (folder / name).unlink()
+                    make(folder / name)
+                    code, told, verdict = self.one()
+                    self.assertEqual((code, verdict["outcome"]), (1, "PROTOCOL_ERROR"), told)
+                    self.assertIn(f"{name}: is a {what}, not a file", verdict["message"])
+                    (os.rmdir if what == "folder" else os.unlink)(folder / name)
+                    (folder / name).write_bytes(good)
+        with open(folder / "o.npy", "r+b") as file:
+            file.truncate(1 << 40)
+        self.assertIn("o.npy: holds more than", self.one()[2]["message"])
+        for name in ("vectors.json", "description.json"):
+            good = (self.vectors / name).read_bytes()
+            for what, make in places.items():
+                with self.subTest(name=name, what=what):
+                    (self.vectors / name).unlink()
+                    make(self.vectors / name)
+                    code, told = attest("judge", self.vectors, "--out", self.out)
+                    self.assertEqual(code, 2, told)
+                    self.assertIn(f"{name}: is a {what}, not a file", told)
+                    (os.rmdir if what == "folder" else os.unlink)(self.vectors / name)
+                    (self.vectors / name).write_bytes(good)
+        for option in ("--description", "--known"):
+            code, told = attest("judge", self.vectors, "--out", self.out, option, "/dev/zero")
+            self.assertEqual(code, 2, told)
+            self.assertIn("/dev/zero: is a device, not a file", told)
+
+    def test_what_outputs_tell_nothing_of_is_not_written(self):
+        for words in [(), ("--description", self.description)]:
+            with self.subTest(words=words):
+                shutil.rmtree(self.vectors, ignore_errors=True)
+                code, told = attest("vectors", self.vectors, "--tier", "smoke", *words)
+                self.assertEqual(code, 0, told)
+                self.assertIn("of which outputs tell nothing: 6 cases (graph, memory, new-shapes, "
+                              "schedule, stream, two-streams)\n", told)
+                written = {str(file.parent.relative_to(self.vectors))
+                           for file in self.vectors.rglob("problem.json")}
+                self.assertFalse([case for case in written if case.startswith("device/")])
+                _, told, verdicts = self.judge()
+                for case, verdict in verdicts.items():
+                    if case not in written:
+                        self.assertEqual(verdict["outcome"], "UNSUPPORTED", verdict)
+                    elif verdict["outcome"] != "NOT_RUN":
+                        self.fail(verdict)
+
     def test_half_precision_crosses_as_bits(self):
         code, told = attest("vectors", self.vectors, "--dtype", "bf16", "--features", "lse",
                             "--cases", "format/formats/bf16")
@@ -207,9 +261,19 @@ class VectorsTest(unittest.TestCase):
     def test_sizes_are_announced_and_refused(self):
         code, told = attest("vectors", self.vectors, "--tier", "smoke", "--max-bytes", "1000000")
         self.assertEqual(code, 2)
-        self.assertRegex(told, r"(\d+) problems of \1 cases selected, about [\d.]+ MiB, are more than "
+        self.assertRegex(told, r"\d+ problems of \d+ cases selected, about [\d.]+ MiB, are more than "
                                r"--max-bytes 1000000, which has room for the first \d+;")
         self.assertFalse(self.vectors.exists())
+        for size, same in [("1e3", "1e3"), ("10KiB", "10KiB"), ("0.001G", "0.001G")]:
+            told = attest("vectors", self.vectors, "--max-bytes", size)[1]
+            self.assertIn(f"GiB, are more than --max-bytes {same}, which has room", told)
+        for size in ("1X", "", "0", "-1", "iB", "1e20", "10 potatoes"):
+            code, told = attest("vectors", self.vectors, "--max-bytes", size)
+            self.assertEqual(code, 2)
+            self.assertIn("--max-bytes takes a number of bytes up to 1024TiB, as 1000000, 1e9, 1.5G "
+                          "or 10MiB, not " + size, told)
+        self.assertFalse(self.vectors.exists())
+        self.assertEqual(attest("vectors", self.vectors, "--max-bytes", "1T", "--tier", "smoke")[0], 0)
 
     def test_a_folder_that_is_none_or_of_others_is_an_error(self):
         self.root.joinpath("empty").mkdir()
@@ -219,7 +283,7 @@ class VectorsTest(unittest.TestCase):
         self.write("--cases", "mask/causal/square/dtype=f32")
         code, told = attest("vectors", self.vectors)
         self.assertEqual(code, 2)
-        self.assertIn("is not empty", told)
+        self.assertIn("is there already, and not empty; nothing was written", told)
         manifest = self.vectors / "vectors.json"
         written = json.loads(manifest.read_text())
         for key, value, message in [("suite_version", "0.0.1", "was written by Attest 0.0.1"),

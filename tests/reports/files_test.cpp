@@ -46,6 +46,38 @@ class FilesTest : public testing::Test {
   fs::path folder_;
 };
 
+TEST_F(FilesTest, AFolderIsThereWholeOrNotAtAll) {
+  for (const bool empty : {false, true}) {
+    const fs::path place = folder_ / (empty ? "empty" : "none") / "";
+    if (empty) fs::create_directory(place);
+    {
+      const NewFolder folder(place);
+      write_file(folder.path() / "a", "half");
+      EXPECT_FALSE(fs::exists(place / "a"));
+    }
+    EXPECT_EQ(fs::exists(place), empty);
+    EXPECT_TRUE(!empty || fs::is_empty(place));
+    {
+      NewFolder folder(place);
+      write_file(folder.path() / "a", "whole");
+      make_folder(folder.path() / "b");
+      folder.put_in_place();
+    }
+    EXPECT_EQ(content_of(place / "a"), "whole");
+    EXPECT_TRUE(fs::is_directory(place / "b"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(place), fs::directory_iterator()), 2);
+    EXPECT_THROW(NewFolder folder(place), InputError) << "not empty";
+  }
+  EXPECT_EQ(files(), 2u);
+  EXPECT_EQ(fs::status(folder_ / "none").permissions() & fs::perms::all,
+            fs::status(folder_ / "empty").permissions() & fs::perms::all)
+      << "as any folder that is made";
+  { const NewFolder folder(folder_ / "above" / "more" / "none"); }
+  EXPECT_FALSE(fs::exists(folder_ / "above"));
+  write_file(folder_ / "file", "");
+  EXPECT_THROW(NewFolder folder(folder_ / "file"), InputError);
+}
+
 TEST_F(FilesTest, TakesThePlaceOfWhatWasThereAndLeavesNothingElse) {
   write_file(folder_ / "a", "old");
   write_file(folder_ / "a", {"ne", "w"});

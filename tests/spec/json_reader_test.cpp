@@ -45,7 +45,8 @@ TEST(JsonReaderTest, RefusesUnknownKeysAndNamesTheNearest) {
     reader.find("head_dim");
     reader.find("batch");
   });
-  EXPECT_THAT(error, HasSubstr("/top/head_dims: unknown key \"head_dims\"; known here: head_dim"));
+  EXPECT_THAT(error,
+              HasSubstr("/top/head_dims: unknown key \"head_dims\"; did you mean head_dim?"));
 }
 
 TEST(JsonReaderTest, RefusesMissingKeys) {

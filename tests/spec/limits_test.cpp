@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
     OfForm, WrongLimitTest,
     testing::Values(
         WrongLimit{"3", "/limits", "expected an object, found 3"},
-        WrongLimit{R"({"querry_len": 1})", "/limits/querry_len", "known here: query_len"},
+        WrongLimit{R"({"querry_len": 1})", "/limits/querry_len", "did you mean query_len?"},
         WrongLimit{R"({"query_len": "many"})", "/limits/query_len", "\"many\" is no size"},
         WrongLimit{R"({"query_len": 1.5})", "/limits/query_len", "1.5 is no size"},
         WrongLimit{R"({"key_len": -16})", "/limits/key_len",
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLimit{R"({"key_len": 2000000000000})", "/limits/key_len", "from 0 to 2^40"},
         WrongLimit{R"({"batch": []})", "/limits/batch", "a list of sizes is empty"},
         WrongLimit{R"({"batch": {}})", "/limits/batch", "\"min\", \"max\" or \"multiple\""},
-        WrongLimit{R"({"batch": {"mim": 1}})", "/limits/batch/mim", "known here: min"},
+        WrongLimit{R"({"batch": {"mim": 1}})", "/limits/batch/mim", "did you mean min?"},
         WrongLimit{R"({"batch": {"min": 9, "max": 8}})", "/limits/batch",
                    "\"min\" 9 is above \"max\" 8"},
         WrongLimit{R"({"batch": {"multiple": 0}})", "/limits/batch/multiple", "at least 1"},
@@ -94,9 +94,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLimit{R"({"masks": "causal"})", "/limits/masks", "a list of at least one form"},
         WrongLimit{R"({"masks": []})", "/limits/masks", "a list of at least one form"},
         WrongLimit{R"({"masks": ["full", 3]})", "/limits/masks/1", "a text"},
-        WrongLimit{R"({"masks": ["casual"]})", "/limits/masks/0", "similar: causal"},
+        WrongLimit{R"({"masks": ["casual"]})", "/limits/masks/0", "did you mean causal?"},
         WrongLimit{R"({"masks": ["full top_left"]})", "/limits/masks/0", "no form of a mask"},
-        WrongLimit{R"({"lengths": ["keys"]})", "/limits/lengths/0", "similar: key"},
+        WrongLimit{R"({"lengths": ["keys"]})", "/limits/lengths/0", "did you mean key?"},
         WrongLimit{R"({"lengths": "key"})", "/limits/lengths", "a list of at least one"},
         WrongLimit{R"({"bias_axes": ["kq"]})", "/limits/bias_axes/0", "in this order"},
         WrongLimit{R"({"layouts": ["bhsd", "bshd gap=3"]})", "/limits/layouts/1",
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongLimit{R"({"never": [{"features": ["softcap"]}]})",
                                "/limits/never/0/features/0", "\"softcap\" is not declared"},
                     WrongLimit{R"({"never": [{"lacks": ["casual"]}]})", "/limits/never/0/lacks/0",
-                               "there is no feature \"casual\"; similar: causal"},
+                               "there is no feature \"casual\"; did you mean causal?"},
                     WrongLimit{R"({"never": [{"dtypes": ["bf16"]}]})", "/limits/never/0/dtypes/0",
                                "there is no declared dtype \"bf16\""}));
 

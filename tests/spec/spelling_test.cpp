@@ -32,6 +32,12 @@ TEST(SpellingTest, NamesTheNearestAloneWhereOneIsNear) {
   EXPECT_EQ(did_you_mean("compile", names), "there are list, run, fuzz, report, repro");
 }
 
+TEST(SpellingTest, CapitalsAreNoMistake) {
+  const std::vector<std::string> names = {"DET-3", "MASK-3", "MASK-31"};
+  EXPECT_EQ(did_you_mean("mask-3", names), "did you mean MASK-3?");
+  EXPECT_EQ(did_you_mean("MASK", {"causal", "mask-and"}), "did you mean mask-and?");
+}
+
 TEST(SpellingTest, OfManyNamesThatAreAllFarItNamesTheNearestFew) {
   const std::vector<std::string> many(31, "a_kernel");
   EXPECT_EQ(did_you_mean("something_else", many), "of 31, the nearest are a_kernel");
