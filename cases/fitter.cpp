@@ -16,9 +16,9 @@
 namespace attest {
 namespace {
 
-// A fitted case costs no more than so many times its case, or one of so little work that it costs
-// what a call costs anyhow.
-constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32;
+// A fitted case costs no more than so many times its case, or one of so little work in each head
+// that it costs what a call costs anyhow; what so many heads have of that, more share.
+constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32, kFewHeads = 256;
 
 double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1)); }
 
@@ -234,10 +234,21 @@ class Fitter {
     return found;
   }
 
+  // Of one head, as batch and heads are fitted.
+  double little_work(const Fit& fit) const {
+    const auto fitted = [&](Size size, Index given) {
+      const auto place = fit.sizes.find(size);
+      return or_one(place == fit.sizes.end() ? given : place->second);
+    };
+    const double heads =
+        fitted(Size::batch, base_.batch) * fitted(Size::query_heads, base_.query_heads);
+    return kLittleWork * std::min(1.0, kFewHeads / heads);
+  }
+
   bool choose_lengths_and_dims(Fit& fit, std::string& why) const {
     const double work = or_one(base_.query_len) * or_one(base_.key_len) *
                         or_one(std::max(base_.head_dim, base_.value_dim));
-    const double most = kMostTimes * std::max(work, kLittleWork);
+    const double most = kMostTimes * std::max(work, little_work(fit));
     for (const auto& [d, dv] : dims()) {
       const auto chosen = lengths(most / or_one(std::max(d, dv)));
       if (chosen.empty()) continue;

@@ -167,6 +167,28 @@ TEST(FitTest, NoFitTakesMoreThanEightTimesTheWork) {
       << "as much as 8 times 64 by 64 by 32 costs what a call costs";
 }
 
+// What is little in one head is much in 132,810 of them.
+TEST(FitTest, LittleWorkIsThatOfAllHeads) {
+  const char* const tiles = R"({"square": true, "query_len": {"multiple": 64}})";
+  const auto fit = [&](Index batch, Index heads, const char* limits) {
+    const json problem = {
+        {"batch", batch}, {"query_heads", heads}, {"key_heads", heads}, {"head_dim", 4}};
+    return fit_or_why(fitted_to(case_of(problem), limits));
+  };
+  EXPECT_EQ(fit(128, 2, tiles), "sq:64,sk:64");
+  EXPECT_THAT(fit(132'810, 1, tiles), HasSubstr("more than 8 times"));
+  EXPECT_THAT(fit(1, 132'810, tiles), HasSubstr("more than 8 times"));
+  EXPECT_EQ(fit(132'810, 1, R"({"square": true, "query_len": {"multiple": 64}, "batch": 2})"),
+            "b:2,sq:64,sk:64")
+      << "as they are fitted";
+  const json many = {{"packed", true},
+                     {"batch", 132'810},
+                     {"head_dim", 4},
+                     {"query_lens", {{"repeat", {1}}, {"times", 132'810}}},
+                     {"key_lens", {{"repeat", {1}}, {"times", 132'810}}}};
+  EXPECT_THAT(fit_or_why(fitted_to(case_of(many), tiles)), HasSubstr("more than 8 times"));
+}
+
 TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
   const std::pair<CaseWithEntry, std::pair<const char*, const char*>> kInVain[] = {
       {case_of(with(kProblem, {{"mask", "causal bottom_right"}}), {"MASK-3"}),
