@@ -286,6 +286,28 @@ Problem without(Problem p, std::span<const std::string> features) {
   return p;
 }
 
+Absent absent_in(const Case& c, const std::vector<std::string>& features) {
+  const bool is_plain = c.laws.empty() && c.check == Check::none;
+  Absent absent;
+  std::vector<std::string> goes;
+  for (const Feature* feature : needed_by(c.problem)) {
+    if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
+    if (is_limit_if_absent(*feature)) continue;
+    const bool may_go = is_plain && contains(features_to_leave_out(), feature->name);
+    std::vector<std::string>& list = may_go ? goes : absent.missing;
+    if (!contains(list, feature->name)) list.emplace_back(feature->name);
+  }
+  // Lengths without packing or pages are a feature of their own.
+  if (contains(features_of(without(c.problem, goes)), "lengths") &&
+      !contains(features, "lengths") && !contains(goes, "lengths")) {
+    goes.emplace_back("lengths");
+  }
+  for (const std::string_view each : features_to_leave_out()) {
+    if (contains(goes, each)) absent.left_out.emplace_back(each);
+  }
+  return absent;
+}
+
 std::string_view base_id(std::string_view id) { return id.substr(0, id.find(kMark)); }
 
 std::string_view fit_of(std::string_view id) {

@@ -64,6 +64,13 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
 // Those features that a case can be asked without, in the order in which an id has them.
 const std::vector<std::string_view>& features_to_leave_out();
 
+// Of the features that a case needs, and that are not among these: what it can be asked without, in
+// the order of an id, and what is in the way.
+struct Absent {
+  std::vector<std::string> left_out = {}, missing = {};
+};
+Absent absent_in(const Case& c, const std::vector<std::string>& features);
+
 // The problem without them.
 Problem without(Problem problem, std::span<const std::string> features);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,9 +17,13 @@
 namespace attest {
 namespace {
 
-// A fitted case costs no more than so many times its case, or one of so little work that it costs
-// what a call costs anyhow.
-constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32;
+// A fitted case costs no more than so many times its case, or one of so little work in each head
+// that it costs what a call costs anyhow; what so many heads have of that, more share.
+constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32, kFewHeads = 256;
+
+// How many sizes are looked at for one that suits another, and products beyond which none is.
+constexpr int kMostSteps = 1000;
+constexpr double kMostPairs = 0x1p62;
 
 double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1)); }
 
@@ -139,7 +144,7 @@ class Fitter {
         heads = next(Size::query_heads, *heads + (up ? 1 : -1), up);
       }
     }
-    why = fmt::format("{} query heads of {} key heads", base_.query_heads, base_.key_heads);
+    why = fmt::format("query_heads {}, key_heads {}", base_.query_heads, base_.key_heads);
     for (const Terms* terms : terms_) {
       for (const Size size : {Size::query_heads, Size::key_heads, Size::group}) {
         if (const auto place = terms->sizes.find(size); place != terms->sizes.end()) {
@@ -199,8 +204,11 @@ class Fitter {
   // [Sq, Sk] with a product of at most so much, the likeliest first.
   std::vector<std::pair<Index, Index>> lengths(double most) const {
     std::vector<std::pair<Index, Index>> found;
+    const bool square = is(&Terms::square), more_keys = is(&Terms::keys_at_least_queries);
     const auto take = [&](std::optional<Index> queries, std::optional<Index> keys) {
-      if (!queries || !keys || or_one(*queries) * or_one(*keys) > most) return;
+      if (!queries || !keys || or_one(*queries) * or_one(*keys) > std::min(most, kMostPairs))
+        return;
+      if (more_keys && *keys < *queries) return;
       if (!allowed(Size::pairs, *queries * *keys)) return;
       found.emplace_back(*queries, *keys);
     };
@@ -213,31 +221,92 @@ class Fitter {
       }
       return number;
     };
-    const bool square = is(&Terms::square), more_keys = is(&Terms::keys_at_least_queries);
     if (square) {
       const auto above = both(std::max(base_.query_len, base_.key_len), true);
       take(above, above);
-      const auto below = both(static_cast<Index>(std::sqrt(most)), false);
+      const auto below = both(static_cast<Index>(std::sqrt(std::min(most, kMostPairs))), false);
       take(below, below);
-      return found;
-    }
-    for (const Index queries : candidates(Size::query_len, base_.query_len)) {
-      for (const Index keys : candidates(Size::key_len, base_.key_len)) {
-        if (!more_keys || keys >= queries) {
-          take(queries, keys);
-          continue;
+    } else {
+      for (const Index queries : candidates(Size::query_len, base_.query_len)) {
+        for (const Index keys : candidates(Size::key_len, base_.key_len)) {
+          if (!more_keys || keys >= queries) {
+            take(queries, keys);
+            continue;
+          }
+          take(queries, next(Size::key_len, queries, true));
+          take(next(Size::query_len, keys, false), keys);
         }
-        take(queries, next(Size::key_len, queries, true));
-        take(next(Size::query_len, keys, false), keys);
       }
     }
+    if (found.empty() && !is_too_long()) look_for_pairs(square, take);
     return found;
+  }
+
+  // Of a case that is about its length alone no shorter form is one (spec/description.h).
+  bool is_too_long() const { return std::max(base_.query_len, base_.key_len) > kLong; }
+
+  // Lengths with a product that is taken: the queries wanted with fewer keys or more, the keys
+  // wanted likewise, then fewer of both.
+  template <class Take>
+  void look_for_pairs(bool square, const Take& take) const {
+    const bool limited = std::any_of(terms_.begin(), terms_.end(), [](const Terms* terms) {
+      return terms->sizes.contains(Size::pairs);
+    });
+    if (!limited) return;
+    const auto wanted = static_cast<double>(base_.query_len) * static_cast<double>(base_.key_len);
+    const auto pairs = next(Size::pairs, static_cast<Index>(std::min(wanted, kMostPairs)), false);
+    const auto root = static_cast<Index>(std::sqrt(pairs.value_or(0)));
+    if (square) {
+      auto both = std::optional(root);
+      for (int n = 0; both && n < kMostSteps; ++n) {
+        both = next(Size::query_len, *both, false);
+        if (both) both = next(Size::key_len, *both, false);
+        if (both && allowed(Size::query_len, *both)) take(both, both);
+        if (both) --*both;
+      }
+      return;
+    }
+    for (const bool up : {true, false}) {
+      for (const Index queries : candidates(Size::query_len, base_.query_len)) {
+        take(queries, beside(queries, Size::key_len, base_.key_len, up));
+      }
+      for (const Index keys : candidates(Size::key_len, base_.key_len)) {
+        take(beside(keys, Size::query_len, base_.query_len, up), keys);
+      }
+    }
+    const auto fewer = next(Size::query_len, root, false);
+    if (fewer.value_or(0) > 0) take(fewer, beside(*fewer, Size::key_len, *pairs / *fewer, false));
+  }
+
+  // The next number of queries or keys, in that direction, whose product with so many of the other
+  // is taken.
+  std::optional<Index> beside(Index other, Size size, Index from, bool up) const {
+    for (int n = 0; n < kMostSteps; ++n) {
+      const auto number = next(size, from, up);
+      const bool fits = number && or_one(*number) * or_one(other) <= kMostPairs;
+      if (!fits || allowed(Size::pairs, *number * other)) return fits ? number : std::nullopt;
+      const auto pairs = next(Size::pairs, *number * other, up);
+      if (!pairs || other == 0) return std::nullopt;
+      from = up ? std::max(*number + 1, *pairs / other) : std::min(*number - 1, *pairs / other);
+    }
+    return std::nullopt;
+  }
+
+  // Of one head, as batch and heads are fitted.
+  double little_work(const Fit& fit) const {
+    const auto fitted = [&](Size size, Index given) {
+      const auto place = fit.sizes.find(size);
+      return or_one(place == fit.sizes.end() ? given : place->second);
+    };
+    const double heads =
+        fitted(Size::batch, base_.batch) * fitted(Size::query_heads, base_.query_heads);
+    return kLittleWork * std::min(1.0, kFewHeads / heads);
   }
 
   bool choose_lengths_and_dims(Fit& fit, std::string& why) const {
     const double work = or_one(base_.query_len) * or_one(base_.key_len) *
                         or_one(std::max(base_.head_dim, base_.value_dim));
-    const double most = kMostTimes * std::max(work, kLittleWork);
+    const double most = kMostTimes * std::max(work, little_work(fit));
     for (const auto& [d, dv] : dims()) {
       const auto chosen = lengths(most / or_one(std::max(d, dv)));
       if (chosen.empty()) continue;
@@ -265,7 +334,9 @@ class Fitter {
       sizes.dense_layouts = false;
       if (why.empty()) why = beyond(sizes, base_);
     }
-    why += ", and what it takes has more than 8 times the case's Sq Sk D";
+    if (!dims().empty() && !lengths(std::numeric_limits<double>::infinity()).empty()) {
+      why += ", and what it takes has more than 8 times the case's Sq Sk D";
+    }
     return false;
   }
 
@@ -377,52 +448,20 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
   return fit->empty() ? Fitted{.why = limit} : in_vain(why);
 }
 
-// Those of `features` that it takes in that format.
-std::vector<std::string> taken_in(DType dtype, const KernelLimits& limits,
-                                  std::vector<std::string> features) {
-  for (const Terms* terms : limits.binding(dtype, false)) {
-    if (!terms->features) continue;
-    std::erase_if(features, [&](const auto& each) { return !contains(*terms->features, each); });
-  }
-  return features;
-}
-
-// What of a problem's features isn't taken: to be left out, in the order of an id, or in the way.
-struct Absent {
-  std::vector<std::string> left_out = {}, missing = {};
-};
-
-Absent absent_in(const Case& c, const std::vector<std::string>& features) {
-  const bool is_plain = c.laws.empty() && c.check == Check::none;
-  Absent absent;
-  std::vector<std::string> goes;
-  for (const Feature* feature : needed_by(c.problem)) {
-    if (feature->key != kOfFeatures || contains(features, feature->name)) continue;
-    if (is_limit_if_absent(*feature)) continue;
-    const bool may_go = is_plain && contains(features_to_leave_out(), feature->name);
-    std::vector<std::string>& list = may_go ? goes : absent.missing;
-    if (!contains(list, feature->name)) list.emplace_back(feature->name);
-  }
-  // Lengths without packing or pages are a feature of their own.
-  if (contains(features_of(without(c.problem, goes)), "lengths") &&
-      !contains(features, "lengths") && !contains(goes, "lengths")) {
-    goes.emplace_back("lengths");
-  }
-  for (const std::string_view each : features_to_leave_out()) {
-    if (contains(goes, each)) absent.left_out.emplace_back(each);
-  }
-  return absent;
-}
-
 }  // namespace
 
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& declared) {
   constexpr int kTries = 4;  // of sizes beside a "never"
   const Case& c = base.test_case;
-  const auto features = taken_in(c.problem.dtype, limits, declared);
-  const auto [left_out, missing] = absent_in(c, features);
+  const auto excluded = excluded_in(c.problem.dtype, limits, declared);
+  std::vector<std::string> features = declared;
+  std::erase_if(features, [&](const std::string& each) { return excluded.contains(each); });
+  auto [left_out, missing] = absent_in(c, features);
   if (!missing.empty()) {
+    const std::string limit = excluded.contains(missing[0]) ? excluded.at(missing[0]) : "";
+    std::erase_if(missing, [&](const std::string& each) { return excluded.contains(each); });
+    if (missing.empty()) return {.why = limit};
     return {.why = fmt::format("needs {}", fmt::join(missing, ", ")), .missing = missing};
   }
   const Problem rest = without(c.problem, left_out);
@@ -430,7 +469,10 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
   if (limit.empty()) limit = beyond(limits, rest);
   for (const Feature* feature : needed_by(c.problem)) {
     const bool absent = feature->key == kOfFeatures && !contains(features, feature->name);
-    if (limit.empty() && absent) limit = fmt::format("{} is not declared", feature->name);
+    if (!limit.empty() || !absent) continue;
+    const auto place = excluded.find(std::string(feature->name));
+    limit =
+        place != excluded.end() ? place->second : fmt::format("{} is not declared", feature->name);
   }
   if (limit.empty()) return {.asked = c};
   Fitter fitter(rest, limits, features);

@@ -351,6 +351,35 @@ std::string beyond(const KernelLimits& limits, const Problem& problem) {
   return "";
 }
 
+namespace {
+// The one feature that no problem of that format may need if it is never to meet these terms.
+std::string ruled_out(const Terms& never, DType dtype) {
+  const bool is_of_format = !never.dtypes || contains(*never.dtypes, dtype);
+  const bool says_more = !never.sizes.empty() || !never.head_dims.empty() || never.square ||
+                         never.keys_at_least_queries || never.masks || never.lengths ||
+                         never.bias_axes || never.layouts || never.lacks;
+  if (!is_of_format || says_more || !never.backward.value_or(true)) return "";
+  std::vector<std::string> needed = never.features.value_or(std::vector<std::string>());
+  if (never.backward && !contains(needed, "backward")) needed.emplace_back("backward");
+  return needed.size() == 1 ? needed.front() : "";
+}
+}  // namespace
+
+std::map<std::string, std::string> excluded_in(DType dtype, const KernelLimits& limits,
+                                               std::span<const std::string> features) {
+  std::map<std::string, std::string> excluded;
+  for (const std::string& each : features) {
+    for (const Terms* terms : limits.binding(dtype, false)) {
+      if (!terms->features || contains(*terms->features, each)) continue;
+      excluded[each] = fmt::format("{}: not taken in {}", each, name(dtype));
+    }
+    for (const auto& [terms, text] : limits.never) {
+      if (ruled_out(terms, dtype) == each) excluded[each] = fmt::format("never {}", text);
+    }
+  }
+  return excluded;
+}
+
 Terms implied_by_absent(std::span<const std::string> features) {
   Terms terms;
   if (!contains(features, "gqa")) terms.sizes.emplace(Size::group, SizeSet::listed({1}));

@@ -126,6 +126,10 @@ struct KernelLimits {
 // Why `problem` lies outside, in words; empty if it lies within.
 std::string beyond(const KernelLimits& limits, const Problem& problem);
 
+// Those of `features` that no problem of that format may need, each with the limit in words.
+std::map<std::string, std::string> excluded_in(DType dtype, const KernelLimits& limits,
+                                               std::span<const std::string> features);
+
 // Of the key "limits" at `pointer`, of a kernel that declares those formats and features. Throws
 // InputError for what is not understood, for what no problem could meet, and for what speaks of
 // formats and features that are not declared.

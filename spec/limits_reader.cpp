@@ -210,6 +210,11 @@ Terms read_never(const nlohmann::json& value, const std::string& pointer,
                  const Declared& declared) {
   ObjectReader reader(value, pointer);
   Terms terms = read_common(reader, declared);
+  // It reads as if the opposite were never taken.
+  for (const char* flag : {"square", "keys_at_least_queries"}) {
+    if (reader.get_or(flag, true)) continue;
+    throw InputError(reader.pointer(flag), fmt::format("here \"{}\" is true, or left out", flag));
+  }
   terms.features = read_features(reader, "features", declared);
   terms.lacks = read_features(reader, "lacks", declared);
   if (reader.find("backward")) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,6 +30,7 @@ std::vector<std::string> features_needed(const Problem& problem) {
 }
 
 constexpr std::size_t kMostLookedAt = 8;  // failures of a group
+constexpr std::size_t kMostConsidered = 64;
 
 struct Failure {
   Case test_case;
@@ -37,7 +39,7 @@ struct Failure {
 
 struct Grouped {
   Group group;
-  std::vector<Failure> failures;  // of it that are looked at, the simplest first
+  std::vector<Failure> failures;  // of it that are looked at, the simplest first of all
 };
 
 // The case of a failure; nothing if there is none: a format beyond the caps.
@@ -50,6 +52,29 @@ std::optional<Case> case_of(const VerdictRecord& failure, const std::vector<Case
   } catch (const InputError&) {
     return std::nullopt;
   }
+}
+
+// What decides which mistakes a failure can tell apart: the forms of its mask, and which sizes are
+// one, or alike.
+std::string form_of(const Problem& p) {
+  std::string mask = to_string(p.mask);
+  std::erase_if(mask, [](unsigned char c) { return std::isdigit(c) != 0 || c == '-'; });
+  const int longer = (p.query_len > p.key_len) - (p.query_len < p.key_len);
+  return fmt::format("{} {} {} {} {} {}", mask, longer, p.query_len == 1, p.batch == 1,
+                     p.query_heads == 1, p.query_heads == p.key_heads);
+}
+
+// Those that are looked at: the simplest of each form, then the simplest of the others.
+std::vector<Failure> varied(std::vector<Failure> all) {
+  std::vector<Failure> chosen, others;
+  std::set<std::string> forms;
+  for (Failure& each : all) {
+    const bool is_new = forms.insert(form_of(each.test_case.problem)).second;
+    (is_new ? chosen : others).push_back(std::move(each));
+  }
+  for (Failure& each : others) chosen.push_back(std::move(each));
+  if (chosen.size() > kMostLookedAt) chosen.erase(chosen.begin() + kMostLookedAt, chosen.end());
+  return chosen;
 }
 
 std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& cases) {
@@ -71,13 +96,14 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
                     {}};
     std::set<std::string> problems;
     for (const VerdictRecord* failure : like.failures) {
-      if (each.failures.size() == kMostLookedAt) break;
+      if (each.failures.size() == kMostConsidered) break;
       if (!problems.insert(without_format(failure->case_id)).second) continue;
       auto test_case = case_of(*failure, cases, by_id);
       if (!test_case) continue;
       each.failures.push_back({*std::move(test_case), failure->verdict});
     }
     if (each.failures.empty()) continue;
+    each.failures = varied(std::move(each.failures));
     each.group.features = features_needed(each.failures[0].test_case.problem);
     all.push_back(std::move(each));
     if (all.size() == kMostGroups) break;

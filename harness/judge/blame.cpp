@@ -158,7 +158,7 @@ std::string_view of_numbers(const Case& c, const Misses& misses) {
   if (shows && contains(c.clauses, hidden)) return hidden;
   if (misses.gradients()) return of_gradients(c.problem, misses);
   if (misses.only_heads_of_other_groups()) return "HEAD-1";
-  if (misses.only(lse) && !misses.weights_do_not_show()) {
+  if (misses.only(lse) && misses.weights_show()) {
     const std::string_view sums = of_sums(c, misses);
     return sums.empty() ? "LSE-1" : sums;
   }

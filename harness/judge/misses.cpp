@@ -112,7 +112,7 @@ void Misses::look_at_rows(const Inputs& inputs) {
     if (count == lengths.key && count > 0) full_.insert(stored);
     elements_.insert(b);
     of_longest_ |= lengths.key == problem_.key_len;
-    if (rows_ == 1) weights_do_not_show_ = same_values(problem_, inputs, row, keys);
+    weights_show_ = weights_show_ || !same_values(problem_, inputs, row, keys);
   }
 }
 

@@ -49,8 +49,8 @@ class Misses {
   bool of_longest_element() const { return of_longest_; }
   // Whether O fails in a row whose LSE is right: its scores and what it sees are.
   bool sums_are_right() const { return sums_are_right_; }
-  // Whether O is the same in the first of these rows whatever the weights of its keys are.
-  bool weights_do_not_show() const { return weights_do_not_show_; }
+  // Whether O is another in some of these rows if the weights of its keys are.
+  bool weights_show() const { return weights_show_; }
   // Whether LSE is a known multiple of what it should be: to another base, negated, nothing.
   bool lse_in_other_units() const { return lse_in_other_units_; }
   // Whether no element is off by more than a small part of the largest of its tensor: digits are
@@ -78,7 +78,7 @@ class Misses {
   bool nonfinite_ = false, of_queries_alone_ = true, heads_of_other_groups_ = false;
   bool all_heads_ = false, heads_differ_ = false, of_longest_ = false;
   bool saw_keys_ = false, some_are_right_ = false, full_rows_lack_nothing_ = false;
-  bool low_sums_ = false, sums_are_right_ = false, weights_do_not_show_ = false;
+  bool low_sums_ = false, sums_are_right_ = false, weights_show_ = false;
   bool lse_in_other_units_ = false, slight_ = true;
   Index rows_ = 0, empty_rows_ = 0, beyond_ = 0;
 };

@@ -75,6 +75,32 @@ bool has_all(const std::vector<std::string>& clauses, const std::vector<std::str
                      [&](const std::string& each) { return contains(clauses, each); });
 }
 
+// The same limits, of a testee that declares these features as well.
+KernelLimits with_features(KernelLimits limits, const std::vector<std::string>& more) {
+  for (auto& [dtype, terms] : limits.formats) {
+    for (Terms& each : terms) {
+      if (each.features) each.features->insert(each.features->end(), more.begin(), more.end());
+    }
+  }
+  return limits;
+}
+
+// Why nothing is asked instead of a case that is not fitted: features that are missing and can't be
+// left out; else a limit, if it would be in the way of who had them all; else that they are absent.
+Exclusion cause(const CaseWithEntry& base, const Fitted& fit, const Exclusion& excluded,
+                const Description& testee) {
+  if (!fit.missing.empty()) {
+    return {.reason = "undeclared", .what = fmt::format("{}", fmt::join(fit.missing, ", "))};
+  }
+  if (excluded.reason != "undeclared") return {.reason = excluded.reason, .what = fit.why};
+  std::vector<std::string> absent = features_of(base.test_case.problem);
+  std::erase_if(absent, [&](const std::string& each) { return testee.has(each); });
+  std::vector<std::string> all = testee.features;
+  all.insert(all.end(), absent.begin(), absent.end());
+  const Fitted whole = fitted(base, with_features(testee.limits, absent), all);
+  return whole.asked ? excluded : Exclusion{.reason = "limits", .what = whole.why};
+}
+
 std::optional<Asking::Instead> other_than(const Case& c, const Description& testee,
                                           Entries& entries) {
   const auto excluded = exclusion(c.problem, testee);
@@ -85,14 +111,12 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   if (!of_format || c.as_it_is) {
     return Asking::Instead{.verdict = unsupported(c, excluded->reason, excluded->what)};
   }
-  Fitted fit = fitted({c, entries.of(c)}, testee.limits, testee.features);
+  const CaseWithEntry base = {c, entries.of(c)};
+  Fitted fit = fitted(base, testee.limits, testee.features);
   if (fit.asked)
     return Asking::Instead{.fitted = std::make_shared<const Case>(*std::move(fit.asked))};
-  // What is missing and can't be left out; else the limit, which may be that something is missing.
-  const bool absent = excluded->reason == "undeclared";
-  std::string what = absent ? excluded->what : fit.why;
-  if (absent && !fit.missing.empty()) what = fmt::format("{}", fmt::join(fit.missing, ", "));
-  return Asking::Instead{.verdict = unsupported(c, excluded->reason, std::move(what))};
+  Exclusion why = cause(base, fit, *excluded, testee);
+  return Asking::Instead{.verdict = unsupported(c, std::move(why.reason), std::move(why.what))};
 }
 
 // Those that have become alike run once, if that one has all their clauses.

@@ -16,6 +16,7 @@
 #include "spec/dialect.h"
 #include "spec/feature.h"
 #include "spec/known_failure.h"
+#include "spec/limits.h"
 #include "spec/profile.h"
 
 namespace attest {
@@ -71,11 +72,44 @@ bool demands_empty_rows(const Profile& profile) {
   return contains(profile.clauses, "EMPTY-1") || contains(profile.clauses, "EMPTY-2");
 }
 
+// Of the testee's features those that its limits exclude from a format.
+std::vector<std::string> lacking_in(const std::string& dtype, const TesteeRecord& testee) {
+  if (!dtype_named(dtype)) return {};
+  std::vector<DType> formats;
+  for (const std::string& each : testee.dtypes) {
+    if (const auto known = dtype_named(each)) formats.push_back(*known);
+  }
+  const KernelLimits limits = parse_limits(testee.limits, "/limits", formats, testee.features);
+  std::vector<std::string> lacking;
+  for (const auto& [feature, words] : excluded_in(*dtype_named(dtype), limits, testee.features)) {
+    lacking.push_back(feature);
+  }
+  return lacking;
+}
+
+bool speaks_of_some(std::string_view clause, const std::vector<std::string>& features) {
+  const auto speakers = features_with(clause);
+  return std::any_of(speakers.begin(), speakers.end(), [&](const Feature* each) {
+    return contains(features, std::string(each->name));
+  });
+}
+
+// Whether the format lacks what the case needs for another profile, which alone demands it.
+bool is_of_another(const Verdict& v, const Profile& profile,
+                   const std::vector<std::string>& lacking) {
+  if (v.outcome != Outcome::unsupported || v.reason != "limits") return false;
+  return std::any_of(v.clauses.begin(), v.clauses.end(), [&](const std::string& clause) {
+    return !contains(profile.clauses, clause) && speaks_of_some(clause, lacking);
+  });
+}
+
 // The demanded cases of one profile, counted.
 class Count {
  public:
-  Count(const Profile& profile, const Header& header, ProfileRecord& record)
-      : profile_(profile), header_(header), record_(record) {}
+  // `lacking`: of the testee's features those that this format can't have.
+  Count(const Profile& profile, const Header& header, const std::vector<std::string>& lacking,
+        ProfileRecord& record)
+      : profile_(profile), header_(header), lacking_(lacking), record_(record) {}
 
   void add(const VerdictRecord& v) {
     const Verdict& verdict = v.verdict;
@@ -98,7 +132,9 @@ class Count {
     known_ += find_known(header_.known, v) != nullptr;
     untried_ |= verdict.outcome == Outcome::not_run;
     if (!conforms(verdict.outcome)) return;
-    for (const std::string& clause : verdict.clauses) ++passed_[clause];
+    for (const std::string& clause : verdict.clauses) {
+      if (!speaks_of_some(clause, lacking_)) ++passed_[clause];
+    }
   }
 
   // Clauses of which too little was tried to say that they are met; of a sample, as the smoke tier
@@ -163,6 +199,7 @@ class Count {
 
   const Profile& profile_;
   const Header& header_;
+  const std::vector<std::string>& lacking_;
   ProfileRecord& record_;
   std::map<std::string, Index> passed_ = {};
   Index known_ = 0;
@@ -200,8 +237,10 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                        .dtype = dtype,
                        .with = declared_beyond_default(testee, dtype, profile)};
   if (!contains(testee.features, "lse")) record.profile += " (O-only)";
-  Count count(profile, header, record);
+  const std::vector<std::string> lacking = lacking_in(dtype, testee);
+  Count count(profile, header, lacking, record);
   for (const VerdictRecord* v : verdicts) {
+    if (is_of_another(v->verdict, profile, lacking)) continue;
     const bool breaks_dialect =
         v->verdict.clauses == std::vector<std::string>{"EMPTY-5"} && demands_empty_rows(profile);
     if (breaks_dialect || demands(profile, claimed, v->verdict.clauses)) count.add(*v);

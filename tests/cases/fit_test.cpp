@@ -96,6 +96,15 @@ TEST(FitTest, SizesBecomeTheSmallestAboveElseTheLargestBelow) {
       {R"({"square": true, "query_len": {"multiple": 64}})", "sq:128,sk:128"},
       {R"({"keys_at_least_queries": true, "key_len": {"max": 60}})", "sq:60,sk:60"},
       {R"({"pairs": {"max": 4225}, "key_len": [65, 128]})", "sk:65"},
+      {R"({"pairs": {"max": 5199}})", "sk:79"},
+      {R"({"pairs": {"max": 5199}, "key_len": {"multiple": 16}})", "sk:64"},
+      {R"({"pairs": {"min": 5201}})", "sk:81"},
+      {R"({"pairs": {"multiple": 64}})", "sk:128"},
+      {R"({"pairs": {"max": 1024}, "key_len": {"min": 64}})", "sq:12"},
+      {R"({"pairs": {"max": 1024}, "key_len": {"min": 20}, "query_len": {"min": 20}})",
+       "sq:32,sk:32"},
+      {R"({"pairs": {"max": 1024}, "square": true})", "sq:32,sk:32"},
+      {R"({"pairs": {"max": 4096}, "keys_at_least_queries": true})", "sq:51"},
       {R"({"head_dim": [[64, 64], [32, 32]]})", "d:64,dv:64"},
       {R"({"head_dim": [[16, 16], [32, 32]]})", "d:32,dv:32"},
       {R"({"never": [{"key_len": 80}]})", "sk:81"},
@@ -139,6 +148,8 @@ TEST(FitTest, FeaturesThatAFormatLacksAreAbsentInIt) {
   EXPECT_EQ(
       fit_or_why(fitted_to(base, R"({"dtypes": {"f16": {"features": ["causal"]}}})", features)),
       "kv:4,without:softcap");
+  EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"features": ["softcap"]}]})", features)),
+            "without:softcap");
   EXPECT_EQ(fit_or_why(fitted_to(base, "{}", features)), "") << "the case itself";
 }
 
@@ -167,6 +178,28 @@ TEST(FitTest, NoFitTakesMoreThanEightTimesTheWork) {
       << "as much as 8 times 64 by 64 by 32 costs what a call costs";
 }
 
+// What is little in one head is much in 132,810 of them.
+TEST(FitTest, LittleWorkIsThatOfAllHeads) {
+  const char* const tiles = R"({"square": true, "query_len": {"multiple": 64}})";
+  const auto fit = [&](Index batch, Index heads, const char* limits) {
+    const json problem = {
+        {"batch", batch}, {"query_heads", heads}, {"key_heads", heads}, {"head_dim", 4}};
+    return fit_or_why(fitted_to(case_of(problem), limits));
+  };
+  EXPECT_EQ(fit(128, 2, tiles), "sq:64,sk:64");
+  EXPECT_THAT(fit(132'810, 1, tiles), HasSubstr("more than 8 times"));
+  EXPECT_THAT(fit(1, 132'810, tiles), HasSubstr("more than 8 times"));
+  EXPECT_EQ(fit(132'810, 1, R"({"square": true, "query_len": {"multiple": 64}, "batch": 2})"),
+            "b:2,sq:64,sk:64")
+      << "as they are fitted";
+  const json many = {{"packed", true},
+                     {"batch", 132'810},
+                     {"head_dim", 4},
+                     {"query_lens", {{"repeat", {1}}, {"times", 132'810}}},
+                     {"key_lens", {{"repeat", {1}}, {"times", 132'810}}}};
+  EXPECT_THAT(fit_or_why(fitted_to(case_of(many), tiles)), HasSubstr("more than 8 times"));
+}
+
 TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
   const std::pair<CaseWithEntry, std::pair<const char*, const char*>> kInVain[] = {
       {case_of(with(kProblem, {{"mask", "causal bottom_right"}}), {"MASK-3"}),
@@ -174,6 +207,11 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
         "mask causal bottom_right: takes causal top_left; with corner:top_left: nothing is left of "
         "what it tries"}},
       {case_of(kProblem), {R"({"masks": ["causal"]})", "mask full: takes causal"}},
+      {case_of(with(kProblem, {{"mask", "causal"}})),
+       {R"({"dtypes": {"f16": {"features": ["strides"]}}})", "causal: not taken in f16"}},
+      {case_of(with(kProblem, {{"mask", "causal"}})),
+       {R"({"never": [{"features": ["causal"], "dtypes": ["f16"]}]})",
+        "never {\"dtypes\":[\"f16\"],\"features\":[\"causal\"]}"}},
       {case_of(kProblem),
        {R"({"never": [{"lacks": ["causal"]}]})", "never {\"lacks\":[\"causal\"]}"}},
       {case_of(kProblem),

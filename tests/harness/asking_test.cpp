@@ -12,6 +12,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // What a testee is asked in place of the cases of a file, by their names.
 class AskingTest : public testing::Test {
@@ -42,6 +43,11 @@ class AskingTest : public testing::Test {
                      "head_dim": 1}},
         {"name": "pinned", "clauses": ["MASK-1"], "because": "One query.", "pin": ["query_len"],
          "problem": {"query_len": 1, "key_len": 16, "head_dim": 16}},
+        {"name": "groups", "clauses": ["HEAD-1"], "because": "Groups.",
+         "problem": {"query_heads": 2, "query_len": 16, "key_len": 16, "head_dim": 16}},
+        {"name": "groups_pinned", "clauses": ["HEAD-1"], "because": "One query.",
+         "pin": ["query_len"],
+         "problem": {"query_heads": 2, "query_len": 1, "key_len": 16, "head_dim": 16}},
         {"name": "single", "clauses": ["FORMAT-2"], "because": "Of another format.",
          "dtypes": ["f32"]}]})");
     testee_.name = "narrow";
@@ -100,6 +106,23 @@ TEST_F(AskingTest, WhatIsTooLongAloneIsDemandedOfNobody) {
   EXPECT_EQ(v.reason, "undeclared");
   EXPECT_EQ(v.message, "long");
   EXPECT_THAT(v.clauses, IsEmpty());
+}
+
+// The features that are absent here would not help.
+TEST_F(AskingTest, ALimitIsNamedWhereItIsInTheWayOfAllThatIsAbsent) {
+  EXPECT_EQ(verdict("groups_pinned").reason, "limits");
+  EXPECT_THAT(verdict("groups_pinned").message, StartsWith("query_len 1: takes one of 16, 32"));
+  EXPECT_EQ(verdict("groups").reason, "undeclared");
+  EXPECT_EQ(verdict("groups").message, "gqa");
+}
+
+TEST_F(AskingTest, ALimitOfAFormatIsNoFeatureThatIsAbsent) {
+  testee_.description.features = {"prefix", "window"};
+  testee_.description.limits.formats[DType::f16].emplace_back().features =
+      std::vector<std::string>{"prefix"};
+  const Verdict v = verdict("windowed");
+  EXPECT_EQ(v.reason, "limits");
+  EXPECT_EQ(v.message, "window: not taken in f16");
 }
 
 TEST_F(AskingTest, ALimitIsNamed) {

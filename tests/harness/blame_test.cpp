@@ -85,6 +85,13 @@ TEST_F(BlameTest, LseAloneIsItsOwnClause) {
   EXPECT_EQ(blamed({"SHAPE-1", "SOFTMAX-1"}, [](auto& out) { spoil(out.lse, all); }), "LSE-1");
 }
 
+TEST_F(BlameTest, LseAloneIsItsOwnClauseThoughTheFirstRowSeesOneKey) {
+  problem().mask = Mask::causal(Anchor::top_left);
+  problem().softcap = 2;
+  const auto lse = [](auto& out) { spoil(out.lse, all); };
+  EXPECT_EQ(blamed({"MASK-2", "SCORE-2", "SOFTMAX-1"}, lse), "LSE-1");
+}
+
 TEST_F(BlameTest, LawThatWasNotTriedIsNotBlamed) {
   EXPECT_EQ(blamed({"LAW-3", "DET-3", "SOFTMAX-1"}, o_where(all)), "SOFTMAX-1");
   EXPECT_EQ(blamed({"LAW-3"}, o_where(all)), "SOFTMAX-1");

@@ -115,6 +115,20 @@ TEST_F(DiagnoseTest, NameThatACaseOfTheGroupDisprovesIsNotGiven) {
   EXPECT_THAT(of_all[0].alike, IsEmpty());
 }
 
+// The simplest are all of one shape, which tells less than another.
+TEST_F(DiagnoseTest, FailuresOfOtherShapesAreLookedAtThoughManyAreSimpler) {
+  sees([](attest_mask& m) { std::swap(m.left, m.right); });
+  std::vector<Case> all;
+  for (Index keys = 2; keys <= 9; ++keys) {
+    all.push_back(a_case("rows_" + std::to_string(keys), one_row(keys), {"MASK-2"}));
+  }
+  all.push_back(a_case("square", kSquare, {"MASK-2"}));
+  const auto of_all = groups(all);
+  ASSERT_THAT(of_all, SizeIs(1));
+  EXPECT_THAT(of_all[0].case_id, testing::StartsWith("diagnose/rows_2/"));
+  EXPECT_THAT(of_all[0].alike, IsEmpty());
+}
+
 TEST_F(DiagnoseTest, CaseThatIsToldShowsWhatIsNamed) {
   sees([](attest_mask& m) { m.kind = ATTEST_MASK_FULL; });
   // The first is the simplest, and has too few elements to tell.

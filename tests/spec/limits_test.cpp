@@ -176,6 +176,42 @@ INSTANTIATE_TEST_SUITE_P(
             R"({"never": [{"key_len": {"max": 9}}, {"key_len": {"min": 9}, "batch": {"min": 1}}]})",
             "/limits/never", "every problem meets one of them"}));
 
+INSTANTIATE_TEST_SUITE_P(
+    OfAnotherTwenty, WrongLimitTest,
+    testing::Values(
+        WrongLimit{R"({"query_len": null})", "/limits/query_len", "null is no size"},
+        WrongLimit{R"({"query_len": true})", "/limits/query_len", "true is no size"},
+        WrongLimit{R"({"query_len": {"min": "1"}})", "/limits/query_len/min", "\"1\" is no size"},
+        WrongLimit{R"({"query_len": {"multiple": 1.5}})", "/limits/query_len/multiple",
+                   "\"multiple\" is of the wrong type: 1.5"},
+        WrongLimit{R"({"query_len": {"step": 16}})", "/limits/query_len/step",
+                   "known here: max, min, multiple"},
+        WrongLimit{R"({"masks": ["causal bottom"]})", "/limits/masks/0",
+                   "similar: causal bottom_right"},
+        WrongLimit{R"({"bias_axes": [1]})", "/limits/bias_axes/0", "1 is no set of axes"},
+        WrongLimit{R"({"layouts": "bhsd"})", "/limits/layouts", "needed, not \"bhsd\""},
+        WrongLimit{R"({"backward": {"backward": {}}})", "/limits/backward/backward",
+                   "unknown key \"backward\""},
+        WrongLimit{R"({"dtypes": {"f16": {"never": []}}})", "/limits/dtypes/f16/never",
+                   "unknown key \"never\""},
+        WrongLimit{R"({"dtypes": {"fp16": {}}})", "/limits/dtypes/fp16", "similar: f16"},
+        WrongLimit{R"({"page_size": 0})", "/limits", "\"page_size\" takes 0"},
+        WrongLimit{R"({"never": [{"features": []}]})", "/limits/never/0/features", "not []"},
+        WrongLimit{R"({"never": [{"square": false}]})", "/limits/never/0/square",
+                   "\"square\" is true, or left out"},
+        WrongLimit{R"({"never": [{"batch": 1, "keys_at_least_queries": false}]})",
+                   "/limits/never/0/keys_at_least_queries", "is true, or left out"},
+        WrongLimit{R"({"never": [{"backward": {"head_dim": 64}}]})", "/limits/never/0/backward",
+                   "wrong type: {\"head_dim\":64}"},
+        WrongLimit{R"({"pairs": {"max": 0}})", "/limits", "\"pairs\" takes at most 0"},
+        WrongLimit{R"({"value_dim": [[64, 64]]})", "/limits/value_dim/0", "[64,64] is no size"},
+        WrongLimit{R"({"head_dim": {"max": 0}})", "/limits",
+                   "\"head_dim\" takes at most 0, and at least 1"},
+        WrongLimit{R"({"mask_offset": "0"})", "/limits/mask_offset", "from -2^40 to 2^40"},
+        WrongLimit{R"({"lacks": ["causal"]})", "/limits/lacks", "unknown key \"lacks\""},
+        WrongLimit{R"({"masks": ["causal"], "dtypes": {"f16": {"masks": ["full"]}}})",
+                   "/limits/dtypes/f16", "no form of a mask"}));
+
 TEST(LimitsTest, WhatSpeaksOfAFeatureNeedsItDeclared) {
   const std::pair<const char*, const char*> kSpeaking[] = {
       {"page_size", R"({"page_size": 16})"},
