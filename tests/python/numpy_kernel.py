@@ -70,7 +70,7 @@ def attend(p, t, fault=None):
     q, k, v = (np.where(real, t[name], 0) for name, real in
                (("q", real_rows), ("k", real_keys), ("v", real_keys)))
     o, lse = kernel.forward(q, k, v)
-    outputs = {"o": o, "lse": lse[..., None]}
+    outputs = {"o": o, "lse": np.where(real_rows, lse[..., None], -np.inf)}
     if p["backward"]:
         d_lse = np.where(real_rows[..., 0], t["d_lse"][..., 0], 0) if p["dlse"] else None
         dq, dk, dv, ds, dsink = kernel.backward(np.where(real_rows, t["d_o"], 0), d_lse)
