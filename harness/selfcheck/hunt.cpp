@@ -291,7 +291,9 @@ std::vector<Case> by_worth(std::vector<Case> cases) {
   std::map<std::pair<std::pair<std::string, int>, DType>, double> met;
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    order.emplace_back(cost_of(cases[i]) * ++met[{source_of(cases[i]), cases[i].problem.dtype}], i);
+    const double times = ++met[{source_of(cases[i]), cases[i].problem.dtype}];
+    // What is about little else tells better whose the fault is.
+    order.emplace_back(cost_of(cases[i]) * times * static_cast<double>(cases[i].clauses.size()), i);
   }
   std::sort(order.begin(), order.end());
   std::vector<Case> result;

@@ -24,13 +24,15 @@ namespace {
 // Failing cases of a mutant that are looked at, and cases that are tried after each for another.
 constexpr Index kMostFailed = 12;
 constexpr Index kMostTried = 300;
+constexpr std::ptrdiff_t kMostElse = 6;  // other clauses of a case that is of little else
 
 // Of the cases those of a clause that the mutant violates, each in one format that it concerns.
-// Those that tell most come first: of what is computed, of many such clauses.
+// Those that tell most come first: of what is computed, of little else, of many such clauses.
 std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant& mutant,
                                    const Testee& testee) {
   const auto& dtypes = mutant.dtypes.empty() ? testee.description.dtypes : mutant.dtypes;
-  std::map<std::ptrdiff_t, std::vector<const Case*>, std::greater<>> rounds;
+  using Order = std::pair<bool, std::ptrdiff_t>;
+  std::map<Order, std::vector<const Case*>, std::greater<>> rounds;
   for (const Case& each : cases) {
     if (std::find(dtypes.begin(), dtypes.end(), each.problem.dtype) == dtypes.end()) continue;
     const auto common =
@@ -38,11 +40,12 @@ std::vector<const Case*> cases_for(const std::vector<Case>& cases, const Mutant&
           return std::find(mutant.clauses.begin(), mutant.clauses.end(), clause) !=
                  mutant.clauses.end();
         });
-    if (common > 0) rounds[common].push_back(&each);
+    const bool of_little_else = std::ssize(each.clauses) <= common + kMostElse;
+    if (common > 0) rounds[{of_little_else, common}].push_back(&each);
   }
   std::vector<const Case*> result;
   std::set<std::string> met;
-  for (const auto& [common, round] : rounds) {
+  for (const auto& [order, round] : rounds) {
     for (const Case* each : round) {
       if (met.insert(without_format(each->id)).second) result.push_back(each);
     }
