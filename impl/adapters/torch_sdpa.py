@@ -69,4 +69,5 @@ math_cpu = attest.kernel(name="torch_math_cpu", **MATH,
 def flash_cpu(p, q, k, v):
     causal = is_causal(p)
     return aten._scaled_dot_product_flash_attention_for_cpu(
-        *side_by_side(q, k, v), 0.0, causal, attn_mask=None if causal else added(p, q), scale=p.scale)
+        *side_by_side(q, k, v), 0.0, causal, attn_mask=None if causal else added(p, q),
+        scale=p.scale)

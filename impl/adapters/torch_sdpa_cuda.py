@@ -64,7 +64,8 @@ def padded(bias, p):
 def efficient(p, q, k, v):
     causal = torch_sdpa.is_causal(p)
     o, lse, *_ = aten._scaled_dot_product_efficient_attention(
-        *torch_sdpa.side_by_side(q, k, v), None if causal else padded(torch_sdpa.added(p, q), p), True, 0.0, causal,
+        *torch_sdpa.side_by_side(q, k, v),
+        None if causal else padded(torch_sdpa.added(p, q), p), True, 0.0, causal,
         scale=p.scale)
     return o, lse[..., :p.query_len]  # kAlignLSE: to a multiple of 32 queries
 
@@ -84,6 +85,7 @@ def efficient(p, q, k, v):
 def cudnn(p, q, k, v):
     causal = torch_sdpa.is_causal(p)
     o, lse, *_ = aten._scaled_dot_product_cudnn_attention(
-        *torch_sdpa.side_by_side(q, k, v), None if causal else torch_sdpa.added(p, q), True, 0.0, causal, False,
+        *torch_sdpa.side_by_side(q, k, v), None if causal else torch_sdpa.added(p, q), True, 0.0,
+        causal, False,
         scale=p.scale)
     return o, lse.reshape(o.shape[:3])

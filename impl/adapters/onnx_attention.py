@@ -1,0 +1,105 @@
+"""The operator Attention of ONNX (opset 25; of 23 and 24 without windows), as a problem says it.
+
+Source: the operator's text (Operators.md, Attention), and onnx/reference/ops/op_attention.py.
+"""
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+TYPES = {"f64": TensorProto.DOUBLE, "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16,
+         "bf16": TensorProto.BFLOAT16}
+OPSET = min(25, onnx.defs.onnx_opset_version())
+FEATURES = ["causal", "dense-mask", "mask-and", "lengths", "softcap", "bias", "gqa", "value-dim",
+            *(["window"] if OPSET >= 25 else [])]
+LIMITS = {
+    # A diagonal lies at the top left, moved by the length of the past, which is not negative; with
+    # nonpad_kv_seqlen at the bottom right.
+    "masks": ["full", "causal", "window", "dense-mask"] if OPSET >= 25 else
+             ["full", "causal", "dense-mask"],
+    "mask_offset": {"min": 0}, "lengths": ["key"],
+    "never": [{"masks": ["causal bottom_right", "window bottom_right"], "mask_offset": {"min": 1}},
+              {"masks": ["causal top_left", "window top_left"], "lengths": ["key"]}]}
+
+
+def parts(mask):
+    return [each for part in mask.parts for each in parts(part)] if mask.kind == "all_of" else [
+        mask]
+
+
+def whole(table, p):
+    """Of all queries and keys: runtimes do not broadcast the last axes."""
+    return np.broadcast_to(table, (*table.shape[:2], p.query_len, p.key_len))
+
+
+class Call:
+    """Inputs by the operator's names, and its attributes."""
+
+    def __init__(self, p, q, k, v):
+        self.attributes = {"scale": float(p.scale)}
+        self.inputs = {"Q": q, "K": k, "V": v}
+        if p.softcap:
+            self.attributes["softcap"] = float(p.softcap)
+        lengths = p.key_lengths
+        for part in parts(p.mask):
+            if part.kind == "dense":
+                self._mask(whole(part.table, p), p)
+            elif part.kind == "band":
+                if part.anchor == "bottom_right" and lengths is None:
+                    lengths = np.full(p.batch, p.key_len, np.int64)
+                self._band(part, p)
+        if p.bias is not None:
+            self._add(whole(p.bias, p))
+        if lengths is not None:
+            self.inputs["nonpad_kv_seqlen"] = np.asarray(lengths, np.int64)
+
+    def _mask(self, table, p):
+        given = self.inputs.get("attn_mask")
+        self.inputs["attn_mask"] = table if given is None else given & table
+
+    def _add(self, bias):
+        given = self.inputs.get("attn_mask")
+        hidden = np.asarray(-np.inf, bias.dtype)
+        self.inputs["attn_mask"] = bias if given is None else np.where(given, bias, hidden)
+
+    def _band(self, part, p):
+        if part.left is None and part.right == 0:
+            if part.offset >= p.key_len:
+                return  # every query sees every key
+            self.attributes["is_causal"] = 1
+        else:
+            self.attributes["left_window_size"] = -1 if part.left is None else part.left
+            self.attributes["right_window_size"] = -1 if part.right is None else part.right
+        if part.offset:
+            self._past(part.offset)
+
+    def _past(self, length):
+        for name, past in (("K", "past_key"), ("V", "past_value")):
+            whole_cache = self.inputs[name]
+            self.inputs[past] = whole_cache[:, :, :length]
+            self.inputs[name] = whole_cache[:, :, length:]
+
+    def model(self, dtype):
+        """A graph of the one node; sizes are not told to it."""
+        names = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
+        given = [name if name in self.inputs else "" for name in names]
+        while not given[-1]:
+            given.pop()
+        outputs = ["Y"] + (["present_key", "present_value"] if "past_key" in self.inputs else [])
+        node = helper.make_node("Attention", given, outputs, **self.attributes)
+        kinds = {"nonpad_kv_seqlen": TensorProto.INT64}
+        if self.inputs.get("attn_mask", np.zeros(0)).dtype == bool:
+            kinds["attn_mask"] = TensorProto.BOOL
+        infos = [helper.make_tensor_value_info(
+            name, kinds.get(name, TYPES[dtype]), [None] * self.inputs[name].ndim)
+            for name in names if name in self.inputs]
+        results = [helper.make_tensor_value_info(name, TYPES[dtype], [None] * 4)
+                   for name in outputs]
+        graph = helper.make_graph([node], "attention", infos, results)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
+                                 ir_version=10)
+
+    @property
+    def key(self):
+        """What the model depends on."""
+        return (*sorted(self.attributes.items()),
+                *((name, value.dtype.name, value.ndim) for name, value in self.inputs.items()))
