@@ -26,11 +26,12 @@ def xla_16bit(p, q, k, v):
     name="jax_cudnn_cuda",
     # jax/_src/cudnn/fused_attention_stablehlo.py: f16 and bf16; BTNH; a mask becomes a bias.
     # LSE is rounded to the format of O (functions.py, residual.astype): it is none.
-    dtypes=["f16", "bf16"], features=["causal", "lengths", "bias", "gqa"],
+    dtypes=["f16", "bf16"], features=["causal", "window", "lengths", "bias", "gqa"],
     backward="autograd", arrays="jax", device="cuda", version=jax.__version__, vendor="JAX",
     # check_is_flash_attention: a multiple of 8, at most 256 since Hopper; with a bias and a
     # backward pass even lengths alone, which these limits keep.
-    limits={"masks": ["full", "causal top_left"], "mask_offset": 0,
+    # functions.py: a window has a right end of 0.
+    limits={"masks": ["full", "causal top_left", "window causal top_left"], "mask_offset": 0,
             "head_dim": {"multiple": 8, "max": 256}, "query_len": {"multiple": 2},
             "key_len": {"multiple": 2}},
     empty_rows={"o": "not specified by cuDNN"},

@@ -27,32 +27,44 @@ def parts(mask):
 
 
 def whole(table, p):
-    """Of all queries and keys: runtimes do not broadcast the last axes."""
+    """Of all queries and keys."""
     return np.broadcast_to(table, (*table.shape[:2], p.query_len, p.key_len))
 
 
-class Call:
-    """Inputs by the operator's names, and its attributes."""
+def as_given(table, p):
+    """"attn_mask must be broadcastable", but for the keys: a shorter last axis is padded."""
+    return np.broadcast_to(table, (*table.shape[:3], p.key_len))
 
-    def __init__(self, p, q, k, v):
+
+class Call:
+    """Inputs by the operator's names, and its attributes; an attn_mask is `shaped` first."""
+
+    def __init__(self, p, q, k, v, shaped=as_given):
         self.attributes = {"scale": float(p.scale)}
         self.inputs = {"Q": q, "K": k, "V": v}
         if p.softcap:
             self.attributes["softcap"] = float(p.softcap)
         lengths = p.key_lengths
+        bands = [part for part in parts(p.mask) if part.kind == "band"]
+        if {part.anchor for part in bands} == {"bottom_right"} and lengths is None:
+            lengths = np.full(p.batch, p.key_len, np.int64)
         for part in parts(p.mask):
             if part.kind == "dense":
-                self._mask(whole(part.table, p), p)
-            elif part.kind == "band":
-                if part.anchor == "bottom_right" and lengths is None:
-                    lengths = np.full(p.batch, p.key_len, np.int64)
-                self._band(part, p)
+                self._mask(shaped(part.table, p))
+        if len({(part.anchor, part.offset) for part in bands}) > 1 or any(
+                part.offset > p.key_len for part in bands):
+            self._mask(shaped(p.visible(), p))  # there is one diagonal, and a past within the keys
+        else:
+            for part in bands:
+                self._band(part)
+            if bands and bands[0].offset:
+                self._past(bands[0].offset)
         if p.bias is not None:
-            self._add(whole(p.bias, p))
+            self._add(shaped(p.bias, p))
         if lengths is not None:
             self.inputs["nonpad_kv_seqlen"] = np.asarray(lengths, np.int64)
 
-    def _mask(self, table, p):
+    def _mask(self, table):
         given = self.inputs.get("attn_mask")
         self.inputs["attn_mask"] = table if given is None else given & table
 
@@ -61,22 +73,18 @@ class Call:
         hidden = np.asarray(-np.inf, bias.dtype)
         self.inputs["attn_mask"] = bias if given is None else np.where(given, bias, hidden)
 
-    def _band(self, part, p):
+    def _band(self, part):
         if part.left is None and part.right == 0:
-            if part.offset >= p.key_len:
-                return  # every query sees every key
             self.attributes["is_causal"] = 1
         else:
             self.attributes["left_window_size"] = -1 if part.left is None else part.left
             self.attributes["right_window_size"] = -1 if part.right is None else part.right
-        if part.offset:
-            self._past(part.offset)
 
     def _past(self, length):
+        """The first keys are the past, the rest are new."""
         for name, past in (("K", "past_key"), ("V", "past_value")):
-            whole_cache = self.inputs[name]
-            self.inputs[past] = whole_cache[:, :, :length]
-            self.inputs[name] = whole_cache[:, :, length:]
+            cache = self.inputs[name]
+            self.inputs[past], self.inputs[name] = cache[:, :, :length], cache[:, :, length:]
 
     def model(self, dtype):
         """A graph of the one node; sizes are not told to it."""

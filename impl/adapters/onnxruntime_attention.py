@@ -39,7 +39,8 @@ models = {}
     name="onnxruntime_attention", features=onnx_attention.FEATURES, limits=onnx_attention.LIMITS,
     arithmetic=UNFUSED, **ABOUT)
 def attention(p, q, k, v):
-    call = onnx_attention.Call(p, q, k, v)
+    # attention_helper.h: an attn_mask of all queries and keys.
+    call = onnx_attention.Call(p, q, k, v, onnx_attention.whole)
     if call.key not in models:
         models[call.key] = call.model(p.dtype).SerializeToString()
     given = {name: np.ascontiguousarray(each) for name, each in call.inputs.items()}
