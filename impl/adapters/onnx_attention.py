@@ -8,17 +8,27 @@ from onnx import TensorProto, helper
 
 TYPES = {"f64": TensorProto.DOUBLE, "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16,
          "bf16": TensorProto.BFLOAT16}
-OPSET = min(25, onnx.defs.onnx_opset_version())
-FEATURES = ["causal", "dense-mask", "mask-and", "lengths", "softcap", "bias", "gqa", "value-dim",
-            *(["window"] if OPSET >= 25 else [])]
-LIMITS = {
-    # A diagonal lies at the top left, moved by the length of the past, which is not negative; with
-    # nonpad_kv_seqlen at the bottom right.
-    "masks": ["full", "causal", "window", "dense-mask"] if OPSET >= 25 else
-             ["full", "causal", "dense-mask"],
-    "mask_offset": {"min": 0}, "lengths": ["key"],
-    "never": [{"masks": ["causal bottom_right", "window bottom_right"], "mask_offset": {"min": 1}},
-              {"masks": ["causal top_left", "window top_left"], "lengths": ["key"]}]}
+OPSET = onnx.defs.get_schema("Attention").since_version  # 23; 24: key lengths; 25: windows
+
+
+def features(opset):
+    return ["causal", "dense-mask", "mask-and", "softcap", "bias", "gqa", "value-dim",
+            *(["lengths"] if opset >= 24 else []), *(["window"] if opset >= 25 else [])]
+
+
+def limits(opset):
+    """A diagonal lies at the top left, moved by the length of the past, which is not negative;
+    with nonpad_kv_seqlen at the bottom right."""
+    told = {"masks": ["full", "causal", "dense-mask"], "mask_offset": {"min": 0}}
+    if opset == 23:
+        return {**told, "masks": ["full", "causal top_left", "dense-mask"]}
+    bands, below = ["causal top_left"], ["causal bottom_right"]
+    if opset >= 25:
+        told["masks"].append("window")
+        bands, below = [*bands, "window top_left"], [*below, "window bottom_right"]
+    return {**told, "lengths": ["key"],
+            "never": [{"masks": below, "mask_offset": {"min": 1}},
+                      {"masks": bands, "lengths": ["key"]}]}
 
 
 def parts(mask):
@@ -86,7 +96,7 @@ class Call:
             cache = self.inputs[name]
             self.inputs[past], self.inputs[name] = cache[:, :, :length], cache[:, :, length:]
 
-    def model(self, dtype):
+    def model(self, dtype, opset):
         """A graph of the one node; sizes are not told to it."""
         names = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
         given = [name if name in self.inputs else "" for name in names]
@@ -103,7 +113,7 @@ class Call:
         results = [helper.make_tensor_value_info(name, TYPES[dtype], [None] * 4)
                    for name in outputs]
         graph = helper.make_graph([node], "attention", infos, results)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)],
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
                                  ir_version=10)
 
     @property

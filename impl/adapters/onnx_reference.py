@@ -6,7 +6,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 import attest_attention as attest
-from onnx_attention import FEATURES, LIMITS, Call
+from onnx_attention import OPSET, Call, features, limits
 
 
 # All of it is NumPy, in the format of the inputs.
@@ -23,9 +23,9 @@ BY_NUMPY = {
     # caps. f64: the attribute scale is an f32, which no declaration says.
     name="onnx_reference", dtypes=["f32"],
     # any-scale: scale is the square of its root, and none is negative. Strides: of NumPy.
-    features=[*FEATURES, "strides", "transposed", "expanded"], limits=LIMITS,
+    features=[*features(OPSET), "strides", "transposed", "expanded"], limits=limits(OPSET),
     version=onnx.__version__, vendor="ONNX",
     arithmetic={"f32": BY_NUMPY})
 def onnx_reference(p, q, k, v):
     call = Call(p, q, k, v)
-    return ReferenceEvaluator(call.model(p.dtype)).run(None, call.inputs)[0]
+    return ReferenceEvaluator(call.model(p.dtype, OPSET)).run(None, call.inputs)[0]

@@ -10,6 +10,7 @@ import functools
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 import attest_attention as attest
 import onnx_attention
@@ -32,17 +33,21 @@ def session(text):
     return onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
 
 
+# The newest Attention that both know.
+OPSET = min(onnx_attention.OPSET, max(
+    each.since_version for each in onnxruntime_pybind11_state.get_all_operator_schema()
+    if each.name == "Attention" and each.domain == ""))
 models = {}
 
 
 @attest.kernel(
-    name="onnxruntime_attention", features=onnx_attention.FEATURES, limits=onnx_attention.LIMITS,
-    arithmetic=UNFUSED, **ABOUT)
+    name="onnxruntime_attention", features=onnx_attention.features(OPSET),
+    limits=onnx_attention.limits(OPSET), arithmetic=UNFUSED, **ABOUT)
 def attention(p, q, k, v):
     # attention_helper.h: an attn_mask of all queries and keys.
     call = onnx_attention.Call(p, q, k, v, onnx_attention.whole)
     if call.key not in models:
-        models[call.key] = call.model(p.dtype).SerializeToString()
+        models[call.key] = call.model(p.dtype, OPSET).SerializeToString()
     given = {name: np.ascontiguousarray(each) for name, each in call.inputs.items()}
     return session(models[call.key]).run(["Y"], given)[0]
 
