@@ -3,6 +3,8 @@
 Source: jax/_src/nn/functions.py of JAX 0.10 (_dot_product_attention_core, _apply_masks), which is
 in the wheel.
 """
+import inspect
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,7 @@ import attest_attention as attest
 from jax_arithmetic import xla_on_cpu
 
 # mask, is_causal and local_window_size intersect; query_seq_lengths, key_value_seq_lengths.
+LSE = "return_residual" in inspect.signature(jax.nn.dot_product_attention).parameters
 FEATURES = ["causal", "window", "dense-mask", "mask-and", "lengths", "bias", "gqa", "any-scale"]
 LIMITS = {
     # _get_causal_mask: jnp.tril; _get_window_mask: both ends inclusive; both of the top left.
@@ -45,20 +48,28 @@ def told(p):
 
 
 def call(p, q, k, v, implementation="xla"):
-    """In its own order of axes, BTNH; LSE is BTN."""
+    """In its own order of axes, BTNH; LSE is BTN. Where there is none, O alone."""
     bias = p.bias
     if bias is not None:
         bias = jnp.broadcast_to(bias, (*bias.shape[:2], p.query_len, p.key_len))
-    o, lse = jax.nn.dot_product_attention(
-        *(jnp.swapaxes(x, 1, 2) for x in (q, k, v)), bias, scale=p.scale, return_residual=True,
-        implementation=implementation, **told(p))
-    return jnp.swapaxes(o, 1, 2), jnp.swapaxes(lse, 1, 2).astype(jnp.float32)
+    found = jax.nn.dot_product_attention(
+        *(jnp.swapaxes(x, 1, 2) for x in (q, k, v)), bias, scale=p.scale,
+        implementation=implementation, **({"return_residual": True} if LSE else {}), **told(p))
+    if not LSE:
+        return jnp.swapaxes(found, 1, 2)
+    return jnp.swapaxes(found[0], 1, 2), jnp.swapaxes(found[1], 1, 2).astype(jnp.float32)
+
+
+def output(p, q, k, v, implementation="xla"):
+    found = call(p, q, k, v, implementation)
+    return found[0] if LSE else found
 
 
 jax_nn = attest.kernel(
     # f64: the softmax is taken in f32, which no declaration says.
-    name="jax_nn", dtypes=["f32"], features=[*FEATURES, "lse"], limits=LIMITS,
-    empty_rows=EMPTY_ROWS, arrays="jax", backward="autograd", version=jax.__version__, vendor="JAX",
+    name="jax_nn", dtypes=["f32"], features=[*FEATURES, *(["lse"] if LSE else [])],
+    limits=LIMITS, empty_rows=EMPTY_ROWS if LSE else {"o": EMPTY_ROWS["o"]}, arrays="jax",
+    backward="autograd", version=jax.__version__, vendor="JAX",
     arithmetic={"f32": xla_on_cpu("f32")})(call)
 
 
@@ -69,4 +80,4 @@ jax_nn = attest.kernel(
     empty_rows={"o": EMPTY_ROWS["o"]}, arrays="jax", version=jax.__version__, vendor="JAX",
     arithmetic={"bf16": xla_on_cpu("bf16")})
 def jax_nn_bf16(p, q, k, v):
-    return call(p, q, k, v)[0]
+    return output(p, q, k, v)

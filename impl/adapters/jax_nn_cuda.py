@@ -9,9 +9,9 @@ CUDA = {"arrays": "jax", "device": "cuda", "version": jax.__version__, "vendor":
         "limits": jax_nn.LIMITS}
 
 xla = attest.kernel(
-    name="jax_nn_cuda", dtypes=["f32"], features=[*jax_nn.FEATURES, "lse"],
-    empty_rows=jax_nn.EMPTY_ROWS, backward="autograd", arithmetic={"f32": xla_on_cuda("f32")},
-    **CUDA)(jax_nn.call)
+    name="jax_nn_cuda", dtypes=["f32"], features=jax_nn.jax_nn.description["features"],
+    empty_rows=jax_nn.jax_nn.description["empty_rows"], backward="autograd",
+    arithmetic={"f32": xla_on_cuda("f32")}, **CUDA)(jax_nn.call)
 
 
 @attest.kernel(
@@ -19,7 +19,7 @@ xla = attest.kernel(
     empty_rows={"o": jax_nn.EMPTY_ROWS["o"]},
     arithmetic={each: xla_on_cuda(each) for each in ("f16", "bf16")}, **CUDA)
 def xla_16bit(p, q, k, v):
-    return jax_nn.call(p, q, k, v)[0]
+    return jax_nn.output(p, q, k, v)
 
 
 @attest.kernel(
@@ -37,4 +37,4 @@ def xla_16bit(p, q, k, v):
     empty_rows={"o": "not specified by cuDNN"},
     arithmetic={each: cudnn_on_cuda(each) for each in ("f16", "bf16")})
 def cudnn(p, q, k, v):
-    return jax_nn.call(p, q, k, v, "cudnn")[0]
+    return jax_nn.output(p, q, k, v, "cudnn")

@@ -36,17 +36,19 @@ def side_by_side(*tensors):
 
 
 def math(p, q, k, v):
-    grouped = p.query_heads != p.key_heads
-    causal = is_causal(p)
+    causal = is_causal(p)  # attention.cpp: no mask beside is_causal
+    grouped = {"enable_gqa": True} if p.query_heads != p.key_heads else {}
     return aten._scaled_dot_product_attention_math(
         q, k, v, None if causal else added(p, q), p.dropout_p, causal, p.keep_mask, scale=p.scale,
-        enable_gqa=grouped)[0]
+        **grouped)[0]
 
 
+GROUPED = "enable_gqa" in str(aten._scaled_dot_product_attention_math.default._schema)  # since 2.5
 MATH = {
     "dtypes": FORMATS,  # all that matmul takes
-    "features": [*MASKS, "bias", "dbias", "gqa", "value-dim", "any-scale", "dropout", "strides",
-                 "transposed", "expanded"],  # composed of operators, which take any strides
+    # Composed of operators, which take any strides.
+    "features": [*MASKS, "bias", "dbias", "value-dim", "any-scale", "dropout", "strides",
+                 "transposed", "expanded", *(["gqa"] if GROUPED else [])],
     "arrays": "torch", "backward": "autograd", "version": torch.__version__, "vendor": "PyTorch"}
 
 math_cpu = attest.kernel(name="torch_math_cpu", **MATH,
