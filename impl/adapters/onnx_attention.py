@@ -87,8 +87,10 @@ class Call:
         if part.left is None and part.right == 0:
             self.attributes["is_causal"] = 1
         else:
-            self.attributes["left_window_size"] = -1 if part.left is None else part.left
-            self.attributes["right_window_size"] = -1 if part.right is None else part.right
+            for side, end in (("left", part.left), ("right", part.right)):
+                ends = [each for each in (end, self.attributes.get(f"{side}_window_size"))
+                        if each not in (None, -1)]
+                self.attributes[f"{side}_window_size"] = min(ends, default=-1)
 
     def _past(self, length):
         """The first keys are the past, the rest are new."""

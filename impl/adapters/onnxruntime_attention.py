@@ -40,16 +40,25 @@ OPSET = min(onnx_attention.OPSET, max(
 models = {}
 
 
-@attest.kernel(
-    name="onnxruntime_attention", features=onnx_attention.features(OPSET),
-    limits=onnx_attention.limits(OPSET), arithmetic=UNFUSED, **ABOUT)
-def attention(p, q, k, v):
+def attention(opset, p, q, k, v):
     # attention_helper.h: an attn_mask of all queries and keys.
     call = onnx_attention.Call(p, q, k, v, onnx_attention.whole)
-    if call.key not in models:
-        models[call.key] = call.model(p.dtype, OPSET).SerializeToString()
+    key = (opset, call.key)
+    if key not in models:
+        models[key] = call.model(p.dtype, opset).SerializeToString()
     given = {name: np.ascontiguousarray(each) for name, each in call.inputs.items()}
-    return session(models[call.key]).run(["Y"], given)[0]
+    return session(models[key]).run(["Y"], given)[0]
+
+
+def attention_kernel(name, opset):
+    return attest.kernel(
+        name=name, features=onnx_attention.features(opset), limits=onnx_attention.limits(opset),
+        arithmetic=UNFUSED, **ABOUT)(functools.partial(attention, opset))
+
+
+newest = attention_kernel("onnxruntime_attention", OPSET)
+# Its own kernel: the operator of opset 25 may be a graph of others in its place.
+fused = attention_kernel("onnxruntime_attention_24", min(OPSET, 24))
 
 
 # ---- com.microsoft -----------------------------------------------------------------------------
