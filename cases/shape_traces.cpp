@@ -11,8 +11,8 @@
 #include "cases/located_json.h"
 #include "spec/index.h"
 #include "spec/json_reader.h"
-#include "spec/read_file.h"
 #include "spec/json_text.h"
+#include "spec/read_file.h"
 
 namespace attest {
 namespace {

@@ -95,8 +95,8 @@ void Model<Real>::set_narrowing(const Problem& problem) {
   scores = narrow<Real>(declared.scores, flushes);
   if (scores.roundoff > 0) {
     score_overflow = std::min(score_overflow, Real(largest_finite(problem.dtype)) / 2);
-    stores_scores_in_less_range = format_of(problem.dtype).max_exponent <
-                                  format_of(problem.lse_dtype()).max_exponent;
+    stores_scores_in_less_range =
+        format_of(problem.dtype).max_exponent < format_of(problem.lse_dtype()).max_exponent;
   }
   p = narrow<Real>(declared.p, flushes);
   ds = narrow<Real>(declared.ds, flushes);

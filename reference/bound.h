@@ -88,11 +88,11 @@ struct Model {
   Real score_overflow;  // from here on scores, or their products with log2(e), may be infinite
   Narrow<Real> scores;  // after each step of them
   bool stores_scores_in_less_range = false;  // than the softmax's
-  Narrow<Real> p, ds;   // p in the unit of P, normalised
-  Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
-  Real tiny;            // V and dO below it count as 0
-  Real tiny_score;      // Q and K below it count as 0
-  Real flushed;         // what a flushed output adds
+  Narrow<Real> p, ds;                        // p in the unit of P, normalised
+  Narrow<Real> dbias;                        // dS as it may be summed to dBias: scaled or not
+  Real tiny;                                 // V and dO below it count as 0
+  Real tiny_score;                           // Q and K below it count as 0
+  Real flushed;                              // what a flushed output adds
   Real flushed_lse;
   Real u_out;  // of O as the backward reads it
   Real eta_out;
