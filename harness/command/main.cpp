@@ -9,12 +9,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "harness/command/commands.h"
@@ -108,12 +110,18 @@ const CLI::App* command_of(const CLI::App& app, const std::vector<std::string>& 
                                             error.what(), command));
 }
 
-// Whether what was printed last could not be written, though somebody is there to read it.
-bool output_is_lost() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return false;
+// Why what was printed could not be written, though somebody is there to read it; else 0.
+int error_of_output() {
+  int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if (error == 0 && std::ferror(stdout) != 0) {  // earlier, and why is forgotten
+    std::clearerr(stdout);
+    const bool written = std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+    error = written ? EIO : errno;
+  }
+  if (error == 0) return 0;
   pollfd about{STDOUT_FILENO, POLLOUT, 0};
   const bool nobody_reads = poll(&about, 1, 0) > 0 && (about.revents & POLLERR) != 0;
-  return !nobody_reads;
+  return nobody_reads ? 0 : error;
 }
 
 int main(int argc, char** argv) {
@@ -183,7 +191,9 @@ int main(int argc, char** argv) {
   try {
     const int exit_code = attest::main(argc, argv);
     // Whoever stopped reading has read enough.
-    if (attest::output_is_lost()) throw std::runtime_error("the output cannot be written");
+    if (const int error = attest::error_of_output()) {
+      throw std::system_error(error, std::generic_category(), "the output cannot be written");
+    }
     return exit_code;
   } catch (const attest::Interrupted& error) {
     std::fputs(fmt::format("attest: {}\n", error.what()).c_str(), stderr);
