@@ -87,12 +87,11 @@ struct Model {
   Real score_operand;   // of scaling q or k before the product: times the sum of |q| and |k|
   Real score_overflow;  // from here on scores, or their products with log2(e), may be infinite
   Narrow<Real> scores;  // after each step of them
-  bool stores_scores_in_less_range = false;  // than the softmax's
-  Narrow<Real> p, ds;                        // p in the unit of P, normalised
-  Narrow<Real> dbias;                        // dS as it may be summed to dBias: scaled or not
-  Real tiny;                                 // V and dO below it count as 0
-  Real tiny_score;                           // Q and K below it count as 0
-  Real flushed;                              // what a flushed output adds
+  Narrow<Real> p, ds;   // p in the unit of P, normalised
+  Narrow<Real> dbias;   // dS as it may be summed to dBias: scaled or not
+  Real tiny;            // V and dO below it count as 0
+  Real tiny_score;      // Q and K below it count as 0
+  Real flushed;         // what a flushed output adds
   Real flushed_lse;
   Real u_out;  // of O as the backward reads it
   Real eta_out;
@@ -111,6 +110,8 @@ struct Model {
   Real keep_scale = 1;        // 1 / (1 - theta) of dropout
   Real u_zeta = 0;            // of multiplying by it
   Real slack = Real(kSlack);  // of what may be multiplied by it
+
+  bool stores_scores_in_less_range = false;  // than the softmax's
 
   bool random_sums = false;  // sums of the softmax are left to the deviation
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +12,6 @@
 #include <utility>
 
 #include "harness/diagnosis/culprit.h"
-#include "harness/diagnosis/form.h"
 #include "harness/diagnosis/retrial.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
@@ -52,6 +52,16 @@ std::optional<Case> case_of(const VerdictRecord& failure, const std::vector<Case
   } catch (const InputError&) {
     return std::nullopt;
   }
+}
+
+// What decides which mistakes a failure can tell apart: the forms of its mask, and which sizes are
+// one, or alike.
+std::string form_of(const Problem& p) {
+  std::string mask = to_string(p.mask);
+  std::erase_if(mask, [](unsigned char c) { return std::isdigit(c) != 0 || c == '-'; });
+  const int longer = (p.query_len > p.key_len) - (p.query_len < p.key_len);
+  return fmt::format("{} {} {} {} {} {}", mask, longer, p.query_len == 1, p.batch == 1,
+                     p.query_heads == 1, p.query_heads == p.key_heads);
 }
 
 // Those that are looked at: the simplest of each form, then the simplest of the others.

@@ -58,6 +58,29 @@ class CommandFixture : public testing::Test {
     return read_record(in);
   }
 
+  // A worker in Python that describes itself, and does that when it is called; as the command
+  // takes it.
+  std::string python_testee(const std::string& when_called) const {
+    const std::filesystem::path file = folder_ / "testee.py";
+    std::ofstream(file) << R"(
+import json, sys, time
+def frame(reply):
+    text = json.dumps(reply).encode()
+    open(4, "wb", buffering=0, closefd=False).write(len(text).to_bytes(4, "little") + text)
+requests = open(3, "rb")
+while size := int.from_bytes(requests.read(4), "little"):
+    asked = json.loads(requests.read(size))
+    description = {"name": "mine", "version": "1", "vendor": "", "profiles": [],
+                   "dtypes": ["f32"], "features": []}
+    if asked["op"] == "forward":
+        )" << when_called
+                        << R"(
+    frame({"nonce": asked["nonce"], "status": "ok",
+           "kernels": [{"name": "mine", "description": description}]})
+)";
+    return "'exec:python3 " + file.string() + "'";
+  }
+
   std::filesystem::path folder_;
 };
 

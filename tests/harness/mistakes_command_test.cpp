@@ -21,25 +21,6 @@ using testing::Not;
 
 class MistakesCommandTest : public CommandFixture {
  protected:
-  // A kernel in Python that describes itself, and does that when it is called.
-  std::string testee(const std::string& when_called) const {
-    std::ofstream(folder_ / "testee.py") << R"(
-import json, sys, time
-def frame(reply):
-    text = json.dumps(reply).encode()
-    open(4, "wb", buffering=0, closefd=False).write(len(text).to_bytes(4, "little") + text)
-requests = open(3, "rb")
-while size := int.from_bytes(requests.read(4), "little"):
-    asked = json.loads(requests.read(size))
-    description = {"name": "mine", "version": "1", "vendor": "", "profiles": [],
-                   "dtypes": ["f32"], "features": []}
-    if asked["op"] == "forward":
-        )" << when_called << R"(
-    frame({"nonce": asked["nonce"], "status": "ok",
-           "kernels": [{"name": "mine", "description": description}]})
-)";
-    return "'exec:python3 " + (folder_ / "testee.py").string() + "'";
-  }
   std::size_t files() const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
@@ -98,7 +79,7 @@ TEST_F(MistakesCommandTest, OutputThatCannotBeWrittenIsAnError) {
 
 TEST_F(MistakesCommandTest, CheckStopsAtAKernelThatHangs) {
   const auto begin = std::chrono::steady_clock::now();
-  const Result result = attest_command("check " + testee("time.sleep(1000)"));
+  const Result result = attest_command("check " + python_testee("time.sleep(1000)"));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   EXPECT_EQ(result.exit_code, 1) << result.text;
   EXPECT_THAT(result.text, AllOf(HasSubstr("TIMEOUT"), HasSubstr("it takes too long")));
@@ -107,7 +88,7 @@ TEST_F(MistakesCommandTest, CheckStopsAtAKernelThatHangs) {
 }
 
 TEST_F(MistakesCommandTest, CheckCutsALongLineThatACrashPrinted) {
-  const std::string mine = testee("sys.exit('begins ' + 2**20 * 'x' + ' ends')");
+  const std::string mine = python_testee("sys.exit('begins ' + 2**20 * 'x' + ' ends')");
   const Result result = attest_command("check " + mine);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.text,

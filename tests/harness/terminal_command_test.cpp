@@ -106,24 +106,10 @@ TEST_F(TerminalCommandTest, QuietItSaysItsConclusionAndVerboseEachVerdict) {
 
 // Describes itself, and dies in its first call with more to say than is shown.
 TEST_F(TerminalCommandTest, WhatACrashPrintedLastIsShown) {
-  std::ofstream(folder_ / "dies.py") << R"(
-import json, sys
-def frame(reply):
-    text = json.dumps(reply).encode()
-    open(4, "wb", buffering=0, closefd=False).write(len(text).to_bytes(4, "little") + text)
-requests = open(3, "rb")
-while size := int.from_bytes(requests.read(4), "little"):
-    asked = json.loads(requests.read(size))
-    description = {"name": "dies", "version": "1", "vendor": "", "profiles": [],
-                   "dtypes": ["f32"], "features": []}
-    if asked["op"] == "forward":
-        for i in range(40): print("line", i, file=sys.stderr)
-        raise RuntimeError("out of tiles" + 5000 * "!")
-    frame({"nonce": asked["nonce"], "status": "ok",
-           "kernels": [{"name": "dies", "description": description}]})
-)";
-  const std::string run = std::string(ATTEST) + " run --profile none --cases shape/grids" + out() +
-                          " --testee 'exec:python3 " + (folder_ / "dies.py").string() + "'";
+  const std::string dies = python_testee(R"(for i in range(40): print("line", i, file=sys.stderr)
+        raise RuntimeError("out of tiles" + 5000 * "!"))");
+  const std::string run =
+      std::string(ATTEST) + " run --profile none --cases shape/grids" + out() + " --testee " + dies;
   const Result result = shell(run);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.text, AllOf(HasSubstr("CRASH"), HasSubstr("    it printed:\n"),
