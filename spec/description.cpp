@@ -190,6 +190,11 @@ double ByteCount::bytes(const Problem& p, int threads) const {
 
 bool Description::has(std::string_view feature) const { return contains(features, feature); }
 
+Arithmetic Description::arithmetic_in(DType dtype) const {
+  const auto declared = arithmetic.find(dtype);
+  return declared != arithmetic.end() ? declared->second : loosest(dtype);
+}
+
 Description parse_description(const nlohmann::json& json) {
   const nlohmann::json said = in_whole_numbers(json);
   ObjectReader reader(said, "");

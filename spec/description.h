@@ -76,6 +76,7 @@ struct Description {
   std::map<DType, std::string> beyond_caps = {};
 
   bool has(std::string_view feature) const;
+  Arithmetic arithmetic_in(DType dtype) const;  // the loosest where it declares none
 };
 
 // Throws InputError for anything that is not understood, and for arithmetic beyond the caps.

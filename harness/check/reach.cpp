@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cases/device_check.h"
+#include "harness/judge/promise.h"
 #include "spec/contains.h"
 #include "spec/dtype.h"
 #include "spec/profile.h"
@@ -26,16 +26,6 @@ std::vector<std::string> missing(const Verdict& unasked) {
   return {unasked.message.substr(0, unasked.message.find_first_of(" :="))};
 }
 
-// Of a case that is asked, what it is about and the testee does not promise.
-std::string promise_missing(const Case& c, const Description& testee) {
-  if (c.check == Check::schedule && !testee.schedule) return "schedule";
-  if (const DeviceCheck* of_device = find_device_check(c.check)) {
-    const std::string feature(of_device->feature);
-    if (!testee.has(feature)) return feature;
-  }
-  return c.check == Check::memory && !testee.memory ? "memory" : "";
-}
-
 bool is_left_out(const Asking::Instead* instead) {
   return instead && !instead->fitted && instead->verdict.reason != "alike";
 }
@@ -55,7 +45,8 @@ ProfileReach reach_of_profile(const Profile& profile, const Testee& testee,
     ++reach.demanded;
     const Asking::Instead* instead = asking.instead(testee.name, c.id);
     if (!is_left_out(instead)) {
-      const std::string promise = promise_missing(c, testee.description);
+      std::vector<std::string> clauses = c.clauses;
+      const std::string promise = promise_missing(c, testee.description, clauses);
       if (promise.empty()) {
         ++reach.asked;
       } else {

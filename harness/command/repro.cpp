@@ -86,11 +86,6 @@ void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Test
              file.string(), record.verdict.repro);
 }
 
-Arithmetic arithmetic_of(const Testee& testee, DType dtype) {
-  const auto declared = testee.description.arithmetic.find(dtype);
-  return declared != testee.description.arithmetic.end() ? declared->second : loosest(dtype);
-}
-
 std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions& options,
                                       const Surroundings& around) {
   if (options.in_process) {
@@ -142,7 +137,7 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
     fmt::print("  printed\n{}", last_words(examination.verdict.captured, kLines, ""));
   }
   if (!dumped.empty()) {
-    dump(dumped, prepared, arithmetic_of(testee, test_case.problem.dtype), examination);
+    dump(dumped, prepared, testee.description.arithmetic_in(test_case.problem.dtype), examination);
     fmt::print("  dumped   {}\n", dumped.string());
   }
   return examination.verdict;

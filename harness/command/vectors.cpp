@@ -22,6 +22,7 @@
 #include "harness/command/outputs_testee.h"
 #include "harness/command/session.h"
 #include "harness/judge/prepared.h"
+#include "harness/judge/promise.h"
 #include "harness/run/asking.h"
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
@@ -148,7 +149,6 @@ void write_problem(const fs::path& root, const Case& c, const Testee& testee, in
 
 // Less the cases that judge could say nothing of, whatever their outputs; it says which.
 std::vector<Case> told_by_outputs(std::vector<Case> cases, const Testee& testee) {
-  constexpr std::string_view kNoPromise = "does not declare ";  // harness/judge/check_promises.cpp
   std::set<std::string> reasons;
   const auto left_out = std::erase_if(cases, [&](const Case& c) {
     const std::string why = untold_by_outputs(c, testee.description);

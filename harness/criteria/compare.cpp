@@ -105,9 +105,7 @@ class Look {
         calling_{testee.description, testee.kernel, executor, threads, captured_},
         asked_(asked),
         noticed_(asked.size()) {
-    const auto declared = testee_.arithmetic.find(problem().dtype);
-    arithmetic_ =
-        declared != testee_.arithmetic.end() ? declared->second : loosest(problem().dtype);
+    arithmetic_ = testee_.arithmetic_in(problem().dtype);
   }
 
   Flags noticed() {

@@ -137,6 +137,12 @@ std::vector<Mistake> keeps() {
       keep_of("the keep-mask of the first head", [](const Problem&, Position& at) { at.head = 0; }),
       keep_of("the keep-mask of the key head",
               [](const Problem& p, Position& at) { at.head /= p.group_size(); }),
+      keep_of("the keep-mask with heads counted as key heads",
+              [](const Problem& p, Position& at) {
+                const Index n = at.batch * p.key_heads + at.head;
+                at.batch = n / p.query_heads;
+                at.head = n % p.query_heads;
+              }),
       keep_of("the keep-mask of the first batch element",
               [](const Problem&, Position& at) { at.batch = 0; }),
       keep_of("the keep-mask of the next key", [](const Problem&, Position& at) { ++at.key; }),

@@ -47,17 +47,19 @@ Mistake through_lse(std::string name, std::string clause, bool needs_it,
           }};
 }
 
-// One batch element alone adds to a gradient that sums over them.
-Mistake of_element(std::string name, std::string clause, TensorName tensor, bool last) {
+// Some rows of queries alone add to a gradient that sums over them.
+Mistake of_rows(std::string name, std::string clause, TensorName tensor,
+                std::function<bool(const Problem&, Index b, Index i)> adds) {
   return {std::move(name),
           std::move(clause),
-          [last](Setting& s) {
+          [adds = std::move(adds)](Setting& s) {
             const Problem& p = s.problem;
-            if (!p.backward || p.batch < 2) return false;
-            const Index stays = last ? p.batch - 1 : 0;
+            if (!p.backward) return false;
+            bool all_add = true;
             for (Index b = 0; b < p.batch; ++b) {
-              if (b == stays) continue;
               for (Index i = 0; i < p.stored_queries(b); ++i) {
+                if (adds(p, b, i)) continue;
+                all_add = false;
                 const Place place = p.query_place(b, i);
                 for (Index h = 0; h < p.query_heads; ++h) {
                   for (Index d = 0; d < p.value_dim; ++d) {
@@ -67,10 +69,28 @@ Mistake of_element(std::string name, std::string clause, TensorName tensor, bool
                 }
               }
             }
-            return true;
+            return !all_add;
           },
           {},
           {tensor}};
+}
+
+std::vector<Mistake> parts_of_sums() {
+  using enum TensorName;
+  const auto last_element = [](const Problem& p, Index b, Index) { return b == p.batch - 1; };
+  const auto first_element = [](const Problem&, Index b, Index) { return b == 0; };
+  const auto first_rows = [](const Problem&, Index, Index i) { return i < 128; };
+  const auto last_tile = [](const Problem& p, Index b, Index i) {
+    return i >= (p.lengths(b).query - 1) / 64 * 64;
+  };
+  return {
+      of_rows("dBias of the last batch element alone", "GRAD-4", dbias, last_element),
+      of_rows("dBias of the first batch element alone", "GRAD-4", dbias, first_element),
+      of_rows("dBias of the last tile of 64 queries alone", "GRAD-4", dbias, last_tile),
+      of_rows("dSink of the last batch element alone", "SINK-2", dsink, last_element),
+      of_rows("dSink of the first batch element alone", "SINK-2", dsink, first_element),
+      of_rows("dSink of the first 128 queries alone", "SINK-2", dsink, first_rows),
+  };
 }
 
 }  // namespace
@@ -80,7 +100,7 @@ std::vector<Mistake> gradient_mistakes() {
   const auto by_scale = [](const Problem& p) { return p.scale; };
   const auto over_scale = [](const Problem& p) { return 1 / p.scale; };
   const auto negated = [](const Problem&) { return -1.0; };
-  return {
+  std::vector<Mistake> all = {
       times("dQ without the scale", "GRAD-1", {dq}, over_scale),
       times("dK without the scale", "GRAD-2", {dk}, over_scale),
       times("dQ with the scale twice", "GRAD-1", {dq}, by_scale),
@@ -115,10 +135,6 @@ std::vector<Mistake> gradient_mistakes() {
        },
        {},
        {dq, dk}},
-      of_element("dBias of the last batch element alone", "GRAD-4", dbias, true),
-      of_element("dBias of the first batch element alone", "GRAD-4", dbias, false),
-      of_element("dSink of the last batch element alone", "SINK-2", dsink, true),
-      of_element("dSink of the first batch element alone", "SINK-2", dsink, false),
       {"dBias of all batch elements in each",
        "GRAD-4",
        {},
@@ -141,6 +157,8 @@ std::vector<Mistake> gradient_mistakes() {
        },
        {dbias}},
   };
+  for (Mistake& each : parts_of_sums()) all.push_back(std::move(each));
+  return all;
 }
 
 }  // namespace attest

@@ -449,11 +449,8 @@ std::string headline(const std::vector<Likeness>& all) {
 
 std::vector<Likeness> meant_by(PreparedCase& prepared, const Description& testee,
                                const Trial& trial, const std::function<bool()>& interrupted) {
-  const DType dtype = prepared.problem().dtype;
-  const auto declared = testee.arithmetic.find(dtype);
-  return sure(alike(prepared, testee,
-                    declared != testee.arithmetic.end() ? declared->second : loosest(dtype), trial,
-                    interrupted));
+  const Arithmetic arithmetic = testee.arithmetic_in(prepared.problem().dtype);
+  return sure(alike(prepared, testee, arithmetic, trial, interrupted));
 }
 
 }  // namespace attest

@@ -38,7 +38,8 @@ struct Mistake {
   std::vector<std::string> yields_to = {};
 };
 
-// The simplest first: of those that match, the first is named first.
+// The simplest first: of those that match, the first is named first. One name may stand several
+// times: the same mistake, by a number that is the kernel's own.
 const std::vector<Mistake>& mistakes();
 
 // Families of them, a file each.

@@ -328,6 +328,18 @@ Mistake sink(std::string name, std::function<double(const Setting&, Index)> logi
           }};
 }
 
+// The sink once for each part of the keys: how many there are is the kernel's, and the lengths'.
+std::vector<Mistake> sinks_of_parts() {
+  std::vector<Mistake> all;
+  for (const int parts : {2, 3, 4, 5, 6, 7, 8, 16}) {
+    all.push_back(sink("the sink in every part", [parts](const Setting& s, Index h) {
+      return s.inputs.sink.data[static_cast<std::size_t>(h)] + std::log(parts);
+    }));
+    all.back().yields_to = {"the sink twice"};
+  }
+  return all;
+}
+
 std::vector<Mistake> sinks() {
   const auto of = [](const Setting& s, Index h) {
     return s.inputs.sink.data[static_cast<std::size_t>(h % s.problem.query_heads)];
@@ -347,11 +359,6 @@ std::vector<Mistake> sinks() {
       sink("the sink of the first head", [=](const Setting& s, Index) { return of(s, 0); }),
       sink("the sinks of the first 64 heads again",
            [=](const Setting& s, Index h) { return of(s, h % 64); }),
-      sink("the sink three times",
-           [=](const Setting& s, Index h) { return of(s, h) + std::log(3); }),
-      sink("the sink four times", [=](const Setting& s, Index h) { return of(s, h) + 2 * ln2; }),
-      sink("the sink eight times", [=](const Setting& s, Index h) { return of(s, h) + 3 * ln2; }),
-      sink("the sink sixteen times", [=](const Setting& s, Index h) { return of(s, h) + 4 * ln2; }),
       sink("a sink of 0", [](const Setting&, Index) { return 0.0; }),
       {"exp(sink) without the maximum taken off",
        "SINK-1",
@@ -371,7 +378,8 @@ std::vector<Mistake> sinks() {
 
 std::vector<Mistake> score_mistakes() {
   std::vector<Mistake> all = scales();
-  for (auto family : {caps(), biases(), misread_biases(), alibis(), alibis_misread(), sinks()}) {
+  for (auto family : {caps(), biases(), misread_biases(), alibis(), alibis_misread(), sinks(),
+                      sinks_of_parts()}) {
     for (Mistake& each : family) all.push_back(std::move(each));
   }
   return all;

@@ -15,7 +15,7 @@ std::string noise_complaint(Subject& subject, const Trial& trial, PreparedCase& 
   if (trial.keep) own = of_case.with_keep(*trial.keep);
   PreparedCase& prepared = own ? *own : of_case;
   if (!small_enough_for_noise(prepared.forward(subject.arithmetic).lse)) {
-    subject.abandons("NUM-3");
+    std::erase(subject.verdict.clauses, "NUM-3");
     return {};
   }
   std::string complaint;

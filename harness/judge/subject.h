@@ -25,8 +25,6 @@ struct Subject {
   bool beyond_caps() const { return testee.beyond_caps.contains(problem().dtype); }
 
   bool cites(const char* clause) const;
-  // Cites that clause no longer; whether it was what the case is about.
-  bool abandons(const char* clause);
 
   Trial try_out(Placement placement) const;
 

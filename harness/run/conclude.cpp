@@ -11,6 +11,7 @@
 
 #include "cases/carrier.h"
 #include "cases/fit.h"
+#include "harness/judge/promise.h"
 #include "spec/arithmetic.h"
 #include "spec/contains.h"
 #include "spec/dialect.h"
@@ -338,7 +339,6 @@ bool all_judged(const Header& header, const Findings& found) {
 // claim.
 std::set<std::string> missing_for(const Verdict& v, const Profile& profile,
                                   const std::set<std::string_view>& unclaimed) {
-  constexpr std::string_view kNoPromise = "does not declare ";  // harness/judge/check_promises.cpp
   const bool unsupported = v.outcome == Outcome::unsupported;
   if (unsupported && v.message.starts_with(kNoPromise)) {
     const std::string promise = v.message.substr(kNoPromise.size());

@@ -463,10 +463,14 @@ TEST(DiagnosisTest, FiguresAreThoseOfTheCaseThatIsTold) {
   EXPECT_EQ(consensus.meant().alike[0].telling, 8);
 }
 
-TEST(DiagnosisTest, MistakesHaveNamesOfTheirOwnAndBreakAClause) {
+TEST(DiagnosisTest, MistakesOfANameStandTogetherAndBreakAClause) {
   std::set<std::string> names;
+  std::string before;
   for (const Mistake& each : mistakes()) {
-    EXPECT_TRUE(names.insert(each.name).second) << each.name;
+    if (each.name != before) {
+      EXPECT_TRUE(names.insert(each.name).second) << each.name;
+    }
+    before = each.name;
     EXPECT_TRUE(find_clause(each.clause)) << each.name;
     EXPECT_TRUE(each.alter || each.settle) << each.name;
   }
