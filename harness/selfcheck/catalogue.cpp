@@ -40,6 +40,7 @@ Mutant read_mutant(ObjectReader& reader) {
                    .about = reader.get<std::string>("about"),
                    .clauses = reader.get<std::vector<std::string>>("clauses")};
   mutant.control = reader.get_or<std::string>("control", "");
+  mutant.shown_by = reader.get_or<std::string>("shown_by", "");
   if (mutant.clauses.empty()) {
     throw InputError(reader.pointer("clauses"),
                      fmt::format("{} violates no clause, so nothing can catch it", mutant.name));

@@ -5,7 +5,7 @@
 //
 //   {"mutants": [{"name": "top_left", "id": "A041", "class": "A", "reference": "...",
 //                 "about": "...", "clauses": ["MASK-3"], "dtypes": ["f32", "bf16"],
-//                 "control": "none"}, ...],
+//                 "control": "none", "shown_by": "mask/window/**"}, ...],
 //    "inexpressible": [{"id": "A007", "why": "..."}],
 //    "equivalent": [{"name": "...", "why": "..."}],
 //    "controls": ["none"]}
@@ -31,6 +31,7 @@ struct Mutant {
   std::vector<std::string> clauses;  // that it violates
   std::vector<DType> dtypes = {};    // that the fault concerns; empty: all that the kernel has
   std::string control = {};          // the same kernel without the fault, if that is told
+  std::string shown_by = {};  // a pattern of the few cases that show it: they are tried first
 };
 
 struct Uncounted {

@@ -14,6 +14,7 @@
 #include "spec/clause.h"
 #include "spec/contains.h"
 #include "spec/json_reader.h"
+#include "spec/pattern.h"
 
 namespace attest {
 namespace {
@@ -47,6 +48,10 @@ double ratio_of(const Verdict& verdict) {
     if (evidence.max_ratio > most) most = evidence.max_ratio;
   }
   return most;
+}
+
+bool is_said_to_show(const Mutant& mutant, const Case& c) {
+  return !mutant.shown_by.empty() && matches(c.id, mutant.shown_by);
 }
 
 // Any failure, and a warning about a clause that the mutant violates.
@@ -97,21 +102,21 @@ class Hunter {
     for (const std::string& control : catalogue.controls) {
       controls_.push_back(testee_of(testees, control));
     }
-    // A case of several clauses that a mutant violates is likelier to catch it than one of a single
-    // one, so those come first.
-    std::map<std::size_t, std::vector<Step>, std::greater<>> rounds;
+    // Cases that are said to show it come first, and those of several clauses that it violates
+    // before those of a single one, which are less likely to.
+    std::map<std::pair<bool, std::size_t>, std::vector<Step>, std::greater<>> rounds;
     for (std::size_t i = 0; i < cases.size(); ++i) {
       for (const auto& quarry : quarries_) {
         if (cases[i].problem.dtype != quarry->result.dtype) continue;
         const std::size_t clauses = common(cases[i].clauses, quarry->mutant->clauses);
         if (clauses == 0 && !options.anywhere) continue;
-        std::vector<Step>& round = rounds[clauses];
+        std::vector<Step>& round = rounds[{is_said_to_show(*quarry->mutant, cases[i]), clauses}];
         if (round.empty() || round.back().place != i) round.push_back({.place = i});
         round.back().wanted.push_back(quarry.get());
         ++quarry->result.candidates;
       }
     }
-    for (auto& [clauses, round] : rounds) {
+    for (auto& [likelihood, round] : rounds) {
       std::move(round.begin(), round.end(), std::back_inserter(steps_));
     }
   }

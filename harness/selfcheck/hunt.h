@@ -61,12 +61,12 @@ struct HuntOptions {
   RunOptions run = {};
 };
 
-// Tries each mutant first on the cases of several clauses that it violates, and among those in the
-// order that `cases` have. Then tries the controls on whatever caught a mutant: so a catch is the
-// fault's doing. Which mutants are caught does not depend on the number of jobs. Which case catches
-// one that keeps state between calls may: that is a matter of the cases that its worker served
-// before. `testees` are the kernels of the plug-in; throws InputError if a mutant or control is not
-// among them.
+// Tries each mutant first on the cases that are said to show it, then on those of several clauses
+// that it violates, and among those in the order that `cases` have. Then tries the controls on
+// whatever caught a mutant: so a catch is the fault's doing. Which mutants are caught does not
+// depend on the number of jobs. Which case catches one that keeps state between calls may: that is
+// a matter of the cases that its worker served before. `testees` are the kernels of the plug-in;
+// throws InputError if a mutant or control is not among them.
 Hunt hunt(const std::vector<Case>& cases, const Catalogue& catalogue,
           const std::vector<Testee>& testees, const HuntOptions& options,
           const MakeExecutor& make_executor, const std::function<void(const VerdictRecord&)>& seen,

@@ -110,6 +110,23 @@ TEST_F(SelfcheckTest, MutantIsCaughtByTheFirstCaseOfAClauseThatItViolates) {
   EXPECT_THAT(to_text(result), HasSubstr("1 of 1 mutant caught"));
 }
 
+TEST_F(SelfcheckTest, CasesThatAreSaidToShowAMutantAreTriedFirst) {
+  nlohmann::json mutant = entry("a", "MASK-1");
+  mutant["shown_by"] = "test/**/sq=8/**";
+  const Selfcheck result = check({{"mutants", {mutant}}, {"controls", {"none"}}},
+                                 {{"mutant/a", {6, 8}}, {"mutant/none", {}}});
+  EXPECT_EQ(result.hunt->hunted[0].caught->case_id, cases_[7].id);
+  EXPECT_EQ(result.hunt->hunted[0].tried, 1);
+}
+
+TEST_F(SelfcheckTest, MutantIsCaughtThoughTheCasesThatAreSaidToShowItDoNot) {
+  nlohmann::json mutant = entry("a", "MASK-1");
+  mutant["shown_by"] = "test/**/sq=8/**";
+  const Selfcheck result = check({{"mutants", {mutant}}, {"controls", {"none"}}},
+                                 {{"mutant/a", {6}}, {"mutant/none", {}}});
+  EXPECT_EQ(result.hunt->hunted[0].caught->case_id, cases_[5].id);
+}
+
 TEST_F(SelfcheckTest, WarningIsACatchOfWhoBreaksNothingButRecommendations) {
   cases_.push_back(case_of(9, "HIDE-3"));
   const Selfcheck advised = check({{"mutants", {entry("a", "HIDE-3")}}}, {{"mutant/a", {9}}});

@@ -14,6 +14,7 @@
 
 #include "spec/clause.h"
 #include "spec/dtype.h"
+#include "tests/mutants/rare.h"
 
 namespace attest::mutants {
 namespace {
@@ -38,6 +39,14 @@ TEST(CatalogueTest, HasEachNameOnce) {
   std::set<std::string> names;
   for (const Fault& fault : kFaults) EXPECT_TRUE(names.insert(fault.name).second) << fault.name;
   EXPECT_GE(std::count_if(kFaults.begin(), kFaults.end(), is_mutant), 180);
+}
+
+TEST(CatalogueTest, SaysOfFaultsThatExistWhatShowsThem) {
+  for (const Rare& rare : kRare) {
+    EXPECT_TRUE(std::any_of(kFaults.begin(), kFaults.end(), [&](const Fault& fault) {
+      return is_mutant(fault) && fault.name == rare.fault;
+    })) << rare.fault;
+  }
 }
 
 // A report may be restated by several mutants, but not be expressible and not.

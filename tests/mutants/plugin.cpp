@@ -8,6 +8,7 @@
 
 #include "tests/mutants/catalogue.h"
 #include "tests/mutants/kernels.h"
+#include "tests/mutants/rare.h"
 
 namespace attest::mutants {
 namespace {
@@ -53,6 +54,12 @@ const char* control_of(Base base) {
   return "";
 }
 
+const char* shown_by(std::string_view fault) {
+  const auto rare = std::find_if(kRare.begin(), kRare.end(),
+                                 [&](const Rare& each) { return each.fault == fault; });
+  return rare != kRare.end() ? rare->shown_by : "";
+}
+
 std::string catalogue() {
   std::string mutants, controls, inexpressible, equivalent;
   const auto add = [](std::string& list, const std::string& entry) {
@@ -63,9 +70,10 @@ std::string catalogue() {
     if (kind == "control") add(controls, fmt::format("\"mutant/{}\"", f.name));
     if (!is_mutant(f)) continue;
     add(mutants, fmt::format(R"({{"name": "mutant/{}", "id": "{}", "class": "{}",
- "reference": "{}", "about": "{}", "clauses": [{}], "dtypes": [{}], "control": "mutant/{}"}})",
+ "reference": "{}", "about": "{}", "clauses": [{}], "dtypes": [{}], "control": "mutant/{}",
+ "shown_by": "{}"}})",
                              f.name, f.id, f.kind, f.reference, f.about, words(f.clauses),
-                             words(f.dtypes), control_of(f.base)));
+                             words(f.dtypes), control_of(f.base), shown_by(f.name)));
   }
   for (const Inexpressible& i : kInexpressible) {
     const std::string why = fmt::format("{} ({})", i.why, i.reference);
