@@ -8,6 +8,7 @@
 #include "cases/citation.h"
 #include "cases/expand.h"
 #include "cases/problem_reader.h"
+#include "spec/clause.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -76,6 +77,18 @@ PlacedProblem place(const Entry& entry, const Point& point, const FileRead& sour
   return placed;
 }
 
+// An entry tries both passes where `backward` is an axis: of its cases of the forward pass, clauses
+// of the other say nothing.
+void strike_gradients(Case& test_case, const std::string& stem, const std::string& pointer) {
+  if (test_case.problem.backward) return;
+  std::erase_if(test_case.clauses, is_of_gradients);
+  if (test_case.clauses.empty()) {
+    throw InputError(
+        pointer + "/clauses",
+        fmt::format("\"{}\" has no backward pass, of which alone it cites clauses", stem));
+  }
+}
+
 // The case of one dtype and one class of data.
 Case make_case(const Entry& entry, const PlacedProblem& placed, const std::string& dtype,
                const std::string& data, const FileRead& source) {
@@ -99,6 +112,7 @@ Case make_case(const Entry& entry, const PlacedProblem& placed, const std::strin
                  .file = source.file,
                  .line = source.json ? source.json->line_of(entry.pointer) : 0};
   test_case.problem.dtype = *dtype_named(dtype);
+  strike_gradients(test_case, placed.stem, entry.pointer);
   if (const auto defect = defect_of(test_case.problem)) {
     const std::string culprit = placed.reader.culprit_of(defect->clause);
     throw InputError(

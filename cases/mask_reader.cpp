@@ -145,18 +145,25 @@ DenseMask read_pattern(ObjectReader& reader, const Shape& shape, std::string_vie
   }
   check_size(shape, reader.pointer("pattern"));
   DenseMask table{.shape = shape, .allowed = {}};
+  table.allowed.reserve(static_cast<std::size_t>(element_count(shape)));
   const auto key = philox_key(seed);
-  for (Index i = 0; i < element_count(shape); ++i) {
-    const auto [b, h, q, k] = coordinates(shape, i);
+  const auto random = [&](std::uint64_t i) {
     const auto low = static_cast<std::uint32_t>(i), high = static_cast<std::uint32_t>(i >> 32);
-    table.allowed.push_back(
-        pattern.allows({.at = {.batch = b, .head = h, .query = q, .key = k},
-                        .query_len = shape[2],
-                        .key_len = shape[3],
-                        .plane = b * shape[1] + h,
-                        .tile = tile,
-                        .percent = percent,
-                        .random = pattern.takes_percent ? philox({low, high, 0, 0}, key)[0] : 0}));
+    return pattern.takes_percent ? philox({low, high, 0, 0}, key)[0] : 0;
+  };
+  for (Index plane = 0; plane < shape[0] * shape[1]; ++plane) {
+    for (Index q = 0; q < shape[2]; ++q) {
+      for (Index k = 0; k < shape[3]; ++k) {  // every start of the command does this for all cases
+        table.allowed.push_back(pattern.allows(
+            {.at = {.batch = plane / shape[1], .head = plane % shape[1], .query = q, .key = k},
+             .query_len = shape[2],
+             .key_len = shape[3],
+             .plane = plane,
+             .tile = tile,
+             .percent = percent,
+             .random = random(table.allowed.size())}));
+      }
+    }
   }
   return table;
 }

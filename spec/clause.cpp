@@ -134,6 +134,10 @@ bool is_recommended(std::string_view id) {
   return clause && clause->level == Level::recommended;
 }
 
+bool is_of_gradients(std::string_view id) {
+  return id.starts_with("GRAD-") || id == "SINK-2" || id == "DROP-2" || id == "HEAD-2";
+}
+
 namespace {
 
 // Families, and single clauses. Whether elements were written, and lie where strides say, a dense

@@ -28,6 +28,9 @@ const Clause* find_clause(std::string_view id);
 // Whether there is a clause of that id, and it is recommended: what breaks it is warned of.
 bool is_recommended(std::string_view id);
 
+// Whether it speaks of the backward pass alone.
+bool is_of_gradients(std::string_view id);
+
 // Whether it is about calls of a testee: outputs that are there already say nothing of it. All of
 // them in words: "CALL, DET, DROP-3, ...".
 bool takes_calls(std::string_view id);

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "harness/judge/blame.h"
+#include "spec/clause.h"
 #include "spec/contains.h"
 
 namespace attest {
@@ -51,11 +52,6 @@ bool is_plain(std::string_view clause) {
   return clause.starts_with("EMPTY-") || clause.starts_with("HIDE-") ||
          clause.starts_with("FINITE-") || clause == "LSE-1" || clause == "DET-1" ||
          clause == "PAGE-2" || clause == "SHAPE-2" || clause == "SOFTMAX-2";
-}
-
-bool is_of_gradients(std::string_view clause) {
-  return clause.starts_with("GRAD-") || clause == "SINK-2" || clause == "DROP-2" ||
-         clause == "HEAD-2";
 }
 
 // The clauses that may be blamed instead, in the order in which they are.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/repair.h"
+#include "spec/clause.h"
 #include "spec/index.h"
 #include "spec/json_text.h"
 
@@ -98,7 +99,13 @@ class Steps {
     repair(problem);
     if (problem == problem_) return;
     found_.push_back(entry_);
-    found_.back()["problem"] = std::move(problem);
+    json& other = found_.back();
+    other["problem"] = std::move(problem);
+    if (other["problem"].value("backward", false)) return;
+    std::vector<std::string> clauses = other.at("clauses");
+    std::erase_if(clauses, is_of_gradients);
+    if (clauses.empty()) clauses = {"SOFTMAX-1"};
+    other["clauses"] = clauses;
   }
 
   // Padding, or whole sequences, in place of packed sequences and pages: the lengths are given

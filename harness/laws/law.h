@@ -1,6 +1,6 @@
 // The laws: what must hold between the results of several calls, or within those of one (SPEC.md,
 // LAW-1 to LAW-16, and HIDE-1, DET-1, DROP-3, SOFTMAX-2). A law is one entry in the file of its
-// family, with the function that tries it; cases/laws.h has its name and its clause.
+// family, with the function that tries it; cases/laws.cpp has its name and its clause.
 #pragma once
 
 #include <optional>
@@ -27,14 +27,24 @@ struct Law {
 };
 
 // The families, a file each.
-std::span<const Law> laws_of_keys();        // which keys there are, in which order
-std::span<const Law> laws_of_values();      // O as a weighted mean of V
-std::span<const Law> laws_of_scores();      // what makes the scores
-std::span<const Law> laws_of_rows();        // which rows there are
-std::span<const Law> laws_of_forms();       // one problem written in two ways
-std::span<const Law> laws_of_isolation();   // what must not matter
-std::span<const Law> laws_of_gradients();   // sums, zeros and linearity
-std::span<const Law> laws_of_directions();  // gradients against differences
+// Which keys there are, in which order: permuted_keys, shifted_keys, split_keys.
+std::span<const Law> laws_of_keys();
+// O as a weighted mean of V: linear_values, ones, identity_values, hull, finite, zero_query,
+// loud_key.
+std::span<const Law> laws_of_values();
+// What makes the scores: row_bias, rescaled_query, sink_as_key, alibi_as_bias, huge_softcap.
+std::span<const Law> laws_of_scores();
+// Which rows there are: causal_prefix, decode_row, wide_window.
+std::span<const Law> laws_of_rows();
+// One problem written in two ways: repeated_heads, padded, contiguous, alone, layouts.
+std::span<const Law> laws_of_forms();
+// What must not matter: hidden_keys, unseen_keys, after_others, drawn_as_given.
+std::span<const Law> laws_of_isolation();
+// Sums, zeros and linearity: linear_gradient, zero_loss, value_sums, key_sums, zero_scores,
+// logit_sums.
+std::span<const Law> laws_of_gradients();
+// Gradients against differences: directions.
+std::span<const Law> laws_of_directions();
 
 std::vector<const Law*> all_laws();
 

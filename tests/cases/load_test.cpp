@@ -15,9 +15,11 @@ namespace attest {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 
@@ -138,6 +140,24 @@ TEST(LoadTest, AddsTheClausesOfEveryFeature) {
               ElementsAre("LAW-4", "LAW-8", "MASK-4"));
   EXPECT_THAT(clauses_of(R"("laws": ["split_keys"], "problem": {"mask": "causal"})"),
               ElementsAre("LAW-6", "MASK-7"));
+}
+
+TEST(LoadTest, ForwardCasesCiteNoClausesOfTheBackwardPass) {
+  const auto citing = [](const char* clauses, const char* passes) {
+    return std::string(R"({"about": "a test", "cases": [{"name": "it", "because": "x",
+        "dtypes": ["f32"], "clauses": [)") +
+           clauses + R"(], "for": {"backward": )" + passes + "}}]}";
+  };
+  CaseFolder folder;
+  folder.write("a.json", citing(R"("GRAD-1", "MASK-1", "HEAD-2")", "[true, false]"));
+  const std::vector<Case> cases = folder.load();
+  ASSERT_THAT(cases, SizeIs(2));
+  EXPECT_THAT(cases[0].clauses, Contains("GRAD-1"));
+  EXPECT_THAT(cases[1].clauses, Contains("MASK-1"));
+  EXPECT_THAT(cases[1].clauses, Not(Contains("GRAD-1")));
+  EXPECT_THAT(cases[1].clauses, Not(Contains("HEAD-2")));
+  folder.write("a.json", citing(R"("GRAD-1")", "[true, false]"));
+  EXPECT_THAT(folder.error(), HasSubstr("has no backward pass"));
 }
 
 TEST(LoadTest, CaseAboutARecommendedClauseCitesItFirst) {

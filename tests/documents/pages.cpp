@@ -225,7 +225,9 @@ std::string clause_page(const std::string& spec, const std::vector<Case>& cases)
       "# Clauses\n\n"
       "All clauses of [SPEC.md](SPEC.md): {} that are judged, and {} that are planned. Cases are\n"
       "those of the full tier that cite the clause, mutants the kernels of "
-      "`tests/mutants/catalogue.h`\nthat violate it. This page is written by\n"
+      "`tests/mutants/catalogue.h`\nthat violate it. Cases cite whole clauses; `attest explain "
+      "DROP-1` names them, and\n`attest explain DROP-1.3` says what the third sentence is. This "
+      "page is written by\n"
       "`build/release/tests/documents_pages --write`; a test fails when it is stale.\n\n"
       "| clause | what it says | level | profile | feature | cases | mutants |\n"
       "|---|---|---|---|---|--:|--:|\n",

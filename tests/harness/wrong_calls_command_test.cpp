@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class MistakesCommandTest : public CommandFixture {
+class WrongCallsCommandTest : public CommandFixture {
  protected:
   std::size_t files() const {
     return static_cast<std::size_t>(
@@ -27,7 +27,7 @@ class MistakesCommandTest : public CommandFixture {
   }
 };
 
-TEST_F(MistakesCommandTest, WhatWasMeantIsNamed) {
+TEST_F(WrongCallsCommandTest, WhatWasMeantIsNamed) {
   std::ofstream(folder_ / "description.json") << R"({"name": "x", "version": "", "vendor": "",
       "profiles": [], "dtypes": ["f32"], "features": [], "limit": {"head_dim": 64}})";
   std::ofstream(folder_ / "limits.json") << R"({"name": "x", "version": "", "vendor": "",
@@ -63,7 +63,7 @@ TEST_F(MistakesCommandTest, WhatWasMeantIsNamed) {
   EXPECT_EQ(attest_command("--version").exit_code, 0);
 }
 
-TEST_F(MistakesCommandTest, OutputThatCannotBeWrittenIsAnError) {
+TEST_F(WrongCallsCommandTest, OutputThatCannotBeWrittenIsAnError) {
   for (const char* command : {"list", "list --features", "explain MASK-3", "check naive",
                               "run naive --cases mask/causal/square --profile none"}) {
     const std::string where = std::string(command).starts_with("run") ? out() : "";
@@ -77,7 +77,7 @@ TEST_F(MistakesCommandTest, OutputThatCannotBeWrittenIsAnError) {
   EXPECT_THAT(read.text, Not(HasSubstr("cannot")));
 }
 
-TEST_F(MistakesCommandTest, CheckStopsAtAKernelThatHangs) {
+TEST_F(WrongCallsCommandTest, CheckStopsAtAKernelThatHangs) {
   const auto begin = std::chrono::steady_clock::now();
   const Result result = attest_command("check " + python_testee("time.sleep(1000)"));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -87,7 +87,7 @@ TEST_F(MistakesCommandTest, CheckStopsAtAKernelThatHangs) {
   EXPECT_LT(took.count(), 40);
 }
 
-TEST_F(MistakesCommandTest, CheckCutsALongLineThatACrashPrinted) {
+TEST_F(WrongCallsCommandTest, CheckCutsALongLineThatACrashPrinted) {
   const std::string mine = python_testee("sys.exit('begins ' + 2**20 * 'x' + ' ends')");
   const Result result = attest_command("check " + mine);
   EXPECT_EQ(result.exit_code, 1);
@@ -99,7 +99,7 @@ TEST_F(MistakesCommandTest, CheckCutsALongLineThatACrashPrinted) {
                     HasSubstr(std::string(50'000, 'x') + " ends")));
 }
 
-TEST_F(MistakesCommandTest, NewRefusesNamesThatStandInAnothersWay) {
+TEST_F(WrongCallsCommandTest, NewRefusesNamesThatStandInAnothersWay) {
   const std::string in = "cd " + folder_.string() + " && " + ATTEST + " new ";
   for (const char* name : {"numpy", "torch", "json", "class", "attest_attention"}) {
     const Result result = shell(in + name + " --language python");
@@ -112,7 +112,7 @@ TEST_F(MistakesCommandTest, NewRefusesNamesThatStandInAnothersWay) {
   EXPECT_EQ(shell(in + "my_numpy --language python").exit_code, 0);
 }
 
-TEST_F(MistakesCommandTest, FoldersAreWrittenWholeOrNotAtAll) {
+TEST_F(WrongCallsCommandTest, FoldersAreWrittenWholeOrNotAtAll) {
   // No file may have more than 1 KiB.
   const std::string in = "cd " + folder_.string() + " && ulimit -f 1 && " + ATTEST;
   for (const char* command : {" new mine", " vectors v --tier smoke"}) {
