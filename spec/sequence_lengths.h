@@ -1,6 +1,7 @@
 // The lengths of the batch elements of a problem, and where each lies if they follow each other.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -31,6 +32,11 @@ class SequenceLengths {
   // cu_seqlens[b].
   Index start(Index b) const { return lengths_.empty() ? 0 : starts_[static_cast<std::size_t>(b)]; }
   Index sum() const { return start(static_cast<Index>(size())); }
+
+  // The batch element that has the position, which is below sum(), where they follow each other.
+  Index element_of(Index position) const {
+    return std::upper_bound(starts_.begin(), starts_.end(), position) - starts_.begin() - 1;
+  }
 
   bool empty() const { return lengths_.empty(); }
   std::size_t size() const { return lengths_.size(); }

@@ -87,7 +87,7 @@ std::optional<Excerpt> excerpt_around(const Problem& p, TensorName tensor, std::
   const Index rows = p.packed ? lens.sum() : of_key ? p.key_len : p.query_len;
   auto [b, h, s, d] = coordinates({p.batch, heads, rows, 1}, static_cast<Index>(row));
   if (p.packed) {
-    while (s >= lens.start(b + 1)) ++b;
+    b = lens.element_of(s);
     s -= lens.start(b);
   }
   const Lengths lengths = p.lengths(b);

@@ -181,8 +181,8 @@ void Misses::look_at_heads() {
 
 std::pair<Index, Index> Misses::element_and_row(Index b, Index i) const {
   if (!problem_.packed) return {b, i};
-  while (i >= problem_.lengths(b).query) i -= problem_.lengths(b++).query;
-  return {b, i};
+  const Index element = problem_.query_lens.element_of(i);
+  return {element, i - problem_.query_lens.start(element)};
 }
 
 }  // namespace attest

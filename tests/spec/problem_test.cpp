@@ -34,6 +34,13 @@ void expect_defect(const Problem& problem, const char* clause, const char* words
   EXPECT_THAT(defect->what, HasSubstr(words));
 }
 
+TEST(SequenceLengthsTest, EachPositionIsOfTheElementWithinWhoseLengthItLies) {
+  const SequenceLengths lengths = {0, 3, 0, 0, 1, 2, 0};
+  std::vector<Index> elements;
+  for (Index at = 0; at < lengths.sum(); ++at) elements.push_back(lengths.element_of(at));
+  EXPECT_EQ(elements, (std::vector<Index>{1, 1, 1, 4, 5, 5}));
+}
+
 TEST(ProblemTest, SoundProblemsHaveNoDefect) {
   EXPECT_FALSE(defect_of(sound()));
   EXPECT_FALSE(defect_of(Problem{}));
