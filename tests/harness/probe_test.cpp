@@ -44,7 +44,7 @@ const Answer& answer_of(const Probed& probed, const std::string& key) {
 // What the code of a bundled kernel does otherwise than its siblings'.
 struct Bundled {
   const char *plugin, *kernel;
-  std::vector<DType> formats = {DType::f64, DType::f32, DType::f16, DType::bf16};
+  std::vector<DType> formats = {kDTypes.begin(), kDTypes.end()};
   const char* p_normalised = "last";
   int splits_with_4_threads = 1;
   bool rescales = false;

@@ -161,8 +161,11 @@ TYPED_TEST(EngineTest, WiderVectorsComeFirst) {
 
 template <class R>
 std::vector<DType> dtypes_of() {
-  if constexpr (std::is_same_v<R, double>) return {DType::f64};
-  return {DType::f32, DType::f16, DType::bf16};
+  std::vector<DType> dtypes;
+  for (const DType dtype : kDTypes) {
+    if ((dtype == DType::f64) == std::is_same_v<R, double>) dtypes.push_back(dtype);
+  }
+  return dtypes;
 }
 
 // A matrix in guarded memory, with strides that leave no gap at its ends.

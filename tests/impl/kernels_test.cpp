@@ -121,7 +121,7 @@ Layout any_layout(bool may_expand) {
 
 Problem any_problem() {
   Problem p;
-  p.dtype = *rc::gen::element(DType::f64, DType::f32, DType::f16, DType::bf16);
+  p.dtype = *rc::gen::elementOf(kDTypes);
   // Sizes of 0 are legal, but a problem that has one tests little else.
   const auto any_size = [](Index least, Index beyond) {
     return once_in(24) ? 0 : within<Index>(least, beyond);

@@ -40,7 +40,7 @@ Mask some_mask(Random& random) {
 }
 
 Problem some_problem(Random& random) {
-  Problem p = {.dtype = kDTypes[static_cast<std::size_t>(pick(random, 0, 3))],
+  Problem p = {.dtype = kDTypes[static_cast<std::size_t>(pick(random, 0, std::ssize(kDTypes) - 1))],
                .batch = pick(random, 1, 2),
                .query_heads = 2,
                .key_heads = pick(random, 1, 2),
