@@ -11,6 +11,7 @@
 #include "spec/contains.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -86,21 +87,25 @@ class Writer {
     json masks = json::array();
     bool narrow = !contains(taken.get<std::vector<std::string>>(), "full");
     if (!narrow) masks.push_back("full");
-    for (const char* form : {"causal", "window", "window causal", "dilated"}) {
-      const std::string feature = std::string(form).substr(0, std::string(form).find(' '));
-      if (!has(feature)) continue;
+    std::vector<std::string> anchored = {"causal", "window", "window causal"}, others;
+    for (const MaskKind& each : mask_kinds()) {
+      if (each.kind == Mask::Kind::full || each.kind == Mask::Kind::band || each.combines) continue;
+      (each.is_anchored ? anchored : others).emplace_back(each.declared);
+    }
+    for (const std::string& form : anchored) {
+      if (!has(form.substr(0, form.find(' ')))) continue;
       const auto takes = [&](const char* corner) {
-        return contains(taken.get<std::vector<std::string>>(), std::string(form) + corner);
+        return contains(taken.get<std::vector<std::string>>(), form + corner);
       };
       const bool top = takes(" top_left"), bottom = takes(" bottom_right");
       narrow |= !top || !bottom;
       if (top && bottom) {
         masks.push_back(form);
       } else if (top || bottom) {
-        masks.push_back(std::string(form) + (top ? " top_left" : " bottom_right"));
+        masks.push_back(form + (top ? " top_left" : " bottom_right"));
       }
     }
-    for (const char* form : {"dense-mask", "prefix", "segments", "block-sparse"}) {
+    for (const std::string& form : others) {
       if (has(form)) masks.push_back(form);
     }
     return narrow ? masks : json();

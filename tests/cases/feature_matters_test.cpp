@@ -101,10 +101,9 @@ const std::vector<Feature>& features() {
        }},
       {"mask",
        [](Problem& p) {
-         const Mask::Kind was = p.mask.kind;
-         p.mask = Mask::full();
-         return was == Mask::Kind::prefix || was == Mask::Kind::segments ||
-                was == Mask::Kind::block_sparse || was == Mask::Kind::dilated;
+         using enum Mask::Kind;
+         const Mask::Kind was = std::exchange(p.mask, Mask::full()).kind;
+         return was != full && was != band && was != dense && was != all_of && was != any_of;
        }},
       axis_of_masks<0>("batch axis of a mask"),
       axis_of_masks<1>("head axis of a mask"),

@@ -25,6 +25,7 @@
 #include "cases/generate.h"
 #include "spec/description.h"
 #include "spec/feature.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -93,10 +94,8 @@ bool hidden_by_bias(const Case& c, const Position& at) {
 }
 
 std::string kind_of(const Case& c) {
-  static const std::vector<std::string> kNames = {
-      "full", "band", "dense", "prefix", "segments", "blocks", "dilated", "intersection", "union"};
   if (!c.extras.bias_allows.allowed.empty()) return "biases of -inf";
-  return kNames.at(static_cast<std::size_t>(c.problem.mask.kind));
+  return std::string(about(c.problem.mask.kind).word);
 }
 
 // Whether some row sees no key of the first quarter of more than 300, as many as a part of a split
@@ -126,7 +125,7 @@ TEST(HardDecodeTest, EveryMaskHidesTheFirstKeysUnderEveryLevelOfScores) {
       {"ordinary scores", {"normal"}}, {"low scores", {"deep"}}, {"high scores", {"huge"}}};
   std::vector<Words> wanted;
   for (const char* kind :
-       {"band", "dense", "segments", "blocks", "intersection", "union", "biases of -inf"}) {
+       {"band", "dense", "segments", "block_sparse", "all_of", "any_of", "biases of -inf"}) {
     for (const char* storage : kKeyStorages) {
       for (const char* queries : kQueries) {
         for (const auto& [level, classes] : levels) {

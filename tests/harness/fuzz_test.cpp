@@ -18,6 +18,7 @@
 #include "spec/feature.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
+#include "spec/mask_kind.h"
 #include "tests/harness/mock_plugin.h"
 #include "tests/harness/plain_kernel.h"
 
@@ -212,6 +213,22 @@ void count_triggers(const Problem& p, std::map<std::string, int>& seen) {
   seen["a table for all queries beside a diagonal"] +=
       has_part([](const Mask& m) { return m.kind == Mask::Kind::band; }) &&
       has_part([](const Mask& m) { return m.kind == Mask::Kind::dense && m.table->shape[2] == 1; });
+}
+
+void add_kinds(const Mask& mask, std::set<Mask::Kind>& seen) {
+  seen.insert(mask.kind);
+  for (const Mask& part : mask.parts) add_kinds(part, seen);
+}
+
+// Without the cases of the suite, which have them all.
+TEST(DrawsTest, EveryKindOfMaskIsDrawnAfresh) {
+  const Description testee = all_there_is();
+  const Draws fresh({testee, testee.dtypes}, {}, 1);
+  std::set<Mask::Kind> seen;
+  for (std::uint64_t number = 0; number < 400; ++number) {
+    add_kinds(fresh.draw(number).prepared.problem().mask, seen);
+  }
+  for (const MaskKind& each : mask_kinds()) EXPECT_TRUE(seen.contains(each.kind)) << each.word;
 }
 
 TEST(DrawsTest, EveryFeatureClassOfDataEdgeAndLawComesUp) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "spec/inputs.h"
+#include "spec/mask_kind.h"
 #include "spec/problem.h"
 #include "tests/any.h"
 
@@ -33,7 +34,7 @@ struct Possible {
   bool d_lse = true;
   bool packed = true;
   bool paged = true;
-  bool late_masks = true;  // prefix, segments, block-sparse, dilated
+  bool late_masks = true;  // whatever is not full, a band or dense, nor combines others
 };
 inline constexpr Possible kEverything = {};
 inline constexpr Possible kTraining = {.paged = false};
@@ -99,18 +100,22 @@ inline Mask any_single_mask(Mask::Kind kind, const Problem& problem) {
     }
     case Mask::Kind::dilated:
       return Mask::dilated(any_index(1, 4), any_anchor(), any_index(-3, 3));
-    default:
-      return Mask::full();
+    case Mask::Kind::full:
+    case Mask::Kind::all_of:
+    case Mask::Kind::any_of:
+      break;
   }
+  return Mask::full();
 }
 
 inline Mask any_mask(const Problem& problem, int depth = 0, bool late_masks = true) {
   using Kind = Mask::Kind;
-  std::vector<Kind> kinds = {Kind::full, Kind::band, Kind::dense};
-  if (late_masks) {
-    kinds.insert(kinds.end(), {Kind::prefix, Kind::segments, Kind::block_sparse, Kind::dilated});
+  std::vector<Kind> kinds;
+  for (const MaskKind& each : mask_kinds()) {
+    const bool is_late =
+        each.kind != Kind::full && each.kind != Kind::band && each.kind != Kind::dense;
+    if (each.combines ? depth < 2 : late_masks || !is_late) kinds.push_back(each.kind);
   }
-  if (depth < 2) kinds.insert(kinds.end(), {Kind::all_of, Kind::any_of});
   const Kind kind = any_of(kinds);
   if (kind != Kind::all_of && kind != Kind::any_of) return any_single_mask(kind, problem);
   std::vector<Mask> parts;

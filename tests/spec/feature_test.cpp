@@ -64,6 +64,10 @@ TEST(FeatureTest, EveryMaskKindButFullIsAFeature) {
     EXPECT_TRUE(names.insert(features[0]).second) << to_string(mask);
     EXPECT_EQ(clauses_needed_by({.mask = mask}).empty(), features[0] == "causal");
   }
+  for (const Feature& feature : features()) {
+    EXPECT_EQ(names.contains(std::string(feature.name)), feature.in_mask != nullptr)
+        << feature.name;
+  }
   EXPECT_EQ(features_of({}), std::vector<std::string>());
 }
 
