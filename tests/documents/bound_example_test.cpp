@@ -151,8 +151,8 @@ TEST(BoundExampleTest, IsWhatTheFormulaGivesAndTheCodeBounds) {
   for (std::size_t j = 0; j < n; ++j) {
     const double largest = std::max(std::abs(s[j]), std::abs(m));
     const double split = roundings * u + 6 * u * (largest + std::log(n + 1)) + 2 * e + 4 * u;
-    const double kappa = (6 * u + 2 * u) * a[j] + 2 * u * largest + 5 * u * (m - s[j]) +
-                         e * (1 + rescales) + split;
+    const double kappa =
+        (6 * u + 2 * u) * a[j] + 2 * u * largest + 5 * u * (m - s[j]) + e * (1 + rescales) + split;
     spread += p[j] * kappa * std::abs(kValues[j] - o);
   }
   shows("(1) of O undeclared", spread);
