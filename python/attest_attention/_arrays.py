@@ -7,18 +7,19 @@ from typing import Any, Optional, Sequence, Tuple
 import numpy as np
 
 from attest_attention import _dlpack, _library
+from attest_attention._formats import AS_BITS, FORMATS
 
 _FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-_CODES = {"f64": _library.F64, "f32": _library.F32, "f16": _library.F16, "bf16": _library.BF16,
+_CODES = {**{name: each.code for name, each in FORMATS.items()},
           "u8": _library.U8, "i32": _library.I32, "i64": _library.I64, "bits": _library.BITS}
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """An array on the host. That of bf16 holds the bits, as unsigned integers of 16."""
+    """An array on the host. That of a format in AS_BITS holds the bits, as unsigned integers."""
 
     data: np.ndarray
-    dtype: str  # "f64", "f32", "f16", "bf16"; else NumPy's name
+    dtype: str  # of FORMATS; else NumPy's name
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -42,7 +43,7 @@ def module_of(value: Any) -> str:
 
 
 def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
-    """`value` on the host. With bits="bf16", integers of 16 bits are taken as that format."""
+    """`value` on the host. With `bits`, integers of 16 bits are taken as that format."""
     if isinstance(value, Host):
         return value
     if module_of(value) == "torch":
@@ -59,8 +60,10 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
     if data.dtype == object:
         raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__}")
     dtype = _FLOATS.get(data.dtype.name, data.dtype.name)
-    if dtype == "bf16" or (bits == "bf16" and dtype in ("uint16", "int16")):
-        return Host(data.view(np.uint16), "bf16")
+    if bits and dtype in ("uint16", "int16"):
+        dtype = bits
+    if dtype in AS_BITS:
+        return Host(data.view(np.uint16), dtype)
     return Host(data.astype(data.dtype.newbyteorder("="), copy=False), dtype)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from attest_attention import _device
+from attest_attention._formats import AS_BITS, FORMATS
 
 # Of the names of requests: DLPack's code, and bits.
 _TYPES = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64),
@@ -15,8 +16,8 @@ _TYPES = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64"
 _NAMES = {**{each: name for name, each in _TYPES.items()}, (6, 8): "bool", (1, 8): "uint8",
           (0, 64): "int64", (0, 32): "int32", (0, 16): "int16", (0, 8): "int8",
           (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64"}
-# How NumPy has them.
-_NUMPY = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "uint16"}
+# How NumPy calls them.
+_NUMPY = {name: np.dtype(each.numpy).name for name, each in FORMATS.items()}
 _ON_HOST = (1, 3)  # memory of the host, pinned or not
 _LEGACY = 1  # how both protocols call the default stream
 _NAME = b"dltensor"
@@ -114,7 +115,7 @@ def _of_interface(told: Any) -> Tuple[np.ndarray, str]:
     """Of an object's __cuda_array_interface__; whatever its stream is, the copy waits for all."""
     dtype = np.dtype(told["typestr"])
     array = _copied(told["data"][0], tuple(told["shape"]), told.get("strides"), dtype, False)
-    names = {name: short for short, name in _NUMPY.items() if short != "bf16"}
+    names = {name: short for short, name in _NUMPY.items() if short not in AS_BITS}
     return array, names.get(dtype.name, dtype.name)
 
 

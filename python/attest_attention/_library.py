@@ -8,7 +8,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int
 from ctypes import c_uint64, c_void_p
 from typing import Any, Optional, Sequence
 
-F64, F32, F16, BF16, U8, I32, I64, BITS = 1, 2, 3, 4, 16, 17, 18, 19
+U8, I32, I64, BITS = 16, 17, 18, 19  # beside those of FORMATS
 UNBOUNDED = 2**63 - 1
 FULL, BAND, DENSE, PREFIX, SEGMENTS, BLOCK_SPARSE, DILATED, ALL_OF, ANY_OF = range(9)
 DROPOUT_GIVEN = 1

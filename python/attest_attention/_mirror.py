@@ -17,13 +17,11 @@ import numpy as np
 
 from attest_attention._device import Device
 from attest_attention._dlpack import View
+from attest_attention._formats import FORMATS
 from attest_attention._tensors import DTYPES, Memory
 
 MARGIN = 4096
 _POISON = 0xff  # NaN in every format
-# Of formats the bits of infinity: those of NaN are more.
-_INFINITY = {"f64": 0x7ff0000000000000, "f32": 0x7f800000, "f16": 0x7c00, "bf16": 0x7f80}
-_FLOATS = tuple(_INFINITY)
 # A larger region may be nearly all holes, which are to stay such on the host (SPEC.md, chapter
 # Worker): of it what is there crosses, and holes are compared a piece at a time.
 _LARGE = 1 << 30
@@ -116,7 +114,7 @@ class Mirror:
         image = self._pin()
         for piece in self._pieces:
             told = self._told[piece.name]
-            poisoned = nan and told["memory"] == "input" and told["dtype"] in _FLOATS
+            poisoned = nan and told["memory"] == "input" and told["dtype"] in FORMATS
             to = image[piece.crossing:piece.crossing + piece.size]
             to[...] = _POISON if piece.margin or poisoned else \
                 self._memory.bytes(told)[told["region_offset"] + piece.begin:][:piece.size]
@@ -186,9 +184,9 @@ class Mirror:
         count = 0
         for piece in self._returned():
             dtype = self._told[piece.name]["dtype"]
-            if dtype in _FLOATS:
+            if dtype in FORMATS:
                 bits = self._of(piece, back).view(f"u{np.dtype(DTYPES[dtype]).itemsize}")
-                count += int(np.count_nonzero(bits << 1 > _INFINITY[dtype] << 1))
+                count += int(np.count_nonzero(bits << 1 > FORMATS[dtype].infinity << 1))
         return count
 
     def _of(self, piece: _Piece, image: np.ndarray) -> np.ndarray:

@@ -5,13 +5,14 @@ import json
 import math
 import operator
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from attest_attention import _library, _masks
 from attest_attention._arrays import (Host, Keeper, aligned_right, as_f32, booleans, expect_dtype,
                                       expect_shape, host, integers)
+from attest_attention._formats import AS_BITS, FORMATS
 from attest_attention._options import ARITHMETICS
 
 LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
@@ -39,6 +40,12 @@ def pair(value: Any, name: str) -> Tuple[Any, Any]:
     return value
 
 
+def _listed(names: Iterable[str]) -> str:
+    """One of them: "f64, f32 or f16"."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 class Call:
     """One problem with its outputs, ready for libattest."""
 
@@ -46,8 +53,9 @@ class Call:
         self._options = options
         self._keeper = Keeper()
         self._bits = options["dtype"]
-        if self._bits not in (None, "bf16"):
-            raise ValueError(f"dtype: expected None or 'bf16', got {self._bits!r}")
+        if self._bits not in (None, *AS_BITS):
+            raise ValueError(f"dtype: expected None or {_listed(map(repr, AS_BITS))}, got "
+                             f"{self._bits!r}")
         self.packed = options["cu_seqlens"] is not None
         self._choose_layout()
         self.problem = _library.sized(_library.Problem)
@@ -117,9 +125,11 @@ class Call:
 
     def _read_qkv(self, arrays: Dict[str, Any]) -> None:
         q = host(arrays["q"], "q", self._bits)
-        if q.dtype not in ("f64", "f32", "f16", "bf16"):
-            hint = " (dtype='bf16' takes these as bits)" if q.dtype in ("uint16", "int16") else ""
-            raise TypeError(f"q: expected f64, f32, f16 or bf16, got {q.dtype}{hint}")
+        if q.dtype not in FORMATS:
+            hint = ""
+            if q.dtype in ("uint16", "int16"):
+                hint = f" (dtype={_listed(map(repr, AS_BITS))} takes these as bits)"
+            raise TypeError(f"q: expected {_listed(FORMATS)}, got {q.dtype}{hint}")
         self.dtype, self.wide = q.dtype, "f64" if q.dtype == "f64" else "f32"
         q, k, v = (self._array(arrays[name], name) for name in ("q", "k", "v"))
         self.q_shape, self.k_shape, self.v_shape = q.shape, k.shape, v.shape
@@ -135,7 +145,7 @@ class Call:
         if q.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1]):
             raise ValueError(f"k: its {k.shape[1]} heads do not divide the {q.shape[1]} of q")
         p, tensor = self.problem, self._keeper.tensor
-        p.dtype = {"f64": 1, "f32": 2, "f16": 3, "bf16": 4}[self.dtype]
+        p.dtype = FORMATS[self.dtype].code
         p.batch, p.query_heads, p.query_len, p.head_dim = q.shape
         p.key_heads, p.key_len, p.value_dim = k.shape[1], k.shape[2], v.shape[3]
         self.inputs.q, self.inputs.k, self.inputs.v = tensor(q), tensor(k), tensor(v)

@@ -9,8 +9,9 @@ import numpy as np
 
 from attest_attention._arrays import host
 from attest_attention._backends import Backend, Misuse
+from attest_attention._formats import FORMATS
 
-DTYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16,
+DTYPES = {**{name: each.numpy for name, each in FORMATS.items()},
           "i64": np.int64, "i32": np.int32, "u8": np.bool_}
 
 # Of outputs the axes that a kernel sees: LSE and its like have no channels, dSink has heads alone.

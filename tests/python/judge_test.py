@@ -1,5 +1,6 @@
 """assert_close and assert_gradients_close: every option, right and with a fault planted."""
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import numpy as np
 
 import attest_attention as attest
 import textbook
+from attest_attention._formats import AS_BITS, FORMATS
 from textbook import Kernel
 
 B, HQ, HK, SQ, SK, D, DV = 2, 4, 2, 9, 13, 8, 6
@@ -192,6 +194,19 @@ class FormatsTest(unittest.TestCase):
             attest.assert_close(o.astype(dtype), q, k, v, arithmetic=arithmetic)
             wrong = (o * 1.01).astype(dtype)
             self.assertFalse(attest.judge(wrong, q, k, v, arithmetic=arithmetic).passed)
+
+    def test_formats_are_those_of_the_plugin_header(self):
+        spec = pathlib.Path(__file__).parents[2] / "spec"
+        header = (spec / "attest_plugin.h").read_text()
+        schema = json.loads((spec / "description.schema.json").read_text())
+        self.assertEqual(list(FORMATS), schema["$defs"]["dtype"]["enum"])
+        for name, each in FORMATS.items():
+            self.assertIn(f"  ATTEST_{name.upper()} = {each.code},", header)
+            one, infinity = (np.array(x, f"u{np.dtype(each.numpy).itemsize}")
+                             for x in (1, each.infinity))
+            if name not in AS_BITS:
+                self.assertTrue(np.isinf(infinity.view(each.numpy)))
+                self.assertTrue(np.isnan((infinity + one).view(each.numpy)))
 
     def test_bf16_as_bits(self):
         bits = [textbook.bf16_bits(x) for x in (Q, K, V)]

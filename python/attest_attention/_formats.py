@@ -1,0 +1,22 @@
+"""The formats of numbers, by the names of requests; all that the package knows of each by itself."""
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple
+
+import numpy as np
+
+
+class Format(NamedTuple):
+    code: int  # of attest_plugin.h
+    numpy: Any  # what holds it in NumPy: of a format that it lacks, the bits
+    infinity: int  # its bits: those of NaN are more
+
+
+FORMATS: Dict[str, Format] = {
+    "f64": Format(1, np.float64, 0x7ff0000000000000),
+    "f32": Format(2, np.float32, 0x7f800000),
+    "f16": Format(3, np.float16, 0x7c00),
+    "bf16": Format(4, np.uint16, 0x7f80),
+}
+# Those that arrays of 16-bit integers may hold, if that is said.
+AS_BITS = tuple(name for name, each in FORMATS.items() if each.numpy is np.uint16)
