@@ -52,7 +52,7 @@ double constant(Element&) {
   return double(kNumerator) / kDenominator;
 }
 
-double equal_huge(Element& e) { return e.problem.dtype == DType::f16 ? 240 : 133120; }
+double equal_huge(Element& e) { return has_short_range(e.problem.dtype) ? 240 : 133120; }
 
 // one_hot: keys are random signs, and each query is one of them, loud enough to drown the others.
 double sign(Element& e) { return e.random.sign(); }
@@ -118,7 +118,7 @@ double offset(Element& e) { return e.random.normal() + 100; }
 // sum of the backward pass but D has terms of one sign, the first 64 of them 1 and each further 64
 // together three quarters of what a sum rounded to the dtype still takes notice of.
 double fading(Element& e) {
-  const int digits = e.problem.dtype == DType::bf16 ? 8 : 11;
+  const int digits = std::min(format_of(e.problem.dtype).digits, 11);
   return e.at[kPosition] < 64 ? 1 : 0.75 * power_of_two(-digits);
 }
 double turning(Element& e) { return e.at[kPosition] % 2 == 0 ? 1 : -1; }
@@ -148,10 +148,10 @@ double key_at(Element& e) {
   return level_query(e, kLevel, true);
 }
 
-// Numbers times a power of two: one for f16, whose range is small, and one for the other formats.
-template <int kOther, int kHalf>
+// Numbers times a power of two: one for formats of a short range, as f16, and one for the others.
+template <int kOther, int kShort>
 double scaled(Element& e) {
-  return e.random.normal() * power_of_two(e.problem.dtype == DType::f16 ? kHalf : kOther);
+  return e.random.normal() * power_of_two(has_short_range(e.problem.dtype) ? kShort : kOther);
 }
 
 // Below the smallest normal number of the dtype, and a factor that brings the product back to 2^-6:
@@ -162,12 +162,12 @@ double subnormal_query(Element& e) {
 double subnormal_key(Element& e) {
   return e.random.normal() / (smallest_normal(e.problem.dtype) * 32);
 }
-// A subnormal V gives a subnormal O. Only f16 can judge it: elsewhere a kernel computes in the
-// format of the subnormals themselves, and its sums may lose them.
+// A subnormal V gives a subnormal O. Only formats of a short range can judge it: elsewhere a kernel
+// computes in the format of the subnormals themselves, and its sums may lose them.
 double subnormal_value(Element& e) {
-  const double unit = 2 * half_smallest_subnormal(DType::f16);
-  return e.problem.dtype == DType::f16 ? unit * static_cast<double>(e.random.integer(-1000, 1000))
-                                       : e.random.normal();
+  const DType dtype = e.problem.dtype;
+  if (!has_short_range(dtype)) return e.random.normal();
+  return 2 * half_smallest_subnormal(dtype) * static_cast<double>(e.random.integer(-1000, 1000));
 }
 
 // exponents: row i sees half of its keys 2^(-e) times as much as the other half, e = i/8 modulo

@@ -84,6 +84,22 @@ void check_broadcast(const attest_tensor& tensor, Expected expected, std::size_t
 
 // ---- Which problems the kernels can run --------------------------------------------------------
 
+// Null of a format that no kernel takes.
+const char* name_of(attest_dtype dtype) {
+  switch (dtype) {
+    case ATTEST_F64:
+      return "f64";
+    case ATTEST_F32:
+      return "f32";
+    case ATTEST_F16:
+      return "f16";
+    case ATTEST_BF16:
+      return "bf16";
+    default:
+      return nullptr;
+  }
+}
+
 struct Refusal {
   const char* reason;
   bool (*applies)(const attest_problem& problem);
@@ -91,8 +107,7 @@ struct Refusal {
 
 // Formats of 8 bits and what is ill formed; of tables and lengths, more below.
 constexpr Refusal kRefusals[] = {
-    {"the dtype is none of f64, f32, f16 and bf16",
-     [](const attest_problem& p) { return p.dtype < ATTEST_F64 || p.dtype > ATTEST_BF16; }},
+    {"no kernel takes that dtype", [](const attest_problem& p) { return !name_of(p.dtype); }},
     {"a size is negative",
      [](const attest_problem& p) {
        return std::min({p.batch, p.query_heads, p.key_heads, p.query_len, p.key_len, p.head_dim,
@@ -257,8 +272,7 @@ void check_page_table(const Call& call, std::int64_t pages) {
 }
 
 void check_dtype(const KernelCode& code, attest_dtype dtype) {
-  constexpr const char* kNames[] = {"f64", "f32", "f16", "bf16"};
-  const char* name = kNames[dtype - ATTEST_F64];
+  const char* const name = name_of(dtype);
   if (std::count(code.dtypes.begin(), code.dtypes.end(), name) == 0) {
     throw std::runtime_error(fmt::format("the dtype is {}, and this kernel has only {}", name,
                                          fmt::join(code.dtypes, ", ")));

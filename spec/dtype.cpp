@@ -1,5 +1,6 @@
 #include "spec/dtype.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -110,6 +111,11 @@ std::optional<DType> dtype_named(std::string_view text) {
     if (name(dtype) == text) return dtype;
   }
   return std::nullopt;
+}
+
+std::optional<DType> dtype_numbered(std::int32_t number) {
+  const auto found = std::find(kDTypes.begin(), kDTypes.end(), static_cast<DType>(number));
+  return found == kDTypes.end() ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace attest

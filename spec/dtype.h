@@ -49,6 +49,12 @@ constexpr Format format_of(DType dtype) {
   return {};
 }
 
+// Whether its exponents reach less far than those of f32, in which it is computed: there its
+// subnormal numbers are normal ones, and what other formats hold may overflow in it.
+constexpr bool has_short_range(DType dtype) {
+  return format_of(dtype).max_exponent < format_of(DType::f32).max_exponent;
+}
+
 // Calls `act` with the format as a constant, so that the compiler knows it.
 template <class Act>
 decltype(auto) with_constant(DType dtype, const Act& act) {
@@ -194,5 +200,6 @@ Cell rounding_cell(DType dtype, double value, Rounding rounding = Rounding::near
 
 std::string_view name(DType dtype);  // "bf16"
 std::optional<DType> dtype_named(std::string_view name);
+std::optional<DType> dtype_numbered(std::int32_t number);  // as attest_dtype has it
 
 }  // namespace attest

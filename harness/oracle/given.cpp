@@ -1,10 +1,12 @@
 #include "harness/oracle/given.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "harness/oracle/given_mask.h"
 #include "harness/oracle/strided.h"
@@ -36,11 +38,16 @@ void read_sizes(const attest_problem& given, Problem& p) {
     }
     return value;
   };
-  if (given.dtype < ATTEST_F64 || given.dtype > ATTEST_BF16) {
+  const auto dtype = dtype_numbered(given.dtype);
+  if (!dtype) {
+    std::vector<std::string> judged;
+    for (const DType each : kDTypes) {
+      judged.push_back(fmt::format("{} ({})", name(each), static_cast<int>(each)));
+    }
     wrong("problem.dtype",
-          fmt::format("is {}; f64 (1), f32 (2), f16 (3) and bf16 (4) are judged", given.dtype));
+          fmt::format("is {}; judged are {}", given.dtype, fmt::join(judged, ", ")));
   }
-  p.dtype = static_cast<DType>(given.dtype);
+  p.dtype = *dtype;
   p.batch = size("batch", given.batch);
   p.query_heads = size("query_heads", given.query_heads);
   p.key_heads = size("key_heads", given.key_heads);

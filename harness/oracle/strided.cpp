@@ -16,15 +16,8 @@ namespace {
 constexpr double kMostElements = 0x1p32;
 
 std::string name_of(attest_dtype dtype) {
+  if (const auto format = dtype_numbered(dtype)) return std::string(name(*format));
   switch (dtype) {
-    case ATTEST_F64:
-      return "f64";
-    case ATTEST_F32:
-      return "f32";
-    case ATTEST_F16:
-      return "f16";
-    case ATTEST_BF16:
-      return "bf16";
     case ATTEST_U8:
       return "u8";
     case ATTEST_I32:

@@ -52,9 +52,9 @@ void ask_outputs(Bench& bench, DType dtype, Answers& answers) {
   const double o = Bench::of_row(reaction, TensorName::o, stage, 0, 0);
   const std::string inputs =
       fmt::format("{}; the mean of {:g}, 0, 0, 0 is {:g}", to_string(stage.problem), normal, o);
-  // f16 alone is computed in a format that has its subnormals among the normal numbers.
+  // A short range is computed in a format that has its subnormals among the normal numbers.
   const bool in_doubt =
-      dtype != DType::f16 && told(answers, key_of(dtype, "subnormal_inputs")) != "kept";
+      !has_short_range(dtype) && told(answers, key_of(dtype, "subnormal_inputs")) != "kept";
   if (o == 0 && in_doubt) {
     return answers.push_back(
         untold(key, "inputs are flushed: so may be what O is computed from, not O itself", inputs));

@@ -67,7 +67,8 @@ void ask_ds(Bench& bench, DType dtype, Answers& answers) {
   const double next = through == kMost ? 0 : left(reaction, through + 1);
   std::optional<DType> format;
   if (through == kMost) format = wide_of(dtype);
-  for (const DType narrow : {DType::f16, DType::bf16}) {
+  for (const DType narrow : kDTypes) {
+    if (format_of(narrow).digits >= format_of(wide_of(dtype)).digits) continue;
     // The next digit lies halfway, and goes either way where P is a little off.
     const double digit = small(format_of(narrow).digits - 1);
     if (through == format_of(narrow).digits - 1 && (next == 0 || near(next, digit))) {

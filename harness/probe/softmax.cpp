@@ -25,7 +25,7 @@ struct TwoKeys {
 double short_number(DType dtype, double value) {
   const DType grid = dtype == DType::f16 ? DType::f16 : DType::bf16;
   const double rounded = round_to(grid, value);
-  return std::abs(rounded) < smallest_normal(grid) ? 0 : rounded;
+  return std::abs(rounded) < std::max(smallest_normal(grid), smallest_normal(dtype)) ? 0 : rounded;
 }
 
 TwoKeys two_keys(Bench& bench, DType dtype, double first, const std::vector<double>& t) {

@@ -103,7 +103,8 @@ TEST(OracleTest, TellsTheWorstElementItsClauseAndWhatWasMeant) {
 
 // Each tensor, in each format, off by ten bounds in one element.
 TEST(OracleTest, FindsOneElementThatIsOff) {
-  for (const char* dtype : {"f64", "f32", "f16", "bf16"}) {
+  for (const DType each : kDTypes) {
+    const std::string dtype(name(each));
     const Case c = a_case({{"backward", true}, {"bias", {{"axes", "hqk"}}}, {"sink", true}}, dtype);
     for (HostTensor OracleCall::*tensor :
          {&OracleCall::o, &OracleCall::lse, &OracleCall::dq, &OracleCall::dk, &OracleCall::dv,

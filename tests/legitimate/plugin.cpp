@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "spec/description.h"
+#include "spec/dtype.h"
 #include "spec/json_text.h"
 #include "spec/profile.h"
 #include "tests/legitimate/decode.h"
@@ -82,7 +83,7 @@ Problem in_standard_terms(const attest_kernel* kernel, Problem p) {
 std::int32_t supports(const attest_kernel* kernel, const attest_problem* given, char* reason,
                       std::uint64_t reason_bytes) {
   std::string why;
-  if (given->dtype < ATTEST_F64 || given->dtype > ATTEST_BF16) {
+  if (!dtype_numbered(given->dtype)) {
     why = "formats of 8 bits are not simulated";
   } else if (std::max(given->query_len, given->key_len) > kLong) {
     why = "all scores of a head are kept";

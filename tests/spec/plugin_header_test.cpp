@@ -1,7 +1,13 @@
 // The plug-in header is read by C and C++ alike, and agrees with the vocabulary.
 #include "spec/attest_plugin.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "spec/dtype.h"
 #include "spec/mask.h"
@@ -22,10 +28,17 @@ TEST(PluginHeaderTest, IsTheSameForCAndForCpp) {
 }
 
 TEST(PluginHeaderTest, DtypesAreThoseOfTheVocabulary) {
-  EXPECT_EQ(static_cast<attest_dtype>(DType::f64), ATTEST_F64);
-  EXPECT_EQ(static_cast<attest_dtype>(DType::f32), ATTEST_F32);
-  EXPECT_EQ(static_cast<attest_dtype>(DType::f16), ATTEST_F16);
-  EXPECT_EQ(static_cast<attest_dtype>(DType::bf16), ATTEST_BF16);
+  std::ifstream file(ATTEST_SOURCE_DIR "/spec/attest_plugin.h");
+  const std::string header{std::istreambuf_iterator<char>(file), {}};
+  for (const DType dtype : kDTypes) {
+    std::string enumerator = fmt::format("  ATTEST_{} = {},", name(dtype), static_cast<int>(dtype));
+    for (char& letter : enumerator) letter = static_cast<char>(std::toupper(letter));
+    EXPECT_NE(header.find(enumerator), std::string::npos) << enumerator;
+    EXPECT_EQ(dtype_numbered(static_cast<attest_dtype>(dtype)), dtype);
+  }
+  for (const attest_dtype none : {0, int{ATTEST_FP8_E4M3}, int{ATTEST_U8}, -1}) {
+    EXPECT_FALSE(dtype_numbered(none)) << none;
+  }
   EXPECT_EQ(kUnbounded, ATTEST_UNBOUNDED);
 }
 
