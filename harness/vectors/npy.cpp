@@ -184,18 +184,24 @@ std::vector<std::size_t> fortran_places(const std::vector<Index>& shape, std::si
 
 }  // namespace
 
-std::string npy_of(const Shape& shape, const std::vector<double>& values, DType dtype) {
+char npy_kind(DType dtype) {
   switch (dtype) {
     case DType::f64:
-      return file_of(shape, "<f8", values);
     case DType::f32:
-      return encoded<std::uint32_t>(shape, "<f4", values, dtype);
     case DType::f16:
-      return encoded<std::uint16_t>(shape, "<f2", values, dtype);
+      return 'f';
     case DType::bf16:
-      return encoded<std::uint16_t>(shape, "<u2", values, dtype);
+      break;
   }
-  return "";
+  return 'u';
+}
+
+std::string npy_of(const Shape& shape, const std::vector<double>& values, DType dtype) {
+  const int bytes = format_of(dtype).bytes;
+  const std::string type = fmt::format("<{}{}", npy_kind(dtype), bytes);
+  if (dtype == DType::f64) return file_of(shape, type, values);
+  return bytes == 4 ? encoded<std::uint32_t>(shape, type, values, dtype)
+                    : encoded<std::uint16_t>(shape, type, values, dtype);
 }
 
 std::string npy_of(const Shape& shape, const std::vector<std::int64_t>& values) {

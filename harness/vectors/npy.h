@@ -13,6 +13,8 @@ namespace attest {
 
 // A file of format 1.0, in C order. bf16, which NumPy has not, are its bits, as unsigned integers.
 std::string npy_of(const Shape& shape, const std::vector<double>& values, DType dtype = DType::f64);
+// How NumPy calls its elements: 'f', or 'u' where they are bits.
+char npy_kind(DType dtype);
 std::string npy_of(const Shape& shape, const std::vector<std::int64_t>& values);
 std::string npy_of(const Shape& shape, const std::vector<std::int32_t>& values);
 std::string npy_of(const Shape& shape, const std::vector<std::uint8_t>& values);

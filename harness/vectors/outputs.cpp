@@ -33,18 +33,11 @@ Finding not_run(const char* reason, const std::string& why) {
 std::string file_of(TensorName tensor) { return wire_name(tensor) + ".npy"; }
 
 // How NumPy calls a format.
-std::string_view numpy_name(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return "float64";
-    case DType::f32:
-      return "float32";
-    case DType::f16:
-      return "float16";
-    case DType::bf16:
-      return "bfloat16 of ml_dtypes, or its bits as uint16";
-  }
-  return "?";
+std::string numpy_name(DType dtype) {
+  const int bits = 8 * format_of(dtype).bytes;
+  if (npy_kind(dtype) == 'f') return fmt::format("float{}", bits);
+  return fmt::format("{}its bits as uint{}",
+                     dtype == DType::bf16 ? "bfloat16 of ml_dtypes, or " : "", bits);
 }
 
 std::string type_of(const NpyArray& array) {
@@ -66,7 +59,8 @@ std::string type_of(const NpyArray& array) {
 // ml_dtypes writes bf16 as 2 bytes of no type.
 bool is_of(const NpyArray& array, DType dtype) {
   if (array.width != static_cast<std::size_t>(format_of(dtype).bytes)) return false;
-  return dtype == DType::bf16 ? array.kind == 'u' || array.kind == 'V' : array.kind == 'f';
+  const char kind = npy_kind(dtype);
+  return array.kind == kind || (kind == 'u' && array.kind == 'V');
 }
 
 // LSE may lack its last axis, of one channel.
