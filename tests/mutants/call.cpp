@@ -164,7 +164,7 @@ Call::Call(FaultId fault, const attest_problem& p, const attest_inputs& in, int 
 }
 
 float Call::in_16_bits(float x) const {
-  return static_cast<float>(round_to(p_.dtype == ATTEST_F16 ? DType::f16 : DType::bf16, x));
+  return static_cast<float>(round_to(narrow_format() ? dtype() : DType::bf16, x));
 }
 
 // ---- Lengths and places -------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class Call {
   bool packed() const { return p_.cu_query_lens.data || p_.cu_key_lens.data; }
   bool paged() const { return p_.page_size > 0; }
   DType dtype() const { return static_cast<DType>(p_.dtype); }
-  bool narrow_format() const { return p_.dtype == ATTEST_F16 || p_.dtype == ATTEST_BF16; }
+  bool narrow_format() const { return format_of(dtype()).bytes == 2; }
 
   // x in the problem's format if that has 16 bits; in bf16 if not.
   float in_16_bits(float x) const;

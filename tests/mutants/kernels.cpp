@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "spec/dtype.h"
 #include "spec/feature.h"
 #include "tests/mutants/call.h"
 
@@ -21,8 +23,9 @@ FaultId fault_of(const attest_kernel* kernel) { return FaultId(*mutant_of(kernel
 
 // ---- What a kernel declares ---------------------------------------------------------------------
 
-std::string arithmetic(Base base, const char* dtype) {
+std::string arithmetic(Base base, const std::string& dtype) {
   const bool textbook = base == Base::textbook;
+  const std::string narrow = textbook ? "f32" : dtype;
   return fmt::format(
       R"("{}": {{"products": {{"default": {{"accumulator": "f32", "truncates": false}}}},
           "softmax": "f32", "exp_ulp": 1.25, "tanh_ulp": 3, "p": "{}", "p_normalised": "{}",
@@ -30,8 +33,17 @@ std::string arithmetic(Base base, const char* dtype) {
           "rescales_output": {}, "key_block": {}, "subnormal_inputs": "kept",
           "subnormal_outputs": "kept", "output_rounding": "nearest", "deterministic": true,
           "thread_invariant": true, "batch_invariant": true}})",
-      dtype, textbook ? "f32" : dtype, textbook ? "first" : "last", textbook ? "f32" : dtype,
-      base == Base::split ? 16 : 1, base == Base::fa1, base == Base::split ? 0 : kTile);
+      dtype, narrow, textbook ? "first" : "last", narrow, base == Base::split ? 16 : 1,
+      base == Base::fa1, base == Base::split ? 0 : kTile);
+}
+
+// All but f64.
+std::vector<std::string> all_formats() {
+  std::vector<std::string> formats;
+  for (const DType dtype : kDTypes) {
+    if (dtype != DType::f64) formats.emplace_back(name(dtype));
+  }
+  return formats;
 }
 
 std::string all_features() {
@@ -73,7 +85,7 @@ std::string dialect(std::string_view fault, std::string_view features) {
 
 std::string description_in(const Host& host, const Mutant& mutant) {
   std::string formats;
-  for (const char* dtype : {"f32", "f16", "bf16"}) {
+  for (const std::string& dtype : all_formats()) {
     if (std::string(host.dtypes).find(fmt::format("\"{}\"", dtype)) == std::string::npos) continue;
     formats += (formats.empty() ? "" : ", ") + arithmetic(mutant.fault->base, dtype);
   }
@@ -98,17 +110,19 @@ std::string description_of(const Mutant& mutant) {
                                "own": {{"fixed": {}, "per_query_channel": 36,
                                         "per_key_channel": 36}}}},)",
                                    fault == "grows" || fault == "grows_wide" ? 1 << 30 : 0);
+  std::vector<std::string> arithmetics;
+  for (const std::string& dtype : all_formats()) arithmetics.push_back(arithmetic(base, dtype));
   return fmt::format(
       R"({{"name": "{}", "version": "1", "vendor": "Attest's own tests",
           "profiles": ["forward-core", "training-core", "training-full", "masks", "sparse-masks",
                        "scores", "dropout", "dropout-generated", "varlen", "packed", "paged",
                        "layouts", "device"{}],
-          "dtypes": ["f32", "f16", "bf16"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
+          "dtypes": ["{}"], "alignment": 4, "keep_quantum": 0.0001, "threads": true,
           "features": [{}], "limits": {{"pairs": {{"max": 268435456}}}},
-          {} {} "arithmetic": {{{}, {}, {}}}}})",
-      mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")", all_features(), promises,
-      dialect(fault, all_features()), arithmetic(base, "f32"), arithmetic(base, "f16"),
-      arithmetic(base, "bf16"));
+          {} {} "arithmetic": {{{}}}}})",
+      mutant.name, promises.empty() ? "" : R"(, "schedule", "memory")",
+      fmt::join(all_formats(), R"(", ")"), all_features(), promises, dialect(fault, all_features()),
+      fmt::join(arithmetics, ", "));
 }
 
 const char* describe(const attest_kernel* kernel) {

@@ -47,7 +47,7 @@ Arithmetic any_arithmetic(DType dtype, std::mt19937_64& random) {
   const auto seldom = [&] { return random() % 5 == 0; };
   a.exp_zero_inexact = a.key_block > 0 && seldom();
   if (seldom()) a.exp_error = 1024 * 0x1p-23;
-  if (dtype == DType::f16 || dtype == DType::bf16) {
+  if (format_of(dtype).bytes == 2) {
     if (seldom()) a.scores = {unit_roundoff(dtype), half_smallest_subnormal(dtype)};
   }
   a.sums_rounded_p = a.p.roundoff > 0 && a.p_normalised == Choice::last && seldom();
@@ -175,7 +175,7 @@ TEST(BoundTest, TheFastFormsAgreeWithTheReadableOnesWhateverIsDeclared) {
 RC_GTEST_PROP(BoundPropertyTest, TheFastFormsAgreeWithTheReadableOnesOnAnyProblem,
               (RandomProblem<9> random)) {
   Problem& problem = random.problem;
-  problem.dtype = any_of<DType>({DType::f64, DType::f32, DType::f16, DType::bf16});
+  problem.dtype = any_of<DType>({kDTypes.begin(), kDTypes.end()});
   std::mt19937_64 draws(*rc::gen::arbitrary<std::uint64_t>());
   RC_ASSERT(difference(problem, random.inputs, any_arithmetic(problem.dtype, draws)) == "");
 }

@@ -44,7 +44,7 @@ TEST(ArithmeticTest, TheLoosestAccumulatesInTheWideFormatAndTruncates) {
     EXPECT_EQ(a.exp_error, 2.25 * roundoff);
     EXPECT_EQ(a.tanh_error, (dtype == DType::f64 ? 4 : 4096) * roundoff);
     EXPECT_FALSE(a.thread_invariant || a.batch_invariant);
-    const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
+    const bool narrow = format_of(dtype).bytes == 2;
     EXPECT_EQ(a.p.roundoff, narrow ? unit_roundoff(dtype) : 0);
     EXPECT_EQ(a.p.underflow, narrow ? half_smallest_subnormal(dtype) : 0);
     EXPECT_EQ(a.ds, a.p);

@@ -18,7 +18,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr std::array kNarrow = {DType::f16, DType::bf16};
+const std::vector<DType> kNarrow = [] {
+  std::vector<DType> narrow;
+  for (const DType dtype : kDTypes) {
+    if (format_of(dtype).bytes == 2) narrow.push_back(dtype);
+  }
+  return narrow;
+}();
 
 // All non-negative finite numbers of a 16-bit format in ascending order, so that the index is the
 // bit pattern; then the power of two that would follow if the range went on.

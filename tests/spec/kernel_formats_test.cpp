@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "spec/dtype.h"
+#include "spec/kernel/tensor.h"
 
 namespace attest {
 namespace {
@@ -40,6 +41,20 @@ void expect_the_same(DType dtype) {
       store(dtype, x, &rounded);
       ASSERT_EQ(T(x).bits, rounded) << x;
     }
+  }
+}
+
+// What a kernel on kernel.h is called with must have a type there.
+TEST(KernelFormatsTest, EveryFormatOfTheVocabularyHasAType) {
+  for (const DType dtype : kDTypes) {
+    attest_tensor tensor{};
+    tensor.data = &tensor;
+    tensor.dtype = static_cast<attest_dtype>(dtype);
+    const auto is_viewed = [&](auto element) {
+      Tensor(tensor).view<decltype(element)>();
+      return sizeof(element) == static_cast<std::size_t>(format_of(dtype).bytes);
+    };
+    EXPECT_TRUE(with_element_type(tensor.dtype, is_viewed)) << name(dtype);
   }
 }
 
