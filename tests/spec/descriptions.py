@@ -18,11 +18,15 @@ except ImportError:
     print("skipped: this python3 cannot import jsonschema (Debian: python3-jsonschema)")
     sys.exit(77)
 
+SPEC = pathlib.Path(sys.argv[2])
+SCHEMA = json.loads((SPEC / "description.schema.json").read_text(encoding="utf-8"))
+FORMATS = SCHEMA["$defs"]["dtype"]["enum"]
+
 # What no schema can say, as the reader of descriptions says it.
 NOT_OF_FORM = re.compile(
     r"is not declared$|there is no declared dtype"
     r'|is declared, and the feature "\w+" is not$'
-    r'|^/(arithmetic|beyond_caps)/\w+: unknown key "(f64|f32|f16|bf16)"'
+    rf'|^/(arithmetic|beyond_caps)/\w+: unknown key "({"|".join(FORMATS)})"'
     r"|no problem can be asked|every problem meets"
     r'|"min" -?\d+ is above "max"|no multiple of \d+ lies'
     r"|^/memory: the terms declared grow faster|add up to no LSE"
@@ -58,10 +62,9 @@ def texts(schema):
 
 def formats_of_formats(base):
     """What each format may be rounded to on its way."""
-    dtypes = ["f64", "f32", "f16", "bf16"]
-    for dtype in dtypes:
+    for dtype in FORMATS:
         for key in ["scores", "p", "ds", "softmax"]:
-            for to in dtypes:
+            for to in FORMATS:
                 yield {**base, "dtypes": [dtype], "arithmetic": {dtype: {key: to}}}
 
 
@@ -159,10 +162,9 @@ def check_table(reader, validator, table):
 
 
 def main():
-    reader, spec = Reader(sys.argv[1]), pathlib.Path(sys.argv[2])
-    schema = json.loads((spec / "description.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
+    reader = Reader(sys.argv[1])
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    validator = jsonschema.Draft202012Validator(SCHEMA)
     here = pathlib.Path(__file__).parent
     table = json.loads((here / "descriptions.json").read_text(encoding="utf-8"))
     wrong = list(check_table(reader, validator, table))
@@ -173,7 +175,7 @@ def main():
     dice = random.Random(21)
     spots = [(each, path) for each in rich for path in places(each)]
     odd = [(*spot, value) for spot in spots for value in ODD]
-    said = sorted(set(texts(schema)))
+    said = sorted(set(texts(SCHEMA)))
     other = [(*spot, text) for spot in spots if isinstance(at(*spot), str) for text in said]
     for what, changes in [("with an odd value", odd), ("with a word from elsewhere", other)]:
         some = dice.sample(changes, min(len(changes), MUTATIONS))
