@@ -63,8 +63,6 @@ std::string both_text(const Tally& tally) {
   return tally.elements == 0 ? "" : fmt::format("{}, {}", largest_text(tally), median_text(tally));
 }
 
-std::size_t row_number(DType dtype) { return static_cast<std::size_t>(dtype) - 1; }
-
 std::int64_t elements(const ByTensor& tensors) {
   std::int64_t sum = 0;
   for (const TensorName t : kReturnedTensors) {
@@ -86,7 +84,7 @@ std::string comparison(const Statistics& s) {
   }};
   std::vector<Row> rows;
   for (const Earlier& earlier : kEarlier) {
-    const ByTensor& here = s.by_format[row_number(earlier.dtype)];
+    const ByTensor& here = s.by_format[place_of(earlier.dtype)];
     const std::string format(name(earlier.dtype));
     Row then = {format, "earlier"}, quotient = {format, "here / earlier"};
     for (const TensorName t : kReturnedTensors) {
@@ -106,7 +104,7 @@ std::string comparison(const Statistics& s) {
 std::string markdown(const Options& options, const Statistics& s) {
   std::vector<Row> judged, open, features, sizes, kinds, kernels;
   for (const DType dtype : kDTypes) {
-    const std::size_t n = row_number(dtype);
+    const std::size_t n = place_of(dtype);
     if (elements(s.by_format[n]) == 0) continue;
     const std::string format(name(dtype));
     Row counts = {format, "elements"};
@@ -137,7 +135,7 @@ std::string markdown(const Options& options, const Statistics& s) {
       add(sizes,
           {fmt::format("{}, {}{} keys, d {}", name(dtype), size.backward ? "backward, " : "",
                        size.key_len, size.head_dim)},
-          s.by_size[row_number(dtype)][n]);
+          s.by_size[place_of(dtype)][n]);
     }
   }
   for (int kind = 0; kind < kKinds; ++kind) {
@@ -174,7 +172,7 @@ std::string worst(const Options& options, const Statistics& s) {
   std::string text;
   for (const bool loosely : {false, true}) {
     for (const DType dtype : kDTypes) {
-      const std::size_t n = row_number(dtype);
+      const std::size_t n = place_of(dtype);
       for (const TensorName t : kReturnedTensors) {
         const Tally& tally = (loosely ? s.by_format_loosest : s.by_format)[n][t];
         if (tally.largest == 0) continue;

@@ -159,7 +159,7 @@ std::vector<Contender> contenders(const Options& options, const Subject& subject
 void judge_kernel(const Options& options, const Subject& subject, const Contender& contender,
                   const Outputs& out, Expectations& expectations, Statistics& statistics) {
   const Problem& problem = subject.problem;
-  const std::size_t format = at(Index(problem.dtype) - 1);
+  const std::size_t format = place_of(problem.dtype);
   const Arithmetic own = declared(contender.style, problem.dtype);
   const bool ordinary = contender.style.operand_digits == 0 && !own.flushes_inputs &&
                         !own.flushes_outputs &&

@@ -3,18 +3,27 @@
 // of threads.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "reference/working.h"
+#include "spec/dtype.h"
 #include "tests/bounds/histogram.h"
 #include "tests/bounds/kernel.h"
 #include "tests/bounds/problems.h"
 
 namespace attest::bounds {
+
+// The row of a format in tables of all: its number may lie beyond them.
+inline std::size_t place_of(DType dtype) {
+  const auto found = std::find(kDTypes.begin(), kDTypes.end(), dtype);
+  return static_cast<std::size_t>(found - kDTypes.begin());
+}
 
 struct Tally {
   std::int64_t elements = 0;      // with a finite bound

@@ -47,7 +47,7 @@ void judge(const Subject& subject, const Inputs& inputs, const Outputs& out, con
   const ForwardExpected forward = expect_forward(p, inputs, a);
   if (!small_enough_for_noise(forward.lse)) return;
   const ForwardSpread forward_spread = spread_forward(p, inputs, a);
-  auto& row = table[static_cast<std::size_t>(p.dtype) - 1];
+  auto& row = table[place_of(p.dtype)];
   const auto count = [&](TensorName t, const std::vector<double>& returned, DType dtype,
                          const Expected& expected, const Spread& spread, double groups) {
     const NoiseEvidence noise =
@@ -151,7 +151,7 @@ int run(double elements, std::uint64_t seed) {
   std::int64_t alarms = 0;
   for (const DType dtype : kDTypes) {
     for (const TensorName t : kReturnedTensors) {
-      const Nearest& n = table[static_cast<std::size_t>(dtype) - 1][t];
+      const Nearest& n = table[place_of(dtype)][t];
       if (n.tensors == 0) continue;
       alarms += n.alarms;
       fmt::print("| {} | {} | {} | {} | {:.2g} | {:.2g} | {:.2g} | {} |\n", name(dtype), name(t),

@@ -232,7 +232,7 @@ Inputs make_inputs(const Subject& subject) {
     return [&random, factor](const Place4&) { return factor * random.normal(); };
   };
   const auto constant = [](double value) { return [value](const Place4&) { return value; }; };
-  const double large = p.dtype == DType::f16 ? 300 : random.chance(0.5) ? 300 : 1e12;
+  const double large = has_short_range(p.dtype) ? 300 : random.chance(0.5) ? 300 : 1e12;
   const double smallest = smallest_normal(p.dtype);
 
   Inputs in = {.q = draw(p.q_shape(), normal),

@@ -224,7 +224,7 @@ Inputs make_inputs(const Problem& problem, Kind kind, std::mt19937_64& random) {
     const double size = std::sqrt(double(std::max<Index>(problem.head_dim, 1))) * problem.scale;
     in.q = draw(problem.q_shape(), [&](const auto& c) { return plain(c) * deviation / size; });
   };
-  const double huge = problem.dtype == DType::f16 ? 1e2 : 1e15;
+  const double huge = has_short_range(problem.dtype) ? 1e2 : 1e15;
   switch (kind) {
     case Kind::normal:
       break;
