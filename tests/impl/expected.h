@@ -50,7 +50,7 @@ inline PassesExpected expect(const Problem& p, const Inputs& in) {
     return static_cast<std::size_t>(broadcast_index(bias_shape, b, h, i, j));
   };
   const double u = unit_roundoff(p.dtype), wide = unit_roundoff(p.lse_dtype());
-  const double tiny = p.dtype == DType::f16 ? 0x1p-24 : 0x1p-126;
+  const double tiny = has_short_range(p.dtype) ? 2 * half_smallest_subnormal(p.dtype) : 0x1p-126;
   const double length = double(p.head_dim + p.value_dim + p.query_len * 4 + p.key_len + 32);
   const double rescale = 1 / (1 - p.dropout.probability);
 
