@@ -385,10 +385,14 @@ Terms implied_by_absent(std::span<const std::string> features) {
   if (!contains(features, "gqa")) terms.sizes.emplace(Size::group, SizeSet::listed({1}));
   if (!contains(features, "value-dim")) terms.same_head_dims = true;
   if (!contains(features, "strides")) terms.dense_layouts = true;
-  if (contains(features, "zero-sizes")) return terms;
-  for (const Size size : {Size::batch, Size::query_heads, Size::key_heads, Size::query_len,
-                          Size::key_len, Size::head_dim, Size::value_dim}) {
-    terms.sizes.emplace(size, SizeSet::range(1, std::numeric_limits<Index>::max()));
+  const Index least = contains(features, "zero-sizes") ? std::numeric_limits<Index>::min() : 1;
+  const Index longest = contains(features, "long") ? std::numeric_limits<Index>::max() : kLong;
+  for (const Size size : {Size::query_len, Size::key_len}) {
+    terms.sizes.emplace(size, SizeSet::range(least, longest));
+  }
+  for (const Size size :
+       {Size::batch, Size::query_heads, Size::key_heads, Size::head_dim, Size::value_dim}) {
+    terms.sizes.emplace(size, SizeSet::range(least, std::numeric_limits<Index>::max()));
   }
   return terms;
 }

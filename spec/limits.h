@@ -137,8 +137,8 @@ KernelLimits parse_limits(const nlohmann::json& json, const std::string& pointer
                           std::span<const DType> dtypes, std::span<const std::string> features);
 
 // What the absence of features says in these terms: without "gqa" one query head a key head,
-// without "value-dim" Dv = D, without "zero-sizes" no size of 0, and without "strides" dense
-// tensors.
+// without "value-dim" Dv = D, without "zero-sizes" no size of 0, without "long" no length beyond
+// kLong, and without "strides" dense tensors.
 Terms implied_by_absent(std::span<const std::string> features);
 
 }  // namespace attest

@@ -153,6 +153,15 @@ TEST(FitTest, FeaturesThatAFormatLacksAreAbsentInIt) {
   EXPECT_EQ(fit_or_why(fitted_to(base, "{}", features)), "") << "the case itself";
 }
 
+TEST(FitTest, NothingBecomesLongThatIsNot) {
+  const CaseWithEntry base = case_of(with(
+      kProblem,
+      {{"batch", 1}, {"query_heads", 1}, {"key_heads", 1}, {"query_len", 1}, {"key_len", 9000}}));
+  const char* limits = R"({"pairs": {"multiple": 32768}, "keys_at_least_queries": true})";
+  EXPECT_EQ(fit_or_why(fitted_to(base, limits, {"long"})), "sk:32768");
+  EXPECT_EQ(fit_or_why(fitted_to(base, limits, {})), "pairs 9000: takes a multiple of 32768");
+}
+
 TEST(FitTest, CornersAndOrdersAreThoseThatAreTaken) {
   const CaseWithEntry base = case_of(
       with(kProblem, {{"mask", "causal bottom_right"}, {"layouts", "sbhd"}}), {"SOFTMAX-1"});

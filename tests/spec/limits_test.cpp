@@ -395,7 +395,7 @@ TEST(LimitsTest, NeverIsMetByAllOfItsTermsTogether) {
 
 TEST(LimitsTest, AbsentFeaturesAreLimitsOfSizesAndLayouts) {
   Problem p = usual();
-  const std::vector<std::string> all = {"gqa", "value-dim", "strides", "zero-sizes"};
+  const std::vector<std::string> all = {"gqa", "value-dim", "strides", "zero-sizes", "long"};
   const auto without = [&](const char* feature) {
     std::vector<std::string> some = all;
     std::erase(some, feature);
@@ -410,6 +410,8 @@ TEST(LimitsTest, AbsentFeaturesAreLimitsOfSizesAndLayouts) {
   EXPECT_EQ(without("strides"), "layout bshd: takes dense bhsd");
   p.batch = 0;
   EXPECT_EQ(without("zero-sizes"), "batch 0: takes at least 1");
+  p.key_len = 16385;
+  EXPECT_EQ(without("long"), "key_len 16385: takes at most 16384");
   EXPECT_EQ(beyond(implied_by_absent(all), p), "");
 }
 
