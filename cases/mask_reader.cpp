@@ -41,11 +41,16 @@ bool read_reach(std::string_view text, Index& left, Index& right) {
 
 // What a pattern may look at: the position, the sizes, its own arguments, and a random number.
 struct Spot {
-  Position at;
-  Index query_len, key_len;
-  Index plane;  // counts the batch elements and heads that have a table of their own
-  Index tile, percent;
-  std::uint32_t random;
+  Position at = {};
+  Index query_len = 0, key_len = 0;
+  Index plane = 0;  // counts the batch elements and heads that have a table of their own
+  Index tile = 1, percent = 0;
+  std::array<std::uint32_t, 2> seed = {};
+  std::uint64_t element = 0;  // of the table
+
+  std::uint32_t random() const {
+    return philox({std::uint32_t(element), std::uint32_t(element >> 32), 0, 0}, seed)[0];
+  }
 
   // Tile number of this key, and the number of tiles; each further plane starts one tile later, so
   // that batch elements and heads differ.
@@ -55,30 +60,64 @@ struct Spot {
 
 struct Pattern {
   std::string_view name;
-  bool (*allows)(const Spot&);
+  void (*fill)(DenseMask& table, Spot spot);
   bool takes_tile = false;
   bool takes_percent = false;
 };
 
+// Of what it allows in each spot. Every start of the command fills the tables of all cases: the
+// compiler is to see what it does for each element.
+template <class Allows>
+constexpr Pattern pattern(std::string_view name, Allows, bool takes_tile = false,
+                          bool takes_percent = false) {
+  return {.name = name,
+          .fill =
+              [](DenseMask& table, Spot s) {
+                const auto& [batch, heads, queries, keys] = table.shape;
+                for (s.plane = 0; s.plane < batch * heads; ++s.plane) {
+                  s.at = {.batch = s.plane / heads, .head = s.plane % heads};
+                  for (s.at.query = 0; s.at.query < queries; ++s.at.query) {
+                    for (s.at.key = 0; s.at.key < keys; ++s.at.key) {
+                      table.allowed[s.element++] = Allows()(s);
+                    }
+                  }
+                }
+              },
+          .takes_tile = takes_tile,
+          .takes_percent = takes_percent};
+}
+
 constexpr Pattern kPatterns[] = {
-    {"random",
-     [](const Spot& s) { return Index((std::uint64_t(s.random) * 100) >> 32) < s.percent; }, false,
-     true},
-    {"checkerboard", [](const Spot& s) { return (s.at.query + s.at.key + s.plane) % 2 == 0; }},
-    {"one_key",
-     [](const Spot& s) { return (7 * s.at.query + 5 * s.plane + 3) % s.key_len == s.at.key; }},
-    {"all_but_one_key",
-     [](const Spot& s) { return (7 * s.at.query + 5 * s.plane + 3) % s.key_len != s.at.key; }},
-    {"hide_first_tile", [](const Spot& s) { return !s.in_tile(0); }, true},
-    {"hide_middle_tile", [](const Spot& s) { return !s.in_tile(s.tiles() / 2); }, true},
-    {"hide_last_tile", [](const Spot& s) { return !s.in_tile(s.tiles() - 1); }, true},
-    {"keep_first_tile", [](const Spot& s) { return s.in_tile(0); }, true},
-    {"keep_middle_tile", [](const Spot& s) { return s.in_tile(s.tiles() / 2); }, true},
-    {"keep_last_tile", [](const Spot& s) { return s.in_tile(s.tiles() - 1); }, true},
-    {"first_rows_empty", [](const Spot& s) { return s.at.query >= s.tile; }, true},
-    {"last_rows_empty", [](const Spot& s) { return s.at.query < s.query_len - s.tile; }, true},
-    {"odd_rows_empty", [](const Spot& s) { return (s.at.query + s.plane) % 2 == 0; }},
-    {"nothing", [](const Spot&) { return false; }},
+    pattern(
+        "random",
+        [](const Spot& s) { return Index((std::uint64_t(s.random()) * 100) >> 32) < s.percent; },
+        false, true),
+    pattern("checkerboard",
+            [](const Spot& s) { return (s.at.query + s.at.key + s.plane) % 2 == 0; }),
+    pattern(
+        "one_key",
+        [](const Spot& s) { return (7 * s.at.query + 5 * s.plane + 3) % s.key_len == s.at.key; }),
+    pattern(
+        "all_but_one_key",
+        [](const Spot& s) { return (7 * s.at.query + 5 * s.plane + 3) % s.key_len != s.at.key; }),
+    pattern(
+        "hide_first_tile", [](const Spot& s) { return !s.in_tile(0); }, true),
+    pattern(
+        "hide_middle_tile", [](const Spot& s) { return !s.in_tile(s.tiles() / 2); }, true),
+    pattern(
+        "hide_last_tile", [](const Spot& s) { return !s.in_tile(s.tiles() - 1); }, true),
+    pattern(
+        "keep_first_tile", [](const Spot& s) { return s.in_tile(0); }, true),
+    pattern(
+        "keep_middle_tile", [](const Spot& s) { return s.in_tile(s.tiles() / 2); }, true),
+    pattern(
+        "keep_last_tile", [](const Spot& s) { return s.in_tile(s.tiles() - 1); }, true),
+    pattern(
+        "first_rows_empty", [](const Spot& s) { return s.at.query >= s.tile; }, true),
+    pattern(
+        "last_rows_empty", [](const Spot& s) { return s.at.query < s.query_len - s.tile; }, true),
+    pattern("odd_rows_empty", [](const Spot& s) { return (s.at.query + s.plane) % 2 == 0; }),
+    pattern("nothing", [](const Spot&) { return false; }),
 };
 
 const Pattern& pattern_named(const std::string& name, const std::string& pointer) {
@@ -145,26 +184,12 @@ DenseMask read_pattern(ObjectReader& reader, const Shape& shape, std::string_vie
   }
   check_size(shape, reader.pointer("pattern"));
   DenseMask table{.shape = shape, .allowed = {}};
-  table.allowed.reserve(static_cast<std::size_t>(element_count(shape)));
-  const auto key = philox_key(seed);
-  const auto random = [&](std::uint64_t i) {
-    const auto low = static_cast<std::uint32_t>(i), high = static_cast<std::uint32_t>(i >> 32);
-    return pattern.takes_percent ? philox({low, high, 0, 0}, key)[0] : 0;
-  };
-  for (Index plane = 0; plane < shape[0] * shape[1]; ++plane) {
-    for (Index q = 0; q < shape[2]; ++q) {
-      for (Index k = 0; k < shape[3]; ++k) {  // every start of the command does this for all cases
-        table.allowed.push_back(pattern.allows(
-            {.at = {.batch = plane / shape[1], .head = plane % shape[1], .query = q, .key = k},
-             .query_len = shape[2],
-             .key_len = shape[3],
-             .plane = plane,
-             .tile = tile,
-             .percent = percent,
-             .random = random(table.allowed.size())}));
-      }
-    }
-  }
+  table.allowed.resize(static_cast<std::size_t>(element_count(shape)));
+  pattern.fill(table, {.query_len = shape[2],
+                       .key_len = shape[3],
+                       .tile = tile,
+                       .percent = percent,
+                       .seed = philox_key(seed)});
   return table;
 }
 

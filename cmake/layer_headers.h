@@ -1,4 +1,4 @@
-// What many files of the layers include. Precompiled; no file relies on it.
+// What many files of the layers include. Precompiled; no file relies on it (spec/layering_test).
 #pragma once
 
 #include <fmt/format.h>

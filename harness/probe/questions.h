@@ -2,6 +2,7 @@
 // the testee takes; what it told stands in the answers that later families are given.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>

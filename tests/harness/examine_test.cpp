@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "cases/case.h"

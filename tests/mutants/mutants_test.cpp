@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -119,12 +120,18 @@ bool any_key_is_seen(const Problem& p) {
 }
 
 // The verdicts on one of the kernels that are tried on all standard cases at once, because what is
-// expected of a case is then computed once.
+// expected of a case is then computed once; on "zero_gradients" where there are gradients.
 std::vector<VerdictRecord> verdicts_of_all(const std::string& mutant) {
-  static const Record kRecord =
-      judge_mutants({"none", "zeros", "zero_gradients"}, standard_cases(), {});
+  static const auto kVerdicts = [] {
+    std::vector<Case> forward, backward;
+    for (const Case& c : standard_cases()) (c.problem.backward ? backward : forward).push_back(c);
+    auto all = judge_mutants({"none", "zeros"}, forward, {}).verdicts;
+    auto more = judge_mutants({"none", "zeros", "zero_gradients"}, backward, {}).verdicts;
+    std::move(more.begin(), more.end(), std::back_inserter(all));
+    return all;
+  }();
   std::vector<VerdictRecord> chosen;
-  for (const VerdictRecord& v : kRecord.verdicts) {
+  for (const VerdictRecord& v : kVerdicts) {
     if (v.testee == "mutant/" + mutant) chosen.push_back(v);
   }
   return chosen;

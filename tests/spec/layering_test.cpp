@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -170,6 +171,56 @@ void check_source(const Tree& tree, const std::string& path, const std::string& 
   }
 }
 
+// Whether a word of the text begins so.
+bool names(const std::string& text, const std::string& beginning) {
+  for (auto at = text.find(beginning); at != text.npos; at = text.find(beginning, at + 1)) {
+    const auto before = static_cast<unsigned char>(at > 0 ? text[at - 1] : ' ');
+    if (!std::isalnum(before) && before != '_' && before != ':' && before != '"') return true;
+  }
+  return false;
+}
+
+// A library that a file names, it includes, or one of our headers that it includes does: compilers
+// that have read the library before (cmake/) do not say so.
+void check_libraries(const Tree& tree, const std::string& path, const std::string& text,
+                     std::vector<std::string>& faults) {
+  using Texts = std::vector<std::string>;
+  static const std::pair<Texts, Texts> libraries[] = {
+      {{"nlohmann/json"}, {"nlohmann::"}},
+      {{"fmt/"}, {"fmt::"}},
+      {{"CLI/"}, {"CLI::"}},
+      {{"rapidcheck"}, {"rc::", "RC_ASSERT", "RC_GTEST_PROP"}},
+      {{"gtest/", "gmock/"}, {"EXPECT_EQ", "TEST("}},
+      {{"gmock/"}, {"EXPECT_THAT", "MOCK_METHOD"}}};
+  std::vector<std::string> included;
+  std::string code;
+  const auto add_included = [&](const std::string& line) {
+    std::smatch match;
+    const bool is_include = line.starts_with("#") && std::regex_match(line, match, kInclude);
+    if (is_include) included.push_back(match[2]);
+  };
+  for (const std::string& line : lines_of(text)) {
+    add_included(line);
+    code += line.substr(0, line.find("//")) + "\n";
+  }
+  for (std::size_t direct = included.size(), i = 0; i < direct; ++i) {
+    const auto ours = tree.find(included[i]);
+    if (ours == tree.end()) continue;
+    for (const std::string& line : lines_of(ours->second)) add_included(line);
+  }
+  for (const auto& library : libraries) {
+    const bool has_it = std::any_of(included.begin(), included.end(), [&](const std::string& each) {
+      return std::any_of(library.first.begin(), library.first.end(),
+                         [&](const std::string& header) { return each.starts_with(header); });
+    });
+    for (const std::string& word : library.second) {
+      if (has_it || !names(code, word)) continue;
+      faults.push_back(path + ": names " + word + " and does not include <" + library.first[0] +
+                       ">");
+    }
+  }
+}
+
 using Includes = std::map<std::string, std::set<std::string>>;
 
 // Whatever includes itself by way of others.
@@ -266,6 +317,7 @@ std::vector<std::string> faults_of(const Tree& tree) {
   for (const auto& [path, text] : tree) {
     if (!ends_with_any(path, {".h", ".cpp", ".c", ".inl"})) continue;
     check_source(tree, path, text, faults);
+    check_libraries(tree, path, text, faults);
     check_length(path, text, faults);
     if (path.starts_with("harness/") && !kRooms.contains(room_of(path))) {
       faults.push_back(path + ": lies in no room of harness/");
@@ -461,6 +513,13 @@ TEST(LayeringTest, FindsHeadersOutOfForm) {
   EXPECT_THAT(planted("spec/attest_plugin.h", kComment),
               ElementsAre(HasSubstr("guard is missing")));
   EXPECT_THAT(planted("spec/a.cpp", "using namespace std;\n"), IsEmpty());
+}
+
+TEST(LayeringTest, FindsLibrariesThatAreNamedAndNotIncluded) {
+  const std::string word = "fmt::", code = word + "memory_buffer text;\n";
+  EXPECT_THAT(planted("spec/a.cpp", code), ElementsAre(HasSubstr("and does not include <fmt/>")));
+  EXPECT_THAT(planted("spec/a.cpp", "#include <fmt/format.h>\n" + code), IsEmpty());
+  EXPECT_THAT(planted("spec/a.cpp", "// " + code), IsEmpty());
 }
 
 TEST(LayeringTest, FindsDisabledCode) {
