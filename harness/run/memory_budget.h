@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <string>
 
@@ -13,11 +14,15 @@ namespace attest {
 // inputs, two trials of results, exact values and bounds. What the testee takes itself is its own.
 double bytes_to_judge(const Problem& problem);
 
+// What processes here may have: the machine's memory, or less if a control group that this process
+// is in, or one above it, has less, as containers have (Linux, cgroups(7), versions 1 and 2).
+// `root`: where proc/ and sys/ lie.
+double memory_here(const std::filesystem::path& root = "/");
+
 // What all cases that are judged at a time share.
 class MemoryBudget {
  public:
-  // `bytes`: what there is; by default nine tenths of the machine's memory.
-  explicit MemoryBudget(double bytes = of_machine()) : all_(bytes) {}
+  explicit MemoryBudget(double bytes) : all_(bytes) {}  // what there is
 
   // Why a problem does not fit whatever else is running; empty if it does.
   std::string refuses(const Problem& problem) const;
@@ -37,8 +42,6 @@ class MemoryBudget {
   };
 
  private:
-  static double of_machine();
-
   double all_, taken_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

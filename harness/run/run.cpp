@@ -18,7 +18,6 @@
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
-#include "harness/run/memory_budget.h"
 #include "harness/run/seal.h"
 #include "spec/json_text.h"
 
@@ -189,6 +188,29 @@ std::optional<Verdict> beyond_budget(const MemoryBudget& budget, const Case& tes
                  .clauses = test_case.clauses};
 }
 
+// What a testee is tried on in place of a case; null if on nothing.
+const Case* tried_on(const Case& test_case, const Testee& testee, const RunOptions& options) {
+  const Asking::Instead* instead =
+      options.asking ? options.asking->instead(testee.name, test_case.id) : nullptr;
+  if (!instead) return &test_case;
+  return instead->fitted ? &*instead->fitted : nullptr;
+}
+
+// What judging all testees on a case takes: what their results are compared with is kept until the
+// last of them is judged, of each case that is fitted to some of them too.
+double bytes_for_all(const Case& test_case, const std::vector<Testee>& testees,
+                     const MemoryBudget& budget, const RunOptions& options) {
+  std::map<std::string_view, double> bytes;  // by id
+  for (const Testee& testee : testees) {
+    const Case* const tried = tried_on(test_case, testee, options);
+    if (!tried || !budget.refuses(tried->problem).empty()) continue;
+    bytes[tried->id] = bytes_to_judge(tried->problem);
+  }
+  double sum = 0;
+  for (const auto& [id, each] : bytes) sum += each;
+  return sum;
+}
+
 // Of a case that a testee is not tried on.
 VerdictRecord left_out(const Case& test_case, const Testee& testee, Verdict untried,
                        const RunOptions& options) {
@@ -337,9 +359,11 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
   Ends ends(options, testees.size());
-  MemoryBudget budget;
+  MemoryBudget budget(options.memory);
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
+      const MemoryBudget::Share share(budget,
+                                      bytes_for_all(cases[order[n]], testees, budget, options));
       Preparations preparations;
       std::vector<VerdictRecord> verdicts;
       for (std::size_t t = 0; t < testees.size(); ++t) {
@@ -361,7 +385,6 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
           leave_out(std::move(*untried));
           continue;
         }
-        const MemoryBudget::Share share(budget, bytes_to_judge(test_case.problem));
         const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
         const auto executor = executors.take(testee.name, testee);
         VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,

@@ -15,6 +15,7 @@
 #include "harness/run/asking.h"
 #include "harness/run/examine.h"
 #include "harness/run/floor.h"
+#include "harness/run/memory_budget.h"
 #include "spec/record.h"
 
 namespace attest {
@@ -24,6 +25,8 @@ struct RunOptions {
   // That testees have at a time, if jobs are no more.
   std::size_t workers = std::numeric_limits<std::size_t>::max();
   int threads = 1;  // that a testee may use in a call
+  // Bytes for all that is judged at a time.
+  double memory = 0.9 * memory_here();
   Limits limits = {};
   std::string from = {};  // the file or folder of the cases, if they are none of the suite's
   std::vector<std::string> shapes = {};  // or what --shapes named

@@ -1,10 +1,15 @@
 #include "harness/run/memory_budget.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -54,6 +59,30 @@ TEST(MemoryBudgetTest, HasNoMoreAtATimeThanThereIsButForWhoIsAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(most, 1000);
+}
+
+TEST(MemoryBudgetTest, IsThatOfTheControlGroupsThatTheProcessIsIn) {
+  const auto root = std::filesystem::temp_directory_path() / fmt::format("groups_{}", getpid());
+  const auto put = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  };
+  const double machine = memory_here(root);
+  EXPECT_GT(machine, 1e8);
+  put("proc/self/cgroup", "0::/pod/box\n");
+  put("sys/fs/cgroup/pod/box/memory.max", "max\n");
+  EXPECT_EQ(memory_here(root), machine);
+  put("sys/fs/cgroup/pod/memory.max", "5000000\n");
+  EXPECT_EQ(memory_here(root), 5e6);
+  put("sys/fs/cgroup/memory.max", "4000000\n");  // as a container sees its own
+  EXPECT_EQ(memory_here(root), 4e6);
+  put("proc/self/cgroup", "5:cpu:/pod\n4:pids,memory:/pod\n");
+  EXPECT_EQ(memory_here(root), machine);
+  put("sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "9223372036854771712\n");  // without limit
+  EXPECT_EQ(memory_here(root), machine);
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "3000000\n");
+  EXPECT_EQ(memory_here(root), 3e6);
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

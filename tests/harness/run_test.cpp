@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <latch>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -80,6 +82,37 @@ TEST(RunTest, EveryCaseHasOneVerdictWithEveryTesteeInOrderForAnyNumberOfJobs) {
     EXPECT_EQ(record.footer->counts.at("FAIL"), 80);
     EXPECT_EQ(record.footer->exit_code, 1);
   }
+}
+
+// Notes who was called, in the order of the calls.
+class NotingExecutor : public RefusingExecutor {
+ public:
+  NotingExecutor(std::string name, std::vector<std::string>& called, std::mutex& mutex)
+      : RefusingExecutor(false), name_(std::move(name)), called_(called), mutex_(mutex) {}
+  Reply execute(nlohmann::json request) override {
+    const std::lock_guard lock(mutex_);
+    called_.push_back(name_);
+    return RefusingExecutor::execute(std::move(request));
+  }
+
+ private:
+  std::string name_;
+  std::vector<std::string>& called_;
+  std::mutex& mutex_;
+};
+
+TEST(RunTest, CaseKeepsItsMemoryUntilItsLastTesteeIsJudged) {
+  std::vector<std::string> called;
+  std::mutex mutex;
+  std::ostringstream out;
+  const auto all = cases(40);
+  run(
+      all, {testee("a"), testee("b")}, Header(),
+      {.jobs = 4, .memory = bytes_to_judge(all[0].problem)},
+      [&](const Testee& t) { return std::make_unique<NotingExecutor>(t.name, called, mutex); }, out,
+      [](const VerdictRecord&) {}, [] { return false; });
+  called.erase(std::unique(called.begin(), called.end()), called.end());
+  EXPECT_EQ(called.size(), 80u);  // a, b, a, b: never two cases at a time
 }
 
 TEST(RunTest, OurOwnFailureBecomesAHarnessErrorAndTheRunGoesOn) {
