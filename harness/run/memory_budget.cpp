@@ -11,7 +11,7 @@
 
 namespace attest {
 
-double bytes_to_judge(const Problem& problem) {
+double bytes_to_judge(const Problem& problem, std::size_t arithmetics) {
   double inputs = 0, returned = 0;  // elements
   for (const Crossing& t : inputs_of(problem, problem.backward)) {
     inputs += double(element_count(t.shape));
@@ -25,7 +25,8 @@ double bytes_to_judge(const Problem& problem) {
   const double keep =
       problem.dropout.mode == Dropout::Mode::none ? 0 : double(element_count(problem.keep_shape()));
   const double shared = double(format_of(problem.dtype).bytes) * (inputs + 2 * returned);
-  const double number = sizeof(double), numbers_of_result = 4;  // bits twice, value, bound
+  const double number = sizeof(double);
+  const double numbers_of_result = 2 + 2 * double(arithmetics);  // bits twice; value, bound
   return shared + number * (inputs + numbers_of_result * returned) + 2 * keep;
 }
 

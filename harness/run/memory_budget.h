@@ -10,9 +10,10 @@
 
 namespace attest {
 
-// About what it takes to judge one testee on a problem, here and in memory that is shared with it:
-// inputs, two trials of results, exact values and bounds. What the testee takes itself is its own.
-double bytes_to_judge(const Problem& problem);
+// About what it takes to judge testees on a problem one after the other, here and in memory that is
+// shared with them: inputs, two trials of results, and for each distinct arithmetic that they
+// declare the exact values and bounds. What a testee takes itself is its own.
+double bytes_to_judge(const Problem& problem, std::size_t arithmetics = 1);
 
 // What processes here may have: the machine's memory, or less if a control group that this process
 // is in, or one above it, has less, as containers have (Linux, cgroups(7), versions 1 and 2).

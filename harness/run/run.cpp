@@ -19,6 +19,7 @@
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
 #include "harness/run/seal.h"
+#include "spec/contains.h"
 #include "spec/json_text.h"
 
 namespace attest {
@@ -200,15 +201,24 @@ const Case* tried_on(const Case& test_case, const Testee& testee, const RunOptio
 // last of them is judged, of each case that is fitted to some of them too.
 double bytes_for_all(const Case& test_case, const std::vector<Testee>& testees,
                      const MemoryBudget& budget, const RunOptions& options) {
-  std::map<std::string_view, double> bytes;  // by id
+  struct Tried {
+    const Problem* problem = nullptr;
+    std::vector<Arithmetic> arithmetics = {};
+  };
+  std::map<std::string_view, Tried> all;  // by id
   for (const Testee& testee : testees) {
     const Case* const tried = tried_on(test_case, testee, options);
     if (!tried || !budget.refuses(tried->problem).empty()) continue;
-    bytes[tried->id] = bytes_to_judge(tried->problem);
+    Tried& each = all[tried->id];
+    each.problem = &tried->problem;
+    const Arithmetic arithmetic = testee.description.arithmetic_in(tried->problem.dtype);
+    if (!contains(each.arithmetics, arithmetic)) each.arithmetics.push_back(arithmetic);
   }
-  double sum = 0;
-  for (const auto& [id, each] : bytes) sum += each;
-  return sum;
+  double bytes = 0;
+  for (const auto& [id, each] : all) {
+    bytes += bytes_to_judge(*each.problem, each.arithmetics.size());
+  }
+  return bytes;
 }
 
 // Of a case that a testee is not tried on.

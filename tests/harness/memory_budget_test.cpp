@@ -31,6 +31,8 @@ TEST(MemoryBudgetTest, CountsInputsResultsAndWhatTheyAreComparedWith) {
   // 8 tensors, as doubles or twice as words with value and bound, and as they cross.
   const double elements = 32.0 * 8192 * 128;
   EXPECT_NEAR(bytes_to_judge(large(32)), elements * (4 * 8 + 4 * 32 + 2 * (4 + 2 * 4)), 1e8);
+  // And for each further arithmetic another value and bound of the 4 that are returned.
+  EXPECT_NEAR(bytes_to_judge(large(32), 3) - bytes_to_judge(large(32)), elements * 4 * 32, 1e8);
 }
 
 TEST(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchItTakes) {
