@@ -137,7 +137,7 @@ Row<T> softmax(const Problem& problem, const Inputs<T>& in, const Position& quer
   return row;
 }
 
-// SOFTMAX-1 and DROP-1: O_c = sum_j p_j z_j V_jc. A row that sees no key has O = 0 (EMPTY-1).
+// SOFTMAX-1 and DROP-1: O_c = sum_j p_j zeta_j V_jc. A row that sees no key has O = 0 (EMPTY-1).
 template <typename T>
 T output(const Problem& problem, const Inputs<T>& in, const Row<T>& row, Index c) {
   T o = 0;

@@ -28,6 +28,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using Layers = std::set<std::string>;
 
@@ -43,23 +44,24 @@ const std::map<std::string, Layers> kMayInclude = {
     {"tests", {"spec", "reference", "impl", "cases", "reports", "harness"}},
 };
 
-// The rooms of harness/ are layers of their own, beside what harness may include.
+// The rooms of harness/ are layers of their own, beside what harness may include: what each needs,
+// and no more.
 const std::map<std::string, Layers> kRooms = {
     {"process", {}},
     {"judge", {"process"}},
-    {"laws", {"process", "judge"}},
+    {"laws", {"judge"}},
     {"run", {"process", "judge", "laws"}},
-    {"fuzz", {"process", "judge", "laws", "run"}},
-    {"diagnosis", {"process", "judge", "laws", "run"}},
+    {"fuzz", {"process", "laws", "run"}},
+    {"diagnosis", {"process", "judge", "run"}},
     {"probe", {"process", "judge"}},
-    {"check", {"process", "judge", "laws", "run"}},
-    {"vectors", {"process", "judge", "laws", "run"}},
-    {"oracle", {"process", "judge", "laws", "run", "diagnosis"}},
-    {"selfcheck", {"process", "judge", "laws", "run", "diagnosis"}},
-    {"criteria", {"process", "judge", "laws", "run", "selfcheck"}},
+    {"check", {"process", "judge", "run"}},
+    {"vectors", {"process", "judge"}},
+    {"oracle", {"process", "judge", "diagnosis"}},
+    {"selfcheck", {"process", "judge", "run", "diagnosis"}},
+    {"criteria", {"process", "judge", "run", "selfcheck"}},
     {"command",
-     {"process", "judge", "laws", "run", "fuzz", "diagnosis", "probe", "check", "vectors",
-      "selfcheck", "criteria"}},
+     {"process", "judge", "run", "fuzz", "diagnosis", "probe", "check", "vectors", "selfcheck",
+      "criteria"}},
 };
 
 // All files by their path from the root of the tree.
@@ -311,6 +313,24 @@ bool is_test_helper(const Tree& tree, const std::string& path) {
          });
 }
 
+// Arrows from room to room that no file needs.
+std::vector<std::string> idle_arrows(const Tree& tree) {
+  std::map<std::string, Layers> used;
+  for (const auto& [path, text] : tree) {
+    for (const std::string& line : lines_of(text)) {
+      std::smatch match;
+      if (std::regex_match(line, match, kInclude)) used[room_of(path)].insert(room_of(match[2]));
+    }
+  }
+  std::vector<std::string> idle;
+  for (const auto& [room, others] : kRooms) {
+    for (const std::string& other : others) {
+      if (!used[room].contains(other)) idle.push_back(room + " -> " + other);
+    }
+  }
+  return idle;
+}
+
 std::vector<std::string> faults_of(const Tree& tree) {
   std::vector<std::string> faults;
   check_loops(tree, faults);
@@ -352,6 +372,7 @@ TEST(LayeringTest, TheTreeKeepsItsRules) {
   const Tree tree = read_tree();
   EXPECT_GT(tree.size(), 30u) << "the tree was found";
   EXPECT_THAT(faults_of(tree), IsEmpty());
+  EXPECT_THAT(idle_arrows(tree), IsEmpty());
 }
 
 // "process", "judge" of "`process/`, `judge/`".
@@ -449,6 +470,12 @@ TEST(LayeringTest, FindsIncludesAgainstTheDirectionOfRooms) {
   EXPECT_THAT(planted("harness/fuzz/a.cpp", "#include \"harness/selfcheck/hunt.h\"\n"),
               ElementsAre(HasSubstr("fuzz must not include selfcheck")));
   EXPECT_THAT(planted("harness/a.cpp", ""), ElementsAre(HasSubstr("lies in no room")));
+}
+
+TEST(LayeringTest, FindsArrowsThatNobodyNeeds) {
+  const Tree tree = {{"harness/laws/a.cpp", "#include \"harness/judge/b.h\"\n"}};
+  EXPECT_THAT(idle_arrows(tree), Contains("run -> laws"));
+  EXPECT_THAT(idle_arrows(tree), Not(Contains("laws -> judge")));
 }
 
 TEST(LayeringTest, FindsReadableFormsThatShareWithFastOnes) {
