@@ -42,6 +42,7 @@ class Arena {
   explicit Arena(std::size_t capacity);
 
   std::size_t capacity() const { return capacity_; }
+  std::size_t used() const { return input_.used() + output_.used(); }
   int input_fd() const { return input_.fd(); }
   int output_fd() const { return output_.fd(); }
   std::byte* inputs() const { return input_.base(); }

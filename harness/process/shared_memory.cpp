@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,5 +49,12 @@ SharedMemory::SharedMemory(const char* name, std::size_t bytes, Access access)
 }
 
 SharedMemory::~SharedMemory() { munmap(base_, bytes_); }
+
+std::size_t SharedMemory::used() const {
+  constexpr std::size_t kBlock = 512;  // stat(3)
+  struct stat status = {};
+  if (fstat(fd_.get(), &status) != 0) fail("shared memory for tensors");
+  return static_cast<std::size_t>(status.st_blocks) * kBlock;
+}
 
 }  // namespace attest

@@ -21,6 +21,7 @@ class SharedMemory {
 
   int fd() const { return fd_.get(); }
   std::byte* base() const { return base_; }
+  std::size_t used() const;  // bytes that were touched
 
  private:
   Descriptor fd_;

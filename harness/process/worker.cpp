@@ -402,10 +402,10 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
 Reply WorkerExecutor::settle() {
   if (!process_) return Executor::settle();
   Reply reply = execute({{"op", "describe"}, {"brief", true}});
-  // Memory for tensors that lie far apart is not kept: with many testees and jobs there are more
-  // workers than addresses for it.
-  constexpr std::size_t kMostKept = std::size_t(1) << 32;
-  if (arena_->capacity() > kMostKept) {
+  // Memory for tensors that lie far apart is not kept, nor much that is filled: with many testees
+  // and jobs there are more workers than addresses and memory for it.
+  constexpr std::size_t kMostAddresses = std::size_t(1) << 32, kMostKept = std::size_t(1) << 28;
+  if (arena_->capacity() > kMostAddresses || arena_->used() > kMostKept) {
     stop();
     arena_.reset();
   } else if (process_ && leaves_processes()) {

@@ -335,6 +335,16 @@ TEST(WorkerTest, WhoeverAnswersOnceSettles) {
   EXPECT_TRUE(worker.settle().ok());
 }
 
+TEST(WorkerTest, MemoryThatACaseFilledIsNotKept) {
+  WorkerExecutor worker = rogue("honest");
+  const std::size_t much = std::size_t(300) << 20;
+  std::memset(worker.arena(much).inputs(), 1, much);
+  EXPECT_GE(worker.arena(1).used(), much);
+  EXPECT_TRUE(worker.execute({{"op", "forward"}}).ok());
+  EXPECT_TRUE(worker.settle().ok());
+  EXPECT_LT(worker.arena(1).used(), much);
+}
+
 // Less than the 64 MiB that the programs below take, and more than a program under a sanitizer has
 // of its own: some 35 MiB with the shadow of all that it reads.
 constexpr std::size_t kLimitMiB = 48;
