@@ -27,6 +27,7 @@
 #include "harness/process/sandbox.h"
 #include "harness/process/target.h"
 #include "harness/run/conclude.h"
+#include "harness/run/memory_budget.h"
 #include "reports/text.h"
 #include "spec/json_text.h"
 
@@ -85,10 +86,9 @@ std::string processor() {
 }
 
 std::string memory() {
-  std::string text = entry_of("/proc/meminfo", "MemTotal") + " in all, " +
-                     entry_of("/proc/meminfo", "MemAvailable") + " free";
-  const std::string group = line_of("/sys/fs/cgroup/memory.max");
-  if (!group.empty() && group != "max") text += fmt::format("; its group may have {} bytes", group);
+  std::string text = fmt::format("{} in all, {} free; processes here may have {:.0f} kB",
+                                 entry_of("/proc/meminfo", "MemTotal"),
+                                 entry_of("/proc/meminfo", "MemAvailable"), memory_here() / 1024);
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     text += fmt::format("; {} bytes of addresses (ulimit -v)", limit.rlim_cur);

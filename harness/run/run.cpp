@@ -189,12 +189,10 @@ std::optional<Verdict> beyond_budget(const MemoryBudget& budget, const Case& tes
                  .clauses = test_case.clauses};
 }
 
-// What a testee is tried on in place of a case; null if on nothing.
-const Case* tried_on(const Case& test_case, const Testee& testee, const RunOptions& options) {
-  const Asking::Instead* instead =
-      options.asking ? options.asking->instead(testee.name, test_case.id) : nullptr;
-  if (!instead) return &test_case;
-  return instead->fitted ? &*instead->fitted : nullptr;
+// What a testee is asked in place of a case; null if the case itself.
+const Asking::Instead* instead_of(const Case& test_case, const Testee& testee,
+                                  const RunOptions& options) {
+  return options.asking ? options.asking->instead(testee.name, test_case.id) : nullptr;
 }
 
 // What judging all testees on a case takes: what their results are compared with is kept until the
@@ -207,11 +205,13 @@ double bytes_for_all(const Case& test_case, const std::vector<Testee>& testees,
   };
   std::map<std::string_view, Tried> all;  // by id
   for (const Testee& testee : testees) {
-    const Case* const tried = tried_on(test_case, testee, options);
-    if (!tried || !budget.refuses(tried->problem).empty()) continue;
-    Tried& each = all[tried->id];
-    each.problem = &tried->problem;
-    const Arithmetic arithmetic = testee.description.arithmetic_in(tried->problem.dtype);
+    const Asking::Instead* const instead = instead_of(test_case, testee, options);
+    if (instead && !instead->fitted) continue;
+    const Case& tried = instead ? *instead->fitted : test_case;
+    if (!budget.refuses(tried.problem).empty()) continue;
+    Tried& each = all[tried.id];
+    each.problem = &tried.problem;
+    const Arithmetic arithmetic = testee.description.arithmetic_in(tried.problem.dtype);
     if (!contains(each.arithmetics, arithmetic)) each.arithmetics.push_back(arithmetic);
   }
   double bytes = 0;
@@ -379,8 +379,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
       for (std::size_t t = 0; t < testees.size(); ++t) {
         const Testee& testee = testees[t];
         if (interrupted()) break;
-        const Asking::Instead* instead =
-            options.asking ? options.asking->instead(testee.name, cases[order[n]].id) : nullptr;
+        const Asking::Instead* const instead = instead_of(cases[order[n]], testee, options);
         const Case& test_case = instead && instead->fitted ? *instead->fitted : cases[order[n]];
         const auto leave_out = [&](Verdict untried) {
           verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
