@@ -121,6 +121,11 @@ constexpr bool conforms(Outcome outcome) {
   return outcome == Outcome::pass || outcome == Outcome::warn;
 }
 
+// Whether it says nothing of the testee: not asked, or nothing could be told.
+constexpr bool says_nothing(Outcome outcome) {
+  return outcome == Outcome::unsupported || outcome == Outcome::inconclusive;
+}
+
 // Whether the testee broke a clause with it.
 constexpr bool is_fault(Outcome outcome) {
   return outcome == Outcome::fail || outcome == Outcome::crash || outcome == Outcome::timeout ||

@@ -178,7 +178,7 @@ int repro(const ReproArguments& asked) {
     fs::path dumped = asked.dump_folder;
     if (!dumped.empty() && testees.size() > 1) dumped /= folder_name(testee.name);
     const Verdict v = repeat(testee, test_case, instead, asked, around, dumped);
-    if (v.outcome == Outcome::unsupported || v.outcome == Outcome::inconclusive) {
+    if (says_nothing(v.outcome)) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;

@@ -128,9 +128,7 @@ std::optional<Finding> try_laws(const Calling& calling, const Arithmetic& arithm
   for (const std::string& name : names) {
     const auto found = try_law(law_named(name), calling, arithmetic, first, slopes);
     if (!found) continue;
-    const bool shrug =
-        found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
-    if (!shrug) return found;
+    if (!says_nothing(found->outcome)) return found;
     if (!worst || found->outcome == Outcome::inconclusive) worst = found;
   }
   return worst;

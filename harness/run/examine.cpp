@@ -194,9 +194,7 @@ std::optional<Finding> find(Subject& subject, Trial& first, Trial& second) {
     if (auto found = of_fitted(subject, check_noise(subject, first))) return found;
   }
   if (const auto found = try_laws(subject, first)) {
-    const bool shrug =
-        found->outcome == Outcome::unsupported || found->outcome == Outcome::inconclusive;
-    if (!finding || !shrug) return found;
+    if (!finding || !says_nothing(found->outcome)) return found;
   }
   return finding ? finding : judged_in_part(subject);
 }

@@ -331,9 +331,7 @@ Trust trust_of(const Record& record, std::size_t cases) {
   for (const VerdictRecord& each : record.verdicts) {
     const Outcome outcome = each.verdict.outcome;
     ++trust.counts[std::string(name(outcome))];
-    if (conforms(outcome) || outcome == Outcome::unsupported || outcome == Outcome::inconclusive) {
-      continue;
-    }
+    if (conforms(outcome) || says_nothing(outcome)) continue;
     trust.failed.push_back(each);
   }
   return trust;
