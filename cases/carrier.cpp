@@ -56,6 +56,9 @@ bool keeps_corner(const Problem& base, const Problem& fitted) {
   return order_of_lengths(base) == order_of_lengths(fitted) &&
          anchors_of(base.mask) == anchors_of(fitted.mask);
 }
+bool keeps_full(const Problem& base, const Problem& fitted) {
+  return base.mask.kind != Mask::Kind::full || fitted.mask.kind == Mask::Kind::full;
+}
 bool keeps_layouts(const Problem& base, const Problem& fitted) {
   return std::all_of(kLaidOut.begin(), kLaidOut.end(), [&](TensorName tensor) {
     return base.layouts[tensor] == fitted.layouts[tensor];
@@ -88,11 +91,11 @@ std::vector<std::string_view> left_out(const Problem& base, const Problem& fitte
 }
 
 constexpr Carrier kCarriers[] = {
-    {"HEAD-", keeps_groups},     {"LAW-9", keeps_groups},     {"MASK-2", keeps_corner},
-    {"MASK-3", keeps_corner},    {"LAYOUT-1", keeps_layouts}, {"LAYOUT-2", keeps_layouts},
-    {"LAYOUT-3", keeps_layouts}, {"LAYOUT-4", keeps_layouts}, {"LAYOUT-5", keeps_batch},
-    {"DET-2", keeps_batch},      {"PAGE-1", keeps_pages},     {"EMPTY-", keeps_empty_rows},
-    {"EMPTY-4", keeps_sink},
+    {"HEAD-", keeps_groups},      {"LAW-9", keeps_groups},     {"MASK-1", keeps_full},
+    {"MASK-2", keeps_corner},     {"MASK-3", keeps_corner},    {"LAYOUT-1", keeps_layouts},
+    {"LAYOUT-2", keeps_layouts},  {"LAYOUT-3", keeps_layouts}, {"LAYOUT-4", keeps_layouts},
+    {"LAYOUT-5", keeps_batch},    {"DET-2", keeps_batch},      {"PAGE-1", keeps_pages},
+    {"EMPTY-", keeps_empty_rows}, {"EMPTY-4", keeps_sink},
 };
 
 bool speaks_of(const Carrier& carrier, std::string_view clause) {

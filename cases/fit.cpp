@@ -56,6 +56,10 @@ const std::vector<LeftOut>& all_left_out() {
   return all;
 }
 
+std::string_view corner(Anchor anchor) {
+  return anchor == Anchor::top_left ? "top_left" : "bottom_right";
+}
+
 // ---- What an entry becomes ----------------------------------------------------------------------
 
 // None longer than that, and the longest as long.
@@ -128,6 +132,7 @@ json adapted(json entry, const Problem& whole, const Fit& fit) {
        {std::pair{Size::batch, &sizes.batch}, {Size::key_len, &sizes.key_len}}) {
     if (fit.sizes.contains(size)) *into = fit.sizes.at(size);
   }
+  if (fit.causal) fields["mask"] = fmt::format("causal {}", corner(*fit.causal));
   if (fields.contains("mask")) adapt_mask(fields["mask"], sizes, fit.anchor);
   const bool heads = fit.sizes.contains(Size::query_heads) || fit.sizes.contains(Size::batch);
   if (heads && fields.contains("alibi")) fields["alibi"]["slopes"] = "standard";
@@ -160,6 +165,9 @@ void check_fit(const Fit& fit, const Problem& base) {
   }
   if (fit.packed != Fit::Relation::as_given && !rest.packed) {
     throw InputError("", "the case is not packed");
+  }
+  if (fit.causal && rest.mask.kind != Mask::Kind::full) {
+    throw InputError("", "the case's mask is not full");
   }
 }
 
@@ -206,7 +214,8 @@ void check_pins(const json& entry, const Problem& base, const Problem& fitted) {
 }  // namespace
 
 bool Fit::empty() const {
-  return sizes.empty() && packed == Relation::as_given && !anchor && !order && without.empty();
+  return sizes.empty() && packed == Relation::as_given && !anchor && !causal && !order &&
+         without.empty();
 }
 
 std::string Fit::to_string() const {
@@ -218,9 +227,8 @@ std::string Fit::to_string() const {
   }
   if (packed == Relation::square) parts.emplace_back("packed:square");
   if (packed == Relation::keys_at_least_queries) parts.emplace_back("packed:keys");
-  if (anchor) {
-    parts.emplace_back(*anchor == Anchor::top_left ? "corner:top_left" : "corner:bottom_right");
-  }
+  if (anchor) parts.push_back(fmt::format("corner:{}", corner(*anchor)));
+  if (causal) parts.push_back(fmt::format("causal:{}", corner(*causal)));
   if (order) parts.push_back("order:" + *order);
   if (!without.empty()) parts.push_back(fmt::format("without:{}", fmt::join(without, "+")));
   return fmt::format("{}", fmt::join(parts, ","));
@@ -249,8 +257,10 @@ Fit Fit::parse(std::string_view text) {
       fit.sizes[size->first] = number;
     } else if (key == "packed" && (value == "square" || value == "keys")) {
       fit.packed = value == "square" ? Relation::square : Relation::keys_at_least_queries;
-    } else if (key == "corner" && (value == "top_left" || value == "bottom_right")) {
-      fit.anchor = value == "top_left" ? Anchor::top_left : Anchor::bottom_right;
+    } else if ((key == "corner" || key == "causal") &&
+               (value == "top_left" || value == "bottom_right")) {
+      (key == "corner" ? fit.anchor : fit.causal) =
+          value == "top_left" ? Anchor::top_left : Anchor::bottom_right;
     } else if (key == "order") {
       Layout::parse(value);
       fit.order = value;

@@ -4,8 +4,9 @@
 // may be others. Where they lie outside the limits they become the smallest that is allowed at or
 // above them, else the largest below, and never more than 8 times the Sq Sk D of the case. What a
 // kernel doesn't declare of packing, pages, lengths, softcap, sink, dropout and dLSE is left out.
-// Masks, biases, the pass and the format stay, but for the corner of a band; and so does a size
-// that the entry pins, for the case is about it.
+// Masks, biases, the pass and the format stay, but for the corner of a band, and for the full mask
+// of a kernel that is causal only; and so does a size that the entry pins, for the case is about
+// it.
 //
 // The id of a fitted case ends with what was changed, in a fixed order, so that it alone gives the
 // problem; its numbers are made from the id of the case itself:
@@ -34,6 +35,7 @@ struct Fit {
   std::map<Size, Index> sizes = {};
   Relation packed = Relation::as_given;
   std::optional<Anchor> anchor = {};      // of all bands and dilations
+  std::optional<Anchor> causal = {};      // in place of the full mask, at that corner
   std::optional<std::string> order = {};  // of the axes of all tensors, which lie without gaps
   std::vector<std::string> without = {};  // features
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -19,7 +20,7 @@ namespace {
 
 // A fitted case costs no more than so many times its case, or one of so little work in each head
 // that it costs what a call costs anyhow; what so many heads have of that, more share.
-constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 32, kFewHeads = 256;
+constexpr double kMostTimes = 8, kLittleWork = 64.0 * 64 * 64, kFewHeads = 256;
 
 // How many sizes are looked at for one that suits another, and products beyond which none is.
 constexpr int kMostSteps = 1000;
@@ -30,7 +31,10 @@ double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1))
 class Fitter {
  public:
   Fitter(Problem base, const KernelLimits& limits, const std::vector<std::string>& features)
-      : base_(std::move(base)), implied_(implied_by_absent(features)), features_(features) {
+      : base_(std::move(base)),
+        implied_(implied_by_absent(features)),
+        features_(features),
+        never_(limits.never) {
     terms_ = limits.binding(base_.dtype, base_.backward);
     terms_.push_back(&implied_);
   }
@@ -44,7 +48,7 @@ class Fitter {
                         choose_one(Size::page_size, base_.paging.page_size, fit, why)) &&
                        choose_lengths_and_dims(fit, why);
     if (!found) return std::nullopt;
-    choose_anchor(fit);
+    choose_mask(fit);
     choose_order(fit);
     return fit;
   }
@@ -340,23 +344,32 @@ class Fitter {
     return false;
   }
 
-  // The other corner, where the one given is not taken.
-  void choose_anchor(Fit& fit) const {
-    const auto takes = [&](const Mask& mask) {
-      Problem p = base_;
-      p.mask = mask;
-      return std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
-        return beyond(Terms{.masks = terms->masks}, p).empty();
-      });
-    };
+  // The other corner, where the one given is not taken; where all keys for all queries are not, the
+  // causal mask: at the corner from which each query sees one, if there is a choice.
+  void choose_mask(Fit& fit) const {
     if (takes(base_.mask)) return;
-    for (const Anchor anchor : {Anchor::top_left, Anchor::bottom_right}) {
-      Mask other = base_.mask;
+    const bool is_full = base_.mask.kind == Mask::Kind::full;
+    std::array corners = {Anchor::top_left, Anchor::bottom_right};
+    if (is_full && base_.query_len <= base_.key_len) std::swap(corners[0], corners[1]);
+    for (const Anchor anchor : corners) {
+      Mask other = is_full ? Mask::causal(anchor) : base_.mask;
       place_at(other, anchor);
       if (!takes(other)) continue;
-      fit.anchor = anchor;
+      (is_full ? fit.causal : fit.anchor) = anchor;
       return;
     }
+  }
+  bool takes(const Mask& mask) const {
+    Problem p = base_;
+    p.mask = mask;
+    const bool within = std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
+      return beyond(Terms{.masks = terms->masks}, p).empty();
+    });
+    return within && std::none_of(never_.begin(), never_.end(), [&](const auto& never) {
+             const Terms& terms = never.first;
+             return terms.masks && terms.sizes.empty() && terms.head_dims.empty() &&
+                    meets(terms, p);
+           });
   }
   static void place_at(Mask& mask, Anchor anchor) {
     mask.anchor = anchor;
@@ -392,6 +405,7 @@ class Fitter {
   const Problem base_;
   const Terms implied_;
   const std::vector<std::string>& features_;
+  const std::vector<std::pair<Terms, std::string>>& never_;
   std::vector<const Terms*> terms_;
   std::map<Size, std::vector<SizeSet>> forbidden_;
 };

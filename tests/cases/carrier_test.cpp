@@ -92,6 +92,14 @@ TEST(CarrierOfSizesTest, ShapeTwoIsCarriedByASizeOfZero) {
   EXPECT_THAT(left_of("SHAPE-2", base, other), Contains("SHAPE-2"));
 }
 
+TEST(CarrierOfSizesTest, AFullMaskIsCarriedByNoOther) {
+  Problem base = carrying(), longer = base;
+  base.mask = Mask::full();
+  EXPECT_THAT(left_of("MASK-1", base, longer), ElementsAre("NUM-1"));
+  longer.mask = base.mask, longer.key_len = 64;
+  EXPECT_THAT(left_of("MASK-1", base, longer), Contains("MASK-1"));
+}
+
 TEST(CarrierOfSizesTest, PagesAreCarriedByMoreThanOne) {
   Problem base = carrying();
   base.key_len = 40;

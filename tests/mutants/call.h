@@ -177,6 +177,7 @@ class Call {
                  bool sees_a_key) const {
     store_lse(out, b, h, i, lse, sees_a_key, lse - 1, 0);
   }
+  bool is_second_tile_of_long_square(Index i, Index j) const;
   // Whether it returns a maximum and a sum; LSE of what it returned.
   bool apart() const;
   float returned_lse(Place place, Index h) const;

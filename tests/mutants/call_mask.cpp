@@ -75,6 +75,10 @@ bool Call::apart_by_their_ends(const attest_mask& m, Index b, Index i, Index j) 
   return queries.second < keys.first || keys.second < queries.first;
 }
 
+bool Call::is_second_tile_of_long_square(Index i, Index j) const {
+  return i >= 2048 && j / 64 == 1 && p_.query_len == p_.key_len && p_.query_len % 128 == 0;
+}
+
 bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   if (has("last_key_dropped")) return j == p_.key_len - 1;
   if (has("key_before_65536_lost")) return j % 65536 == 65535;
@@ -88,6 +92,7 @@ bool Call::overlooks(Index b, Index h, Index i, Index j) const {
   if (has("key_96_lost_in_a_capped_union")) {
     return j == kFar && p_.softcap > 0 && node_of(ATTEST_MASK_ANY_OF);
   }
+  if (has("tile_lost_in_long_squares")) return is_second_tile_of_long_square(i, j);
   if (j >= 4096) {
     if (has("keys_beyond_4096_of_later_heads")) return h > 0;
     if (has("keys_beyond_4096_of_odd_groups")) return group() > 1 && group() % 2 == 1;

@@ -863,6 +863,12 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "f32 bf16"},
     {"dq_without_keys_beyond_65535", textbook, "grid", "dQ without the keys from 65535 on",
      "GRAD-1", "", "", "f32 bf16"},
+    {"tile_lost_in_long_squares", textbook, "grid",
+     "keys 64 to 127 left out for queries from 2048 on, where Sq = Sk is a multiple of 128",
+     "SOFTMAX-1 LSE-1"},
+    {"dk_of_long_squares", textbook, "grid",
+     "dK of keys 64 to 127 without the queries from 2048 on, where Sq = Sk is a multiple of 128",
+     "GRAD-2"},
 
     // ---- Tails, where exp overflows ------------------------------------------------------------
     {"low_scores_at_half_a_tile", textbook, "tail",

@@ -134,6 +134,7 @@ bool loses_dk(const Call& call, Index b, Index i, Index j) {
   return (call.has("dk_of_narrower_values_in_batches") && p.batch > 3 && narrower && j >= 128) ||
          (call.has("dk_of_first_2000_tokens") && p.head_dim >= 64 && token >= 2000) ||
          (call.has("dk_of_65535_rows") && i >= 65535) ||
+         (call.has("dk_of_long_squares") && call.is_second_tile_of_long_square(i, j)) ||
          (call.has("dk_of_packed_rows_beyond_512") && call.packed() && p.head_dim <= 64 &&
           i >= 512 && j >= 512) ||
          (call.has("dk_of_wide_heads_beyond_256") && p.head_dim > 80 && i >= 64 && j >= 256);
