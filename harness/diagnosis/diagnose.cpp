@@ -205,14 +205,31 @@ std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups) {
 }
 
 std::string to_text(const std::vector<Group>& groups) {
-  std::string text;
+  // What is known of several groups alike is told once, with the simplest.
+  struct Told {
+    Diagnosis simplest;
+    std::vector<std::string> known;
+    Index failures = 0, groups = 0;
+  };
+  std::vector<Told> all;
   const std::vector<Diagnosis> diagnoses = diagnoses_of(groups);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const std::vector<std::string> known = diagnosis_lines(diagnoses[i]);
     if (known.empty()) continue;
-    text += fmt::format("  {} failure{} of {}\n    {}\n    {}\n", groups[i].failures,
-                        groups[i].failures == 1 ? "" : "s", groups[i].testee,
-                        fmt::join(known, "\n    "), groups[i].case_id);
+    auto place = std::find_if(all.begin(), all.end(), [&](const Told& told) {
+      return told.simplest.testee == groups[i].testee && told.known == known;
+    });
+    if (place == all.end())
+      place = all.insert(all.end(), {.simplest = diagnoses[i], .known = known});
+    place->failures += groups[i].failures;
+    ++place->groups;
+  }
+  std::string text;
+  for (const Told& told : all) {
+    text += fmt::format("  {} failure{} of {}{}\n    {}\n    {}\n", told.failures,
+                        told.failures == 1 ? "" : "s", told.simplest.testee,
+                        told.groups == 1 ? "" : fmt::format(", in {} groups", told.groups),
+                        fmt::join(told.known, "\n    "), told.simplest.case_id);
   }
   return text.empty() ? text : "\nDid you mean\n" + text;
 }

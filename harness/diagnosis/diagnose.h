@@ -42,7 +42,7 @@ nlohmann::json to_json(const std::vector<Group>& groups);
 // As reports tell it.
 std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups);
 
-// A line for each group of which something is known; empty if there is none.
+// What is known of groups, of those alike once; empty if there is nothing.
 std::string to_text(const std::vector<Group>& groups);
 
 }  // namespace attest

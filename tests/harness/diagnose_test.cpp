@@ -158,5 +158,28 @@ TEST_F(DiagnoseTest, WhatIsNamedIsBlamed) {
   }
 }
 
+TEST(DiagnosisTextTest, WhatIsKnownOfSeveralGroupsIsToldOnce) {
+  Group one = {.testee = "mine",
+               .outcome = Outcome::fail,
+               .reason = {},
+               .tensors = {TensorName::o},
+               .failures = 2,
+               .case_id = "a/simplest",
+               .features = {}};
+  one.reliefs = {{.what = "a softcap", .passes = true}};
+  one.blamed = "SCORE-2";
+  Group same = one, other = one, unknown = one;
+  same.failures = 5, same.case_id = "b/later";
+  other.reliefs[0].what = "a mask";
+  unknown.reliefs.clear();
+  EXPECT_EQ(to_text({one, other, same, unknown}),
+            "\nDid you mean\n"
+            "  7 failures of mine, in 2 groups\n"
+            "    passes without a softcap\n    blamed on SCORE-2\n    a/simplest\n"
+            "  2 failures of mine\n"
+            "    passes without a mask\n    blamed on SCORE-2\n    a/simplest\n");
+  EXPECT_EQ(to_text({unknown}), "");
+}
+
 }  // namespace
 }  // namespace attest
