@@ -67,7 +67,7 @@ PlacedProblem place(const Entry& entry, const Point& point, const FileRead& sour
   ProblemReader reader;
   reader.add(source.fields, "/defaults");
   if (entry.problem) reader.add(*entry.problem, entry.pointer + "/problem");
-  for (const Setting& setting : point.settings) reader.add(setting);
+  for (const AxisValue& setting : point.settings) reader.add(setting);
   const std::string label = (point.label.empty() ? "" : "/") + point.label;
   const std::string stem = fmt::format("{}/{}{}", source.stem, entry.name, label);
   PlacedProblem placed{.reader = std::move(reader),
@@ -145,7 +145,7 @@ void read_entry(const nlohmann::json& value, const std::string& pointer, FileRea
     for (const std::string& dtype : entry.settings.dtypes) {
       for (const std::string& data : entry.settings.data) {
         cases.push_back(make_case(entry, placed, dtype, data, source));
-        Wanted* wanted = source.wanted;
+        WantedCases* wanted = source.wanted;
         if (wanted && (wanted->id.empty() || wanted->id == cases.back().id)) {
           wanted->entries.push_back(as_entry(entry, placed, dtype, data));
         }

@@ -15,7 +15,7 @@
 namespace attest {
 
 // The cases of a file that are wanted as entries of their own.
-struct Wanted {
+struct WantedCases {
   std::string id;                            // of the only one; empty: all
   std::vector<nlohmann::json> entries = {};  // in the order of the cases
 };
@@ -26,7 +26,7 @@ struct FileRead {
   std::string file = {};
   const LocatedJson* json;  // null: the entry is in no file
   std::uint64_t seed;
-  Wanted* wanted = nullptr;
+  WantedCases* wanted = nullptr;
   nlohmann::json fields = nlohmann::json::object();  // of a problem, by default
   Settings defaults = {};
   std::set<std::string> names = {};  // of the entries so far

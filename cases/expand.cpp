@@ -57,13 +57,13 @@ std::string text_of(const nlohmann::json& value) {
   return text;
 }
 
-Point point_of(std::vector<Setting> settings) {
-  const auto order = [](const Setting& a, const Setting& b) {
+Point point_of(std::vector<AxisValue> settings) {
+  const auto order = [](const AxisValue& a, const AxisValue& b) {
     return std::pair(rank_of(a.axis), a.axis) < std::pair(rank_of(b.axis), b.axis);
   };
   std::sort(settings.begin(), settings.end(), order);
   std::string label;
-  for (const Setting& setting : settings) {
+  for (const AxisValue& setting : settings) {
     const std::size_t rank = rank_of(setting.axis);
     const std::string_view name =
         rank < kShortNames.size() ? kShortNames[rank].second : std::string_view(setting.axis);
@@ -80,7 +80,7 @@ void check_count(std::size_t points, const std::string& pointer) {
 }
 
 std::vector<Point> product(const nlohmann::json& axes, const std::string& pointer) {
-  std::vector<std::vector<Setting>> rows = {{}};
+  std::vector<std::vector<AxisValue>> rows = {{}};
   std::vector<std::string> names;
   for (const auto& [axis, values] : axes.items()) names.push_back(axis);
   std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
@@ -95,8 +95,8 @@ std::vector<Point> product(const nlohmann::json& axes, const std::string& pointe
                              json_text(values)));
     }
     check_count(rows.size() * values.size(), place);
-    std::vector<std::vector<Setting>> longer;
-    for (const std::vector<Setting>& row : rows) {
+    std::vector<std::vector<AxisValue>> longer;
+    for (const std::vector<AxisValue>& row : rows) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         longer.push_back(row);
         longer.back().push_back(
@@ -106,7 +106,7 @@ std::vector<Point> product(const nlohmann::json& axes, const std::string& pointe
     rows = std::move(longer);
   }
   std::vector<Point> points;
-  for (std::vector<Setting>& row : rows) points.push_back(point_of(std::move(row)));
+  for (std::vector<AxisValue>& row : rows) points.push_back(point_of(std::move(row)));
   return points;
 }
 
@@ -124,7 +124,7 @@ std::vector<Point> listed(const nlohmann::json& list, const std::string& pointer
     if (!list[i].is_object() || list[i].empty() || keys_of(list[i]) != keys_of(list[0])) {
       throw InputError(place, "a list in \"for\" takes objects, all with the same keys");
     }
-    std::vector<Setting> settings;
+    std::vector<AxisValue> settings;
     for (const auto& [axis, value] : list[i].items()) {
       settings.push_back({.axis = axis, .value = &value, .pointer = place + "/" + axis});
     }
@@ -148,7 +148,7 @@ std::vector<Point> expand_axes(const nlohmann::json* axes, const std::string& po
   std::vector<Point> points = axes->is_object() ? product(*axes, pointer) : listed(*axes, pointer);
   std::set<std::string_view> labels;
   for (const Point& point : points) {
-    for (const Setting& setting : point.settings) {
+    for (const AxisValue& setting : point.settings) {
       if (!is_name(setting.axis)) {
         throw InputError(setting.pointer,
                          fmt::format("\"{}\" is no name of an axis: lower-case letters, digits "

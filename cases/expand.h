@@ -14,7 +14,7 @@
 namespace attest {
 
 // One value on one axis.
-struct Setting {
+struct AxisValue {
   std::string axis;  // "query_len"
   const nlohmann::json* value;
   std::string pointer;  // where it stands
@@ -23,7 +23,7 @@ struct Setting {
 // One case's place on all axes.
 struct Point {
   std::string label;  // "sq=17,sk=5"; empty without axes
-  std::vector<Setting> settings;
+  std::vector<AxisValue> settings;
 };
 
 // How many cases one entry may have: more than any has, and no more than a person may have meant.

@@ -41,7 +41,8 @@ void read_cases(const nlohmann::json& root, FileRead source, std::vector<Case>& 
 }
 
 // All cases below `root`, or in it if it is a file; those that are `wanted` as entries too.
-std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed, Wanted* wanted) {
+std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed,
+                           WantedCases* wanted) {
   namespace fs = std::filesystem;
   std::map<std::string, fs::path> files;  // by their path below the root: a stable order
   if (fs::is_regular_file(root)) {
@@ -104,7 +105,7 @@ nlohmann::json entry_of(const Case& test_case) {
     if (begin++ == std::string::npos) throw InputError("", test_case.id + " has no file");
   }
   const LocatedJson json(read_file(test_case.file), test_case.file);
-  Wanted wanted = {.id = test_case.id};
+  WantedCases wanted = {.id = test_case.id};
   std::vector<Case> cases;
   read_cases(json.root(),
              {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
@@ -116,7 +117,7 @@ nlohmann::json entry_of(const Case& test_case) {
 }
 
 std::vector<CaseWithEntry> load_entries(const std::filesystem::path& root) {
-  Wanted wanted = {.id = ""};
+  WantedCases wanted = {.id = ""};
   std::vector<Case> cases = read_all(root, 1, &wanted);
   std::vector<CaseWithEntry> all;
   for (std::size_t i = 0; i < cases.size(); ++i) {

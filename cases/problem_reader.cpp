@@ -296,7 +296,7 @@ void ProblemReader::add(const nlohmann::json& object, const std::string& pointer
   }
 }
 
-void ProblemReader::add(const Setting& setting) {
+void ProblemReader::add(const AxisValue& setting) {
   if (is_field(setting.axis)) {
     fields_[setting.axis] = *setting.value;
   } else {

@@ -32,7 +32,7 @@ class ProblemReader {
   void add(const nlohmann::json& object, const std::string& pointer);
 
   // Takes over an axis; one that is no field is a name for use in braces.
-  void add(const Setting& setting);
+  void add(const AxisValue& setting);
 
   // The problem, but for its dtype, and what its tensors hold. `seed` is the text from which random
   // masks and page tables are made. Throws InputError for unknown fields, values of the wrong type,

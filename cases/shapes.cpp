@@ -198,7 +198,7 @@ class File {
 
   void add(json entry, const std::string& pointer, const json& defaults, FileRead& source) {
     complete(entry, defaults, path_.filename().generic_string());
-    Wanted wanted = {.id = ""};
+    WantedCases wanted = {.id = ""};
     source.wanted = &wanted;
     std::vector<Case> cases;
     read_entry(entry, pointer, source, cases);

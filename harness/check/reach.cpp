@@ -64,9 +64,9 @@ ProfileReach reach_of_profile(const Profile& profile, const Testee& testee,
 
 }  // namespace
 
-Reach reach_of(const Testee& testee, const std::vector<Case>& cases, const Asking& asking) {
+TesteeReach reach_of(const Testee& testee, const std::vector<Case>& cases, const Asking& asking) {
   const Description& declared = testee.description;
-  Reach reach{.cases = std::ssize(cases)};
+  TesteeReach reach{.cases = std::ssize(cases)};
   for (const Case& c : cases) {
     const Asking::Instead* instead = asking.instead(testee.name, c.id);
     if (!instead) {

@@ -22,7 +22,7 @@ struct ProfileReach {
   std::set<std::string> needs = {};
 };
 
-struct Reach {
+struct TesteeReach {
   Index cases = 0;
   Index as_they_are = 0, fitted = 0, alike = 0;  // asked; and those that run as another
   std::map<std::string, Index> formats = {};     // cases of those that are not declared
@@ -33,6 +33,6 @@ struct Reach {
 };
 
 // `asking` is of these cases and that testee.
-Reach reach_of(const Testee& testee, const std::vector<Case>& cases, const Asking& asking);
+TesteeReach reach_of(const Testee& testee, const std::vector<Case>& cases, const Asking& asking);
 
 }  // namespace attest

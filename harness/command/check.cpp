@@ -52,7 +52,7 @@ struct Damaged {
 struct Checked {
   std::vector<Tried> easy = {};
   std::vector<Damaged> damaged = {};
-  Reach reach = {};
+  TesteeReach reach = {};
   std::vector<std::string> next = {};  // commands
 
   bool hangs() const { return !easy.empty() && easy.back().verdict.outcome == Outcome::timeout; }
@@ -157,7 +157,7 @@ std::vector<std::string> most_first(const std::map<std::string, Index>& counts) 
   return words;
 }
 
-std::string to_text(const Reach& reach) {
+std::string to_text(const TesteeReach& reach) {
   std::string text = fmt::format(
       "\nWhat the declaration leaves out\n  of {}, {} are asked as they are, {} fitted to it, {} "
       "are then like another\n",
@@ -203,7 +203,7 @@ std::string to_text(const Checked& checked, const Testee& testee) {
   return text;
 }
 
-nlohmann::json to_json(const Reach& reach) {
+nlohmann::json to_json(const TesteeReach& reach) {
   nlohmann::json profiles = nlohmann::json::array();
   for (const ProfileReach& each : reach.profiles) {
     profiles.push_back({{"profile", each.name},

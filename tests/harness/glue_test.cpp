@@ -63,7 +63,7 @@ TEST(GlueTest, ReachCountsWhatIsLeftOutAndWhatAProfileNeeds) {
       testee_of(R"("profiles": ["forward-core"], "dtypes": ["f32"], "features": ["causal", "lse"],
                    "limits": {"head_dim": 64})");
   const Asking asking(standard(), {testee}, ATTEST_CASES_DIR);
-  const Reach reach = reach_of(testee, standard(), asking);
+  const TesteeReach reach = reach_of(testee, standard(), asking);
   EXPECT_EQ(reach.cases, std::ssize(standard()));
   EXPECT_EQ(reach.formats.size(), 3u);
   EXPECT_GT(reach.formats.at("bf16"), 100);
