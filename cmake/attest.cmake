@@ -40,12 +40,13 @@ endif()
 
 # For what computes. All else is compiled in less time without it.
 add_library(attest_fast INTERFACE)
-target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>)
+target_compile_options(attest_fast INTERFACE $<$<CONFIG:Release>:-O3>
+  $<$<CONFIG:RelWithDebInfo>:-O1>)
 
 # The same of single files of a layer.
 function(attest_fast_files)
-  set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS $<$<CONFIG:Release>:-O3> SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>;$<$<CONFIG:RelWithDebInfo>:-O1>")
 endfunction()
 
 # With ATTEST_UNITY the files of a target are compiled together, so many at a time (0: all): most of
@@ -188,14 +189,18 @@ function(attest_unit_tests target others optimised)
 endfunction()
 
 # attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s] [OPTIMISED]): NAME_test.cpp,
-# run by ctest as folder/NAME_test. It is a part of its folder's program if it is a unit test, and a
-# program of its own, folder_NAME_test, if it is not or has other SOURCES besides.
+# run by ctest as folder/NAME_test. It is a part of its folder's program if it is a unit test, or of
+# the one of those in which threads meet, and a program of its own, folder_NAME_test, if it is not or
+# has other SOURCES besides.
 function(attest_test name)
   cmake_parse_arguments(ARG "OPTIMISED" "TIMEOUT" "LABELS;DEPS;SOURCES" ${ARGN})
   attest_test_name(${name})
   if(unit IN_LIST ARG_LABELS AND NOT ARG_SOURCES)
     if(ARG_OPTIMISED)
       string(APPEND folder /optimised)
+    endif()
+    if(threads IN_LIST ARG_LABELS)  # alone, for the thread sanitizer
+      string(APPEND folder /threads)
     endif()
     string(REPLACE "/" "_" target ${folder}_tests)
     if(NOT TARGET ${target})
