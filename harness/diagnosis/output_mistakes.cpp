@@ -125,8 +125,9 @@ std::vector<Mistake> output_mistakes() {
        "LSE-1",
        [](Setting& s) {
          const Setting before = s;
+         const auto largest = largest_scores(before);
          return set_scores(s, [&](const Position& at, const Score& score) {
-           return score.whole() - largest_score(before, at);
+           return score.whole() - largest(at);
          });
        },
        {},

@@ -365,8 +365,9 @@ std::vector<Mistake> sinks() {
        [](Setting& s) {
          if (!s.problem.sink) return false;
          const Setting before = s;
+         const auto largest = largest_scores(before);
          return set_scores(s, [&](const Position& at, const Score& score) {
-           return score.whole() - largest_score(before, at);
+           return score.whole() - largest(at);
          });
        },
        {},

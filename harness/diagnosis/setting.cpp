@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace attest {
 
@@ -30,15 +32,21 @@ Score score_of(const Setting& setting, const Position& at) {
   return score;
 }
 
-double largest_score(const Setting& setting, const Position& at) {
+std::function<double(const Position&)> largest_scores(const Setting& setting) {
   const Problem& p = setting.problem;
-  double largest =
-      p.sink ? setting.inputs.sink.data[static_cast<std::size_t>(at.head)] : -kInfinite;
-  for (Index j = 0; j < p.lengths(at.batch).key; ++j) {
-    const Position other = {at.batch, at.head, at.query, j};
-    if (visible(p, other)) largest = std::max(largest, score_of(setting, other).whole());
-  }
-  return largest;
+  Shape rows = p.keep_shape();
+  rows[3] = 1;
+  std::vector<std::optional<double>> known(static_cast<std::size_t>(element_count(rows)));
+  return [&, rows, known](const Position& at) mutable {
+    std::optional<double>& largest = known[broadcast_index(rows, at)];
+    if (largest) return *largest;
+    largest = p.sink ? setting.inputs.sink.data[static_cast<std::size_t>(at.head)] : -kInfinite;
+    for (Index j = 0; j < p.lengths(at.batch).key; ++j) {
+      const Position other = {at.batch, at.head, at.query, j};
+      if (visible(p, other)) largest = std::max(*largest, score_of(setting, other).whole());
+    }
+    return *largest;
+  };
 }
 
 void for_each_pair(const Problem& problem, const std::function<void(const Position&)>& visit) {

@@ -20,8 +20,9 @@ struct Score {
 };
 Score score_of(const Setting& setting, const Position& at);
 
-// The largest of those that the query of `at` sees, its sink among them; -inf if it sees none.
-double largest_score(const Setting& setting, const Position& at);
+// The largest of those that the query of a position sees, its sink among them; -inf if it sees
+// none. Found once for each query; the setting must outlive it.
+std::function<double(const Position&)> largest_scores(const Setting& setting);
 
 // Calls `visit` for each query and key within the lengths.
 void for_each_pair(const Problem& problem, const std::function<void(const Position&)>& visit);
