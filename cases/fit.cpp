@@ -56,10 +56,6 @@ const std::vector<LeftOut>& all_left_out() {
   return all;
 }
 
-std::string_view corner(Anchor anchor) {
-  return anchor == Anchor::top_left ? "top_left" : "bottom_right";
-}
-
 // ---- What an entry becomes ----------------------------------------------------------------------
 
 // None longer than that, and the longest as long.
@@ -132,7 +128,7 @@ json adapted(json entry, const Problem& whole, const Fit& fit) {
        {std::pair{Size::batch, &sizes.batch}, {Size::key_len, &sizes.key_len}}) {
     if (fit.sizes.contains(size)) *into = fit.sizes.at(size);
   }
-  if (fit.causal) fields["mask"] = fmt::format("causal {}", corner(*fit.causal));
+  if (fit.causal) fields["mask"] = fmt::format("causal {}", name(*fit.causal));
   if (fields.contains("mask")) adapt_mask(fields["mask"], sizes, fit.anchor);
   const bool heads = fit.sizes.contains(Size::query_heads) || fit.sizes.contains(Size::batch);
   if (heads && fields.contains("alibi")) fields["alibi"]["slopes"] = "standard";
@@ -227,8 +223,8 @@ std::string Fit::to_string() const {
   }
   if (packed == Relation::square) parts.emplace_back("packed:square");
   if (packed == Relation::keys_at_least_queries) parts.emplace_back("packed:keys");
-  if (anchor) parts.push_back(fmt::format("corner:{}", corner(*anchor)));
-  if (causal) parts.push_back(fmt::format("causal:{}", corner(*causal)));
+  if (anchor) parts.push_back(fmt::format("corner:{}", name(*anchor)));
+  if (causal) parts.push_back(fmt::format("causal:{}", name(*causal)));
   if (order) parts.push_back("order:" + *order);
   if (!without.empty()) parts.push_back(fmt::format("without:{}", fmt::join(without, "+")));
   return fmt::format("{}", fmt::join(parts, ","));

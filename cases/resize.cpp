@@ -35,7 +35,7 @@ void adapt_mask(json& mask, const Problem& sizes, std::optional<Anchor> anchor) 
           text.erase(place, corner.size());
         }
       }
-      mask = text + (*anchor == Anchor::top_left ? " top_left" : " bottom_right");
+      mask = fmt::format("{} {}", text, name(*anchor));
     }
   } else if (mask.is_object()) {
     for (auto& [key, value] : mask.items()) {

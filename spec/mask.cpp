@@ -10,7 +10,7 @@ namespace attest {
 namespace {
 
 std::string anchor_to_string(const Mask& mask) {
-  std::string text = mask.anchor == Anchor::bottom_right ? " bottom_right" : " top_left";
+  std::string text = fmt::format(" {}", name(mask.anchor));
   if (mask.offset != 0) text += fmt::format(" offset={}", mask.offset);
   return text;
 }

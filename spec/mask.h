@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct Position {
 };
 
 enum class Anchor { top_left, bottom_right };
+constexpr std::string_view name(Anchor anchor) {
+  return anchor == Anchor::top_left ? "top_left" : "bottom_right";
+}
 
 inline constexpr Index kUnbounded = std::numeric_limits<Index>::max();
 

@@ -83,33 +83,29 @@ std::string unmet_by_rescaled_query(const Problem& p, const Inputs& in) {
 // products may be far smaller than all of them.
 bool stored_scores_are_normal(const Sample& sample) {
   const Problem& p = sample.problem();
+  const Values &q = sample.inputs().q, &k = sample.inputs().k;
   const double least = smallest_normal(p.dtype), most = largest_finite(p.dtype) / 4;
-  const auto head_dim = static_cast<double>(p.head_dim);
-  for (Position at = {}; at.batch < p.batch; ++at.batch) {
-    for (at.head = 0; at.head < p.query_heads; ++at.head) {
-      for (at.query = 0; at.query < p.lengths(at.batch).query; ++at.query) {
-        for (at.key = 0; at.key < p.lengths(at.batch).key; ++at.key) {
-          if (!sample.sees(at)) continue;
-          const Place query = p.query_place(at.batch, at.query),
-                      key = p.key_place(at.batch, at.key);
-          double score = 0, size = 0;
-          bool whole = true;  // sums of whole numbers below 2^24 have no error
-          for (Index d = 0; d < p.head_dim; ++d) {
-            const double product =
-                sample.inputs().q.at(query.batch, at.head, query.position, d) *
-                sample.inputs().k.at(key.batch, at.head / p.group_size(), key.position, d);
-            score += product;
-            size += std::abs(product);
-            whole &= product == std::floor(product);
-          }
-          const double error = whole && size < 0x1p24 ? 0 : head_dim * 0x1p-23 * size;
-          const bool is_zero = score == 0 && error == 0;
-          if (!is_zero && (std::abs(score) - error < least || size >= most)) return false;
-        }
+  bool normal = true;
+  for_each_query(p, [&](const Position& row, const Place& query) {
+    for (Position at = row; at.key < p.lengths(row.batch).key; ++at.key) {
+      if (!normal || !sample.sees(at)) continue;
+      const Place key = p.key_place(at.batch, at.key);
+      double score = 0, size = 0;
+      bool whole = true;  // sums of whole numbers below 2^24 have no error
+      for (Index d = 0; d < p.head_dim; ++d) {
+        const double product = q.at(query.batch, at.head, query.position, d) *
+                               k.at(key.batch, at.head / p.group_size(), key.position, d);
+        score += product;
+        size += std::abs(product);
+        whole &= product == std::floor(product);
       }
+      const double error =
+          whole && size < 0x1p24 ? 0 : static_cast<double>(p.head_dim) * 0x1p-23 * size;
+      const bool is_zero = score == 0 && error == 0;
+      normal = is_zero || (std::abs(score) - error >= least && size < most);
     }
-  }
-  return true;
+  });
+  return normal;
 }
 
 void rescaled_query(Experiment& experiment) {
