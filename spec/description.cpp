@@ -165,6 +165,18 @@ void read_beyond_caps(ObjectReader& reader, Description& result) {
 
 }  // namespace
 
+const char* name(Growth growth) {
+  switch (growth) {
+    case Growth::constant:
+      return "constant";
+    case Growth::linear:
+      return "linear";
+    case Growth::quadratic:
+      return "quadratic";
+  }
+  return "?";
+}
+
 Growth ByteCount::growth() const {
   if (per_thread_pair > 0 || per_pair > 0) return Growth::quadratic;
   const double with_length = per_thread_query + per_thread_query_channel + per_thread_key +

@@ -26,6 +26,7 @@ struct ScheduleDeclaration {
 };
 
 enum class Growth { constant, linear, quadratic };  // of memory, with the lengths
+const char* name(Growth growth);
 
 // Bytes as a function of the sizes: a sum of terms, none of them negative.
 struct ByteCount {

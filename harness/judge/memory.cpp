@@ -10,18 +10,6 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 
-const char* name_of(Growth growth) {
-  switch (growth) {
-    case Growth::constant:
-      return "constant";
-    case Growth::linear:
-      return "linear";
-    case Growth::quadratic:
-      return "quadratic";
-  }
-  return "?";
-}
-
 bool has_table(const Mask& mask) {
   if (mask.table || mask.segments) return true;
   for (const Mask& part : mask.parts) {
@@ -127,7 +115,7 @@ std::optional<Finding> memory_defect(const MemoryDeclaration& declared, const ch
             fmt::format("{}: took {:.1f} MiB beyond its tensors at {} queries and {} keys, "
                         "and {:.1f} MiB at {} times the lengths; declared {}",
                         pass, less.most / kMib, few.problem.query_len, few.problem.key_len,
-                        more.least / kMib, times, name_of(declared.growth)),
+                        more.least / kMib, times, name(declared.growth)),
             "MEM-2");
       }
       if (more.most > allows(less.least) && !doubt) doubt = unknown(pass);

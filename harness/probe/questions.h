@@ -3,12 +3,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "harness/probe/answer.h"
 #include "harness/probe/bench.h"
+#include "spec/description.h"
 
 namespace attest {
 
@@ -44,6 +46,8 @@ Answer untaken(Answer answer, const Reaction& reaction);
 bool sums_are_exact(Bench& bench, DType dtype, const Answers& answers);
 // Whether it is as good as that: what is to be told differs by far more.
 bool near(double value, double expected);
+// How bytes grow with the lengths, each twice the one before; none if that cannot be told of these.
+std::optional<Growth> growth_of(std::span<const double> bytes);
 // The format in which a format is accumulated.
 DType wide_of(DType dtype);
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "cases/generate.h"
@@ -56,35 +58,27 @@ void ask_own_threads(Bench& bench, Answers& answers) {
   answers.push_back(std::move(answer));
 }
 
-// Bytes at three lengths, each twice the one before.
+// Lengths are doubled until it can be told.
 void ask_memory(Bench& bench, Answers& answers) {
   Answer answer = {.key = "memory.growth", .declared = Answer::Declared::promise};
   std::vector<double> bytes;
-  for (const Index length : {256, 512, 1024}) {
+  std::string listed;
+  for (Index length = 256; !answer.told() && length <= 4096; length *= 2) {
     const Case it = square(bench, bench.telling_format(), length);
     const Reaction reaction = measured(bench, it, 1);
     answer.inputs = to_string(it.problem);
     if (!reaction.taken()) {
-      answer.words = reaction.refused;
+      answer.words = fmt::format("not taken: {}; ", reaction.refused);
       break;
     }
     const CallFacts& facts = reaction.trial.forward;
     const double own = facts.peak_bytes ? facts.peak_bytes->most : 0;
     bytes.push_back(std::max(own, facts.workspace_bytes));
+    listed += fmt::format("{}{:.4g}", listed.empty() ? "" : ", ", bytes.back());
+    if (const auto growth = growth_of(bytes)) answer.value = name(*growth);
   }
-  if (bytes.size() < 3) {
-    answer.words = "it does not take 256, 512 and 1024 rows and keys: " + answer.words;
-  } else {
-    // Of a sum of a constant and of terms that grow with the length and with its square, the latter
-    // at the last length.
-    const double square = (bytes[2] - 3 * bytes[1] + 2 * bytes[0]) * 16 / 6;
-    const double grown = bytes[2] - bytes[1];
-    answer.value = square > 0.2 * bytes[2]                       ? "quadratic"
-                   : grown > 0.1 * bytes[2] && grown > (1 << 16) ? "linear"
-                                                                 : "constant";
-    answer.words = fmt::format("{:.4g}, {:.4g} and {:.4g} bytes at 256, 512 and 1024 rows and keys",
-                               bytes[0], bytes[1], bytes[2]);
-  }
+  answer.words += fmt::format("bytes for rows and keys from 256 on, doubled each time: {}",
+                              listed.empty() ? "none" : listed);
   answers.push_back(std::move(answer));
 }
 
@@ -135,6 +129,22 @@ void ask_alignment(Bench& bench, Answers& answers) {
 }
 
 }  // namespace
+
+std::optional<Growth> growth_of(std::span<const double> bytes) {
+  // What the system tells of memory is off by some pages, more where it counts on each processor
+  // apart; and what a kernel takes at once for many lengths hides a share of how it grows.
+  constexpr double kNoise = 1 << 16;
+  if (bytes.size() < 3) return std::nullopt;
+  const double before = bytes[bytes.size() - 2] - bytes[bytes.size() - 3];
+  const double last = bytes[bytes.size() - 1] - bytes[bytes.size() - 2];
+  // Twice as long, what grows with the length grows by twice as much, and with its square by four
+  // times.
+  if (last - kNoise > 2.7 * (std::max(before, 0.0) + kNoise)) return Growth::quadratic;
+  if (bytes.size() < 4) return std::nullopt;
+  if (last <= kNoise) return Growth::constant;
+  if (before > kNoise && last + kNoise < 2.6 * (before - kNoise)) return Growth::linear;
+  return std::nullopt;
+}
 
 void ask_resources(Bench& bench, Answers& answers) {
   ask_own_threads(bench, answers);

@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/probe/declaration.h"
+#include "harness/probe/questions.h"
 #include "harness/process/testee.h"
 #include "harness/process/worker.h"
 #include "spec/json_reader.h"
@@ -178,6 +180,19 @@ TEST(ProbeTest, TellsWhatMutantsDoInstead) {
                 Contains(Field(&Contradiction::key, each.key)))
         << each.mutant;
   }
+}
+
+// A byte for each row and key behind what grows slower, as two machines measured it: at the first
+// lengths alone it looked linear on one of them. Beside it, bytes measured of fa2.
+TEST(ProbeTest, TellsHowMemoryGrowsWhereItCanBeTold) {
+  const std::vector<double> pairs = {3.756e5, 8.397e5, 1.876e6};
+  EXPECT_EQ(growth_of(pairs), std::nullopt);
+  const std::vector<double> longer = {3.756e5, 8.397e5, 1.876e6, 5.546e6};
+  EXPECT_EQ(growth_of(longer), Growth::quadratic);
+  const std::vector<double> rows = {3.1e5, 5.652e5, 8.274e5, 1.352e6, 2.4e6};
+  EXPECT_EQ(growth_of(rows), Growth::linear);
+  const std::vector<double> tiles = {3.1e5, 3.1e5, 3.2e5, 3.1e5};
+  EXPECT_EQ(growth_of(tiles), Growth::constant);
 }
 
 // What it writes is a declaration: of kernels that say something of themselves, with as much in it.
