@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -46,6 +47,7 @@ std::vector<Anchor> anchors_of(const Mask& mask) {
 // the features of the two do not tell.
 struct Carrier {
   std::string_view clause;  // or the beginning of several, with - at its end
+  const char* of;           // what it speaks of
   bool (*carries)(const Problem& base, const Problem& fitted);
 };
 
@@ -91,16 +93,34 @@ std::vector<std::string_view> left_out(const Problem& base, const Problem& fitte
 }
 
 constexpr Carrier kCarriers[] = {
-    {"HEAD-", keeps_groups},      {"LAW-9", keeps_groups},     {"MASK-1", keeps_full},
-    {"MASK-2", keeps_corner},     {"MASK-3", keeps_corner},    {"LAYOUT-1", keeps_layouts},
-    {"LAYOUT-2", keeps_layouts},  {"LAYOUT-3", keeps_layouts}, {"LAYOUT-4", keeps_layouts},
-    {"LAYOUT-5", keeps_batch},    {"DET-2", keeps_batch},      {"PAGE-1", keeps_pages},
-    {"EMPTY-", keeps_empty_rows}, {"EMPTY-4", keeps_sink},
+    {"HEAD-", "groups", keeps_groups},
+    {"LAW-9", "groups", keeps_groups},
+    {"MASK-1", "full mask", keeps_full},
+    {"MASK-2", "corner", keeps_corner},
+    {"MASK-3", "corner", keeps_corner},
+    {"LAYOUT-1", "layouts", keeps_layouts},
+    {"LAYOUT-2", "layouts", keeps_layouts},
+    {"LAYOUT-3", "layouts", keeps_layouts},
+    {"LAYOUT-4", "layouts", keeps_layouts},
+    {"LAYOUT-5", "batch", keeps_batch},
+    {"DET-2", "batch", keeps_batch},
+    {"PAGE-1", "pages", keeps_pages},
+    {"EMPTY-", "empty rows", keeps_empty_rows},
+    {"EMPTY-4", "sink", keeps_sink},
 };
 
 bool speaks_of(const Carrier& carrier, std::string_view clause) {
   return carrier.clause.ends_with('-') ? clause.starts_with(carrier.clause)
                                        : clause == carrier.clause;
+}
+
+// Null: the clause is carried still.
+const Carrier* lost_carrier(std::string_view clause, const Problem& base, const Problem& fitted) {
+  const auto place =
+      std::find_if(std::begin(kCarriers), std::end(kCarriers), [&](const Carrier& carrier) {
+        return speaks_of(carrier, clause) && !carrier.carries(base, fitted);
+      });
+  return place == std::end(kCarriers) ? nullptr : place;
 }
 
 }  // namespace
@@ -114,11 +134,16 @@ bool may_lie_outside(std::string_view clause) {
 void strike_uncarried(Case& fitted, const Problem& base) {
   const auto of_features = left_out(base, fitted.problem);
   std::erase_if(fitted.clauses, [&](const std::string& clause) {
-    if (contains(of_features, clause)) return true;
-    return std::any_of(std::begin(kCarriers), std::end(kCarriers), [&](const Carrier& carrier) {
-      return speaks_of(carrier, clause) && !carrier.carries(base, fitted.problem);
-    });
+    return contains(of_features, clause) || lost_carrier(clause, base, fitted.problem);
   });
+}
+
+std::string lost_in(const Problem& fitted, const Case& base) {
+  for (const std::string& clause : base.clauses) {
+    const Carrier* const lost = lost_carrier(clause, base.problem, fitted);
+    if (lost) return lost->of;
+  }
+  return "";
 }
 
 }  // namespace attest

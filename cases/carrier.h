@@ -2,6 +2,7 @@
 // case to say anything about the clause.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "cases/case.h"
@@ -10,6 +11,9 @@ namespace attest {
 
 // Takes from what a fitted case cites what its problem no longer carries, as `base` did.
 void strike_uncarried(Case& fitted, const Problem& base);
+
+// Of the first that was struck, what it speaks of and was there: "groups". Empty if none was.
+std::string lost_in(const Problem& fitted, const Case& base);
 
 // Whether a clause may have nothing to say of a kernel for its limits' sake: it speaks of a form
 // that these exclude, or is a law, whose other problems they may exclude.

@@ -54,6 +54,8 @@ nlohmann::json entry_with_fit(const CaseWithEntry& base, const Fit& fit);
 struct Fitted {
   std::optional<Case> asked = {};  // the case itself if nothing had to change
   std::string why = {};            // of none: which limit is in the way
+  // Of none: that limit's name, or what the case would lose of what it tries: "corner".
+  std::string stopped_by = {};
   // Of none: the features that are not declared and can't be left out, if that is why.
   std::vector<std::string> missing = {};
 };

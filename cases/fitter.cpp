@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/carrier.h"
 #include "cases/fit.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
@@ -429,26 +430,35 @@ std::map<Size, std::vector<SizeSet>> to_avoid(const KernelLimits& limits, const 
   return sets;
 }
 
+Fitted stopped(const std::string& limit) {
+  return {.why = limit, .stopped_by = limit_named_by(limit)};
+}
+
 // Of a case that was fitted: with its id, and without what it no longer tries. `limit` is what
 // objects to the case as it is.
 Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::string& limit,
               Fitter& fitter, const std::vector<std::string>& left_out, int tries) {
   std::string why;
   auto fit = fitter.find(why);
-  if (!fit) return {.why = why};
+  if (!fit) return stopped(why);
   fit->without = left_out;
-  const auto in_vain = [&](std::string_view what) {
-    return Fitted{.why = fmt::format("{}; with {}: {}", limit, fit->to_string(), what)};
+  const auto in_vain = [&](std::string_view what, std::string by) {
+    return Fitted{.why = fmt::format("{}; with {}: {}", limit, fit->to_string(), what),
+                  .stopped_by = std::move(by)};
   };
   std::optional<Case> asked;
   try {
     asked = fit->empty() ? base.test_case : with_fit(base, *fit);
   } catch (const InputError& error) {
-    return in_vain(error.what());
+    return in_vain(error.what(), "what it is about");
   }
   why = beyond(limits, asked->problem);
   if (why.empty()) {
-    if (asked->clauses.empty()) return in_vain("nothing is left of what it tries");
+    if (asked->clauses.empty()) {
+      const std::string lost = lost_in(asked->problem, base.test_case);
+      return in_vain("nothing is left of what it tries",
+                     lost.empty() ? limit_named_by(limit) : lost);
+    }
     return {.asked = std::move(asked)};
   }
   if (tries > 0) {
@@ -459,7 +469,7 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
       if (found.asked) return found;
     }
   }
-  return fit->empty() ? Fitted{.why = limit} : in_vain(why);
+  return fit->empty() ? stopped(limit) : in_vain(why, limit_named_by(why));
 }
 
 }  // namespace
@@ -475,7 +485,7 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
   if (!missing.empty()) {
     const std::string limit = excluded.contains(missing[0]) ? excluded.at(missing[0]) : "";
     std::erase_if(missing, [&](const std::string& each) { return excluded.contains(each); });
-    if (missing.empty()) return {.why = limit};
+    if (missing.empty()) return stopped(limit);
     return {.why = fmt::format("needs {}", fmt::join(missing, ", ")), .missing = missing};
   }
   const Problem rest = without(c.problem, left_out);

@@ -351,6 +351,10 @@ std::string beyond(const KernelLimits& limits, const Problem& problem) {
   return "";
 }
 
+std::string limit_named_by(const std::string& why) {
+  return why.substr(0, why.find_first_of(" :="));
+}
+
 namespace {
 // The one feature that no problem of that format may need if it is never to meet these terms.
 std::string ruled_out(const Terms& never, DType dtype) {

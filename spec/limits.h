@@ -126,6 +126,9 @@ struct KernelLimits {
 // Why `problem` lies outside, in words; empty if it lies within.
 std::string beyond(const KernelLimits& limits, const Problem& problem);
 
+// The name with which those words begin: "key_len".
+std::string limit_named_by(const std::string& why);
+
 // Those of `features` that no problem of that format may need, each with the limit in words.
 std::map<std::string, std::string> excluded_in(DType dtype, const KernelLimits& limits,
                                                std::span<const std::string> features);

@@ -10,22 +10,6 @@
 namespace attest {
 namespace {
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(", ", begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 2;
-  }
-  return parts;
-}
-
-// What a case needs that is missing: features, or a limit, by its first word.
-std::vector<std::string> missing(const Verdict& unasked) {
-  if (unasked.reason == "undeclared") return split(unasked.message);
-  return {unasked.message.substr(0, unasked.message.find_first_of(" :="))};
-}
-
 bool is_left_out(const Asking::Instead* instead) {
   return instead && !instead->fitted && instead->verdict.reason != "alike";
 }
@@ -55,7 +39,7 @@ ProfileReach reach_of_profile(const Profile& profile, const Testee& testee,
       continue;
     }
     const bool by_limit = instead->verdict.reason != "undeclared";
-    for (const std::string& each : missing(instead->verdict)) {
+    for (const std::string& each : instead->stopped_by) {
       reach.needs.insert(by_limit ? "limits" : each);
     }
   }
@@ -79,7 +63,7 @@ TesteeReach reach_of(const Testee& testee, const std::vector<Case>& cases, const
       ++reach.formats[std::string(name(c.problem.dtype))];
     } else {
       auto& counts = instead->verdict.reason == "undeclared" ? reach.features : reach.limits;
-      for (const std::string& each : missing(instead->verdict)) ++counts[each];
+      for (const std::string& each : instead->stopped_by) ++counts[each];
     }
   }
   for (const DType dtype : declared.dtypes) {

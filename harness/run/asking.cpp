@@ -85,20 +85,43 @@ KernelLimits with_features(KernelLimits limits, const std::vector<std::string>& 
   return limits;
 }
 
+// Of an exclusion, what a testee lacks: features, of which there may be several, or a limit.
+std::vector<std::string> named_by(const Exclusion& excluded) {
+  if (excluded.reason != "undeclared") return {limit_named_by(excluded.what)};
+  std::vector<std::string> features;
+  for (std::size_t begin = 0; begin <= excluded.what.size();) {
+    const std::size_t end = std::min(excluded.what.find(", ", begin), excluded.what.size());
+    features.push_back(excluded.what.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return features;
+}
+
+Asking::Instead nothing(const Case& c, const Exclusion& excluded,
+                        std::vector<std::string> stopped_by) {
+  return {.verdict = unsupported(c, excluded.reason, excluded.what),
+          .stopped_by = std::move(stopped_by)};
+}
+
 // Why nothing is asked instead of a case that is not fitted: features that are missing and can't be
 // left out; else a limit, if it would be in the way of who had them all; else that they are absent.
-Exclusion cause(const CaseWithEntry& base, const Fitted& fit, const Exclusion& excluded,
-                const Description& testee) {
+Asking::Instead cause(const CaseWithEntry& base, const Fitted& fit, const Exclusion& excluded,
+                      const Description& testee) {
+  const Case& c = base.test_case;
   if (!fit.missing.empty()) {
-    return {.reason = "undeclared", .what = fmt::format("{}", fmt::join(fit.missing, ", "))};
+    const std::string missing = fmt::format("{}", fmt::join(fit.missing, ", "));
+    return nothing(c, {.reason = "undeclared", .what = missing}, fit.missing);
   }
-  if (excluded.reason != "undeclared") return {.reason = excluded.reason, .what = fit.why};
-  std::vector<std::string> absent = features_of(base.test_case.problem);
+  if (excluded.reason != "undeclared") {
+    return nothing(c, {.reason = excluded.reason, .what = fit.why}, {fit.stopped_by});
+  }
+  std::vector<std::string> absent = features_of(c.problem);
   std::erase_if(absent, [&](const std::string& each) { return testee.has(each); });
   std::vector<std::string> all = testee.features;
   all.insert(all.end(), absent.begin(), absent.end());
   const Fitted whole = fitted(base, with_features(testee.limits, absent), all);
-  return whole.asked ? excluded : Exclusion{.reason = "limits", .what = whole.why};
+  if (whole.asked) return nothing(c, excluded, named_by(excluded));
+  return nothing(c, {.reason = "limits", .what = whole.why}, {whole.stopped_by});
 }
 
 std::optional<Asking::Instead> other_than(const Case& c, const Description& testee,
@@ -109,14 +132,13 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   const bool of_format =
       std::find(formats.begin(), formats.end(), c.problem.dtype) != formats.end();
   if (!of_format || c.as_it_is) {
-    return Asking::Instead{.verdict = unsupported(c, excluded->reason, excluded->what)};
+    return nothing(c, *excluded, named_by(*excluded));
   }
   const CaseWithEntry base = {c, entries.of(c)};
   Fitted fit = fitted(base, testee.limits, testee.features);
   if (fit.asked)
     return Asking::Instead{.fitted = std::make_shared<const Case>(*std::move(fit.asked))};
-  Exclusion why = cause(base, fit, *excluded, testee);
-  return Asking::Instead{.verdict = unsupported(c, std::move(why.reason), std::move(why.what))};
+  return cause(base, fit, *excluded, testee);
 }
 
 // Those that have become alike run once, if that one has all their clauses.

@@ -25,6 +25,8 @@ class Asking {
   struct Instead {
     std::shared_ptr<const Case> fitted = {};  // null: nothing
     Verdict verdict = {};                     // if nothing
+    // Of nothing: the features that are missing, or else the limit (Fitted::stopped_by).
+    std::vector<std::string> stopped_by = {};
   };
   // What it is asked of these cases, as they are or fitted.
   std::vector<Case> asked(const std::string& testee, const std::vector<Case>& cases) const;

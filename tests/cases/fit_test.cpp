@@ -230,36 +230,41 @@ TEST(FitTest, LittleWorkIsThatOfAllHeads) {
 }
 
 TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
-  const std::pair<CaseWithEntry, std::pair<const char*, const char*>> kInVain[] = {
+  struct InVain {
+    CaseWithEntry base;
+    const char *limits, *why, *stopped_by;
+  };
+  const InVain kInVain[] = {
       {case_of(with(kProblem, {{"mask", "causal bottom_right"}}), {"MASK-3"}),
-       {R"({"masks": ["causal top_left"]})",
-        "mask causal bottom_right: takes causal top_left; with corner:top_left: nothing is left of "
-        "what it tries"}},
-      {case_of(kProblem), {R"({"masks": ["causal"]})", "mask full: takes causal"}},
+       R"({"masks": ["causal top_left"]})",
+       "mask causal bottom_right: takes causal top_left; with corner:top_left: nothing is left of "
+       "what it tries",
+       "corner"},
+      {case_of(kProblem), R"({"masks": ["causal"]})", "mask full: takes causal", "full mask"},
       {case_of(with(kProblem, {{"mask", "causal"}})),
-       {R"({"dtypes": {"f16": {"features": ["strides"]}}})", "causal: not taken in f16"}},
+       R"({"dtypes": {"f16": {"features": ["strides"]}}})", "causal: not taken in f16", "causal"},
       {case_of(with(kProblem, {{"mask", "causal"}})),
-       {R"({"never": [{"features": ["causal"], "dtypes": ["f16"]}]})",
-        "never {\"dtypes\":[\"f16\"],\"features\":[\"causal\"]}"}},
-      {case_of(kProblem),
-       {R"({"never": [{"lacks": ["causal"]}]})", "never {\"lacks\":[\"causal\"]}"}},
-      {case_of(kProblem),
-       {R"({"key_len": 64, "never": [{"key_len": 64, "lacks": ["causal"]}]})",
-        "key_len 80: takes 64; with sk:64: never {\"key_len\":64,\"lacks\":[\"causal\"]}"}},
-      {case_of(with(kProblem, {{"key_heads", 2}}), {"HEAD-1"}),
-       {"{}", "group 2: takes 1; with kv:4: nothing is left of what it tries"}},
-      {case_of(kProblem, {"MASK-1"}, {{"pin", {"key_len"}}}),
-       {R"({"key_len": {"multiple": 64}})",
-        "key_len 80: takes a multiple of 64; with sk:128: the case is about its key_len of 80"}},
+       R"({"never": [{"features": ["causal"], "dtypes": ["f16"]}]})",
+       "never {\"dtypes\":[\"f16\"],\"features\":[\"causal\"]}", "never"},
+      {case_of(kProblem), R"({"never": [{"lacks": ["causal"]}]})", "never {\"lacks\":[\"causal\"]}",
+       "never"},
+      {case_of(kProblem), R"({"key_len": 64, "never": [{"key_len": 64, "lacks": ["causal"]}]})",
+       "key_len 80: takes 64; with sk:64: never {\"key_len\":64,\"lacks\":[\"causal\"]}", "never"},
+      {case_of(with(kProblem, {{"key_heads", 2}}), {"HEAD-1"}), "{}",
+       "group 2: takes 1; with kv:4: nothing is left of what it tries", "groups"},
+      {case_of(kProblem, {"MASK-1"}, {{"pin", {"key_len"}}}), R"({"key_len": {"multiple": 64}})",
+       "key_len 80: takes a multiple of 64; with sk:128: the case is about its key_len of 80",
+       "what it is about"},
       {case_of(with(kProblem, {{"mask", {{"dense", {{"rows", {"x.", "xx"}}}}}},
                                {"query_len", 2},
                                {"key_len", 2}}),
                {"MASK-7"}),
-       {R"({"key_len": 3})", "key_len 2: takes 3; with sk:3: "}}};
-  for (const auto& [base, told] : kInVain) {
-    const Fitted fit = fitted_to(base, told.first, {"causal", "strides", "dense-mask"});
+       R"({"key_len": 3})", "key_len 2: takes 3; with sk:3: ", "what it is about"}};
+  for (const InVain& each : kInVain) {
+    const Fitted fit = fitted_to(each.base, each.limits, {"causal", "strides", "dense-mask"});
     EXPECT_FALSE(fit.asked) << fit_or_why(fit);
-    EXPECT_THAT(fit.why, testing::StartsWith(told.second));
+    EXPECT_THAT(fit.why, testing::StartsWith(each.why));
+    EXPECT_EQ(fit.stopped_by, each.stopped_by) << fit.why;
   }
 }
 

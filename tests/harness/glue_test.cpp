@@ -84,6 +84,16 @@ TEST(GlueTest, ReachCountsWhatIsLeftOutAndWhatAProfileNeeds) {
   EXPECT_GT(of("masks").demanded, 100);
 }
 
+TEST(GlueTest, ReachCountsWhatStopsACaseAndNotWhatCouldBeFitted) {
+  const Testee testee =
+      testee_of(R"("profiles": ["forward-core"], "dtypes": ["f32"], "features": ["causal", "lse"],
+                   "limits": {"head_dim": 64, "square": true})");
+  const TesteeReach reach =
+      reach_of(testee, standard(), Asking(standard(), {testee}, ATTEST_CASES_DIR));
+  EXPECT_GT(reach.limits.at("corner"), 20) << "there is but one in a square";
+  EXPECT_LT(reach.limits.at("head_dim"), 10) << "of cases that take nothing else";
+}
+
 // Whatever a plain kernel returns, damaged on its way.
 class CorruptingTest : public OnAMock, public testing::Test {
  protected:
