@@ -167,16 +167,36 @@ void check_joint(Joint joint, const std::string& pointer, std::span<const std::s
   demand(has_pairs(joint), words_of(joint, {Size::query_len, Size::key_len, Size::pairs}));
 }
 
-// Whether a "never" speaks of sizes, formats and the pass alone. What takes more to tell counts as
-// not met by some problem.
+// Whether a "never" speaks of sizes, formats, features and the pass alone. What takes more to tell
+// counts as not met by some problem.
 bool is_plain(const Terms& never) {
-  const auto may_need = [](const std::string& name) {
-    const Feature* feature = find_feature(name);
-    return !feature || feature->in_problem || feature->in_mask || feature->in_layout;
-  };
-  const bool lacks = never.lacks && std::any_of(never.lacks->begin(), never.lacks->end(), may_need);
   return never.head_dims.empty() && !never.square && !never.keys_at_least_queries && !never.masks &&
-         !never.lengths && !never.bias_axes && !never.layouts && !never.features && !lacks;
+         !never.lengths && !never.bias_axes && !never.layouts;
+}
+
+// The features by which these differ that a problem may need or not.
+std::vector<std::string> features_in(std::span<const std::pair<Terms, std::string>> never,
+                                     std::span<const std::string> declared) {
+  std::vector<std::string> found;
+  for (const auto& [terms, text] : never) {
+    for (const auto& list : {terms.features, terms.lacks}) {
+      if (!list) continue;
+      for (const std::string& each : *list) {
+        const Feature* feature = find_feature(each);
+        const bool may_need =
+            feature && (feature->in_problem || feature->in_mask || feature->in_layout);
+        if (may_need && contains(declared, each) && !contains(found, each)) found.push_back(each);
+      }
+    }
+  }
+  return found;
+}
+
+bool speaks_of(const Terms& never, const std::vector<std::string>& needed) {
+  const auto is_needed = [&](const std::string& each) { return contains(needed, each); };
+  return (!never.features ||
+          std::all_of(never.features->begin(), never.features->end(), is_needed)) &&
+         (!never.lacks || std::none_of(never.lacks->begin(), never.lacks->end(), is_needed));
 }
 
 // Whether each number that the terms allow is in one of these sets.
@@ -191,12 +211,14 @@ bool cover(const Joint& joint, Size size, const std::vector<const SizeSet*>& set
   return !number || some([](const SizeSet* set) { return set->at_least(kFarOut).has_value(); });
 }
 
-// Whether each problem of that format and pass that the terms allow meets one of these "never".
+// Whether each problem of that format and pass that the terms allow, and that needs these features
+// and no other of those that are spoken of, meets one of these "never".
 bool exclude_all(std::span<const std::pair<Terms, std::string>> never, const Joint& joint,
-                 DType dtype, bool backward) {
+                 DType dtype, bool backward, const std::vector<std::string>& needed) {
   std::map<Size, std::vector<const SizeSet*>> alone;  // the sizes of which one speaks alone
   for (const auto& [terms, text] : never) {
-    const bool speaks = is_plain(terms) && terms.backward.value_or(backward) == backward &&
+    const bool speaks = is_plain(terms) && speaks_of(terms, needed) &&
+                        terms.backward.value_or(backward) == backward &&
                         (!terms.dtypes || contains(*terms.dtypes, dtype));
     if (!speaks) continue;
     std::vector<std::pair<Size, const SizeSet*>> rest;  // what some problem does not meet
@@ -208,6 +230,22 @@ bool exclude_all(std::span<const std::pair<Terms, std::string>> never, const Joi
   }
   return std::any_of(alone.begin(), alone.end(),
                      [&](const auto& each) { return cover(joint, each.first, each.second); });
+}
+
+// The same, whichever of the declared features it needs.
+bool exclude_all(std::span<const std::pair<Terms, std::string>> never, const Joint& joint,
+                 DType dtype, bool backward, std::span<const std::string> declared) {
+  constexpr std::size_t kMost = 10;  // of more features it isn't told
+  const std::vector<std::string> of = features_in(never, declared);
+  if (of.size() > kMost) return false;
+  for (std::size_t chosen = 0; chosen < std::size_t(1) << of.size(); ++chosen) {
+    std::vector<std::string> needed;
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      if (chosen >> i & 1) needed.push_back(of[i]);
+    }
+    if (!exclude_all(never, joint, dtype, backward, needed)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -236,7 +274,7 @@ void check_possible(const KernelLimits& limits, const std::string& pointer,
       const auto in_pass = [&](bool backward) {
         Joint joint = limits.binding(dtype, backward);
         joint.push_back(&implied);
-        return exclude_all(never, joint, dtype, backward);
+        return exclude_all(never, joint, dtype, backward, features);
       };
       return in_pass(false) && (!contains(features, "backward") || in_pass(true));
     });

@@ -172,6 +172,12 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLimit{R"({"never": [{"backward": false}, {"dtypes": ["f16"], "backward": true},
                                  {"dtypes": ["f32"]}]})",
                    "/limits/never", "every problem meets one of them"},
+        WrongLimit{R"({"never": [{"lacks": ["causal"]}, {"features": ["causal"]}]})",
+                   "/limits/never", "every problem meets one of them"},
+        WrongLimit{R"({"never": [{"lacks": ["causal", "gqa"]}, {"features": ["causal", "gqa"]},
+                                 {"features": ["causal"], "lacks": ["gqa"]},
+                                 {"features": ["gqa"], "batch": {"min": 0}}]})",
+                   "/limits/never", "every problem meets one of them"},
         WrongLimit{
             R"({"never": [{"key_len": {"max": 9}}, {"key_len": {"min": 9}, "batch": {"min": 1}}]})",
             "/limits/never", "every problem meets one of them"}));
@@ -243,6 +249,8 @@ TEST(LimitsTest, WhatIsNarrowButPossibleIsTaken) {
         R"({"never": [{"batch": {"max": 1000000}}]})", R"({"never": [{"backward": false}]})",
         R"({"never": [{"backward": false}, {"dtypes": ["f16"], "backward": true}]})",
         R"({"never": [{"key_len": {"max": 9}}, {"key_len": {"min": 11}}]})",
+        R"({"never": [{"lacks": ["causal"]}, {"features": ["causal"], "batch": 2}]})",
+        R"({"never": [{"lacks": ["causal", "gqa"]}, {"features": ["causal", "gqa"]}]})",
         R"({"never": [{"key_len": {"max": 9}}, {"query_len": {"min": 10}}]})",
         R"({"masks": ["causal"], "backward": {"masks": ["causal top_left"]}})",
         R"({"head_dim": [[64, 64], [128, 128]], "backward": {"head_dim": {"max": 64}}})"}) {
