@@ -165,17 +165,45 @@ class Ends {
   std::atomic<bool> failed_ = false;
 };
 
-// The order in which cases are examined: theirs, but that the few that take seconds come first,
-// lest the others wait for one at the end.
-std::vector<std::size_t> order_of(const std::vector<Case>& cases, const RunOptions& options) {
-  std::vector<std::size_t> order(cases.size());
+// A case and those who are tried on it one after the other, for what it is compared with is
+// computed once.
+struct Portion {
+  const Case* test_case = nullptr;
+  std::size_t first = 0, end = 0;  // of the testees
+};
+
+// In the order of the record. Cases that take seconds are as many portions as testees where there
+// are more jobs than that many cases keep busy: they would wait for the slowest testee's last.
+std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees,
+                                 const RunOptions& options) {
+  const auto is_slow = [](const Case& c) { return c.excerpt > 0; };
+  const auto slow = std::count_if(cases.begin(), cases.end(), is_slow);
+  const bool splits = slow < 4 * std::ptrdiff_t{options.jobs} && options.jobs > 1;
+  std::vector<Portion> portions;
+  for (const Case& c : cases) {
+    const std::size_t step = splits && is_slow(c) ? 1 : std::max<std::size_t>(testees, 1);
+    for (std::size_t t = 0; t < testees; t += step) portions.push_back({&c, t, t + step});
+  }
+  return portions;
+}
+
+// The order in which they are examined: theirs, but that the few that take seconds come first, the
+// longest before all, lest the others wait for one at the end.
+std::vector<std::size_t> order_of(const std::vector<Portion>& portions, const RunOptions& options) {
+  std::vector<std::size_t> order(portions.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
   if (options.fail_fast || options.max_seconds > 0) return order;
   constexpr Index kManyHeads = 50'000;  // in all sequences: each costs a little
-  std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
-    const Problem& p = cases[i].problem;
-    return cases[i].excerpt > 0 || p.batch * p.query_heads >= kManyHeads;
-  });
+  const auto work = [&](std::size_t i) {
+    const Case& c = *portions[i].test_case;
+    const Problem& p = c.problem;
+    const double heads = static_cast<double>(p.batch) * static_cast<double>(p.query_heads);
+    if (c.excerpt == 0) return heads >= kManyHeads ? 1.0 : 0.0;
+    return heads * static_cast<double>(p.query_len) * static_cast<double>(p.key_len) *
+           static_cast<double>(p.head_dim + p.value_dim) * (p.backward ? 3 : 1);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t one, std::size_t other) { return work(one) > work(other); });
   return order;
 }
 
@@ -195,19 +223,20 @@ const Asking::Instead* instead_of(const Case& test_case, const Testee& testee,
   return options.asking ? options.asking->instead(testee.name, test_case.id) : nullptr;
 }
 
-// What judging all testees on a case takes: what their results are compared with is kept until the
-// last of them is judged, of each case that is fitted to some of them too.
-double bytes_for_all(const Case& test_case, const std::vector<Testee>& testees,
+// What judging a portion takes: what results are compared with is kept until the last of its
+// testees is judged, of each case that is fitted to some of them too.
+double bytes_for_all(const Portion& portion, const std::vector<Testee>& testees,
                      const MemoryBudget& budget, const RunOptions& options) {
   struct Tried {
     const Problem* problem = nullptr;
     std::vector<Arithmetic> arithmetics = {};
   };
   std::map<std::string_view, Tried> all;  // by id
-  for (const Testee& testee : testees) {
-    const Asking::Instead* const instead = instead_of(test_case, testee, options);
+  for (std::size_t t = portion.first; t < portion.end; ++t) {
+    const Testee& testee = testees[t];
+    const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
     if (instead && !instead->fitted) continue;
-    const Case& tried = instead ? *instead->fitted : test_case;
+    const Case& tried = instead ? *instead->fitted : *portion.test_case;
     if (!budget.refuses(tried.problem).empty()) continue;
     Tried& each = all[tried.id];
     each.problem = &tried.problem;
@@ -363,24 +392,25 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};
   out << to_line(header) << '\n';
-  InOrder in_order(cases.size(), record, out, seen);
+  const std::vector<Portion> portions = portions_of(cases, testees.size(), options);
+  InOrder in_order(portions.size(), record, out, seen);
   in_order.put_first(beyond_caps(cases, testees, options));
-  const std::vector<std::size_t> order = order_of(cases, options);
+  const std::vector<std::size_t> order = order_of(portions, options);
   std::atomic<std::size_t> next = 0;
   ExecutorPool executors(make_executor, options.workers);
   Ends ends(options, testees.size());
   MemoryBudget budget(options.memory);
   in_parallel(options.jobs, [&] {
-    for (std::size_t n = next++; n < cases.size() && !interrupted(); n = next++) {
-      const MemoryBudget::Share share(budget,
-                                      bytes_for_all(cases[order[n]], testees, budget, options));
+    for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
+      const Portion& portion = portions[order[n]];
+      const MemoryBudget::Share share(budget, bytes_for_all(portion, testees, budget, options));
       Preparations preparations;
       std::vector<VerdictRecord> verdicts;
-      for (std::size_t t = 0; t < testees.size(); ++t) {
+      for (std::size_t t = portion.first; t < portion.end; ++t) {
         const Testee& testee = testees[t];
         if (interrupted()) break;
-        const Asking::Instead* const instead = instead_of(cases[order[n]], testee, options);
-        const Case& test_case = instead && instead->fitted ? *instead->fitted : cases[order[n]];
+        const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
+        const Case& test_case = instead && instead->fitted ? *instead->fitted : *portion.test_case;
         const auto leave_out = [&](Verdict untried) {
           verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
         };

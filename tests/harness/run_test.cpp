@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <latch>
 #include <mutex>
 #include <sstream>
@@ -113,6 +115,45 @@ TEST(RunTest, CaseKeepsItsMemoryUntilItsLastTesteeIsJudged) {
       [](const VerdictRecord&) {}, [] { return false; });
   called.erase(std::unique(called.begin(), called.end()), called.end());
   EXPECT_EQ(called.size(), 80u);  // a, b, a, b: never two cases at a time
+}
+
+// Waits in a call until all testees are in one, or too long.
+class MeetingExecutor : public RefusingExecutor {
+ public:
+  struct Meeting {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    int present = 0, expected = 0;
+    bool met = false;
+  };
+  explicit MeetingExecutor(Meeting& meeting) : RefusingExecutor(false), meeting_(meeting) {}
+  Reply execute(nlohmann::json request) override {
+    std::unique_lock lock(meeting_.mutex);
+    meeting_.met |= ++meeting_.present == meeting_.expected;
+    meeting_.arrived.notify_all();
+    meeting_.arrived.wait_for(lock, std::chrono::seconds(20), [&] { return meeting_.met; });
+    --meeting_.present;
+    return RefusingExecutor::execute(std::move(request));
+  }
+
+ private:
+  Meeting& meeting_;
+};
+
+TEST(RunTest, TesteesAreTriedBesideEachOtherOnACaseThatTakesSeconds) {
+  MeetingExecutor::Meeting meeting;
+  meeting.expected = 3;
+  std::vector<Case> all = cases(2);
+  all[1].excerpt = 1;
+  std::stringstream out;
+  run(
+      all, {testee("a"), testee("b"), testee("c")}, Header(), {.jobs = 4},
+      [&](const Testee&) { return std::make_unique<MeetingExecutor>(meeting); }, out,
+      [](const VerdictRecord&) {}, [] { return false; });
+  EXPECT_TRUE(meeting.met);
+  std::string order;
+  for (const VerdictRecord& v : read_record(out).verdicts) order += v.testee + v.case_id[11];
+  EXPECT_EQ(order, "a0b0c0a1b1c1");
 }
 
 TEST(RunTest, OurOwnFailureBecomesAHarnessErrorAndTheRunGoesOn) {
