@@ -322,21 +322,18 @@ class Fitter {
         fit.sizes[Size::head_dim] = d;
         fit.sizes[Size::value_dim] = dv;
       }
-      if (base_.packed && is(&Terms::square)) fit.packed = Fit::Relation::square;
-      if (base_.packed && !is(&Terms::square) && is(&Terms::keys_at_least_queries)) {
-        fit.packed = Fit::Relation::keys_at_least_queries;
-      }
+      using enum Fit::Relation;
+      if (base_.packed && is(&Terms::keys_at_least_queries)) fit.packed = keys_at_least_queries;
+      if (base_.packed && is(&Terms::square)) fit.packed = square;
       return true;
     }
     why.clear();
     for (const Terms* terms : terms_) {
-      Terms sizes = *terms;
-      sizes.masks.reset();
-      sizes.layouts.reset();
-      sizes.features.reset();
-      sizes.lengths.reset();
-      sizes.bias_axes.reset();
-      sizes.dense_layouts = false;
+      const Terms sizes = {.sizes = terms->sizes,
+                           .head_dims = terms->head_dims,
+                           .same_head_dims = terms->same_head_dims,
+                           .square = terms->square,
+                           .keys_at_least_queries = terms->keys_at_least_queries};
       if (why.empty()) why = beyond(sizes, base_);
     }
     if (!dims().empty() && !lengths(std::numeric_limits<double>::infinity()).empty()) {
@@ -430,9 +427,7 @@ std::map<Size, std::vector<SizeSet>> to_avoid(const KernelLimits& limits, const 
   return sets;
 }
 
-Fitted stopped(const std::string& limit) {
-  return {.why = limit, .stopped_by = limit_named_by(limit)};
-}
+Fitted stopped(const std::string& why) { return {.why = why, .stopped_by = limit_named_by(why)}; }
 
 // Of a case that was fitted: with its id, and without what it no longer tries. `limit` is what
 // objects to the case as it is.
@@ -492,11 +487,10 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
   std::string limit = beyond(implied_by_absent(features), rest);
   if (limit.empty()) limit = beyond(limits, rest);
   for (const Feature* feature : needed_by(c.problem)) {
-    const bool absent = feature->key == kOfFeatures && !contains(features, feature->name);
+    const std::string each(feature->name);
+    const bool absent = feature->key == kOfFeatures && !contains(features, each);
     if (!limit.empty() || !absent) continue;
-    const auto place = excluded.find(std::string(feature->name));
-    limit =
-        place != excluded.end() ? place->second : fmt::format("{} is not declared", feature->name);
+    limit = excluded.contains(each) ? excluded.at(each) : fmt::format("{} is not declared", each);
   }
   if (limit.empty()) return {.asked = c};
   Fitter fitter(rest, limits, features);
