@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cases/case.h"
 #include "cases/entry.h"
@@ -29,9 +30,11 @@
 #include "harness/run/examine.h"
 #include "harness/run/record_file.h"
 #include "harness/run/run.h"
+#include "harness/script/script.h"
 #include "reports/files.h"
 #include "reports/groups.h"
 #include "reports/text.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -46,6 +49,7 @@ struct ReproArguments {
   RecordingOptions recording;
   std::filesystem::path dump_folder;
   bool shrink = false;
+  std::string language;  // of a script; empty: none
 };
 
 // A kernel's name as that of a folder.
@@ -84,6 +88,42 @@ void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Test
   fmt::print("  shrunk   {}\n  message  {}\n  file     {}\n  repeat   {}\n",
              to_string(read_entry(find.entry, "shrunk").problem), clean(find.verdict.message),
              file.string(), record.verdict.repro);
+}
+
+// Prints the failure as a script: of the case with numbers by a formula, as small as it gets while
+// it can be said there. How it fails there may be another way than with the case's own numbers.
+void print_script(const nlohmann::json& entry, const Testee& testee, const ReproArguments& asked,
+                  const Surroundings& around) {
+  const auto place = std::find(kScriptLanguages.begin(), kScriptLanguages.end(), asked.language);
+  const auto language = static_cast<ScriptLanguage>(place - kScriptLanguages.begin());
+  const RunOptions run = {.threads = asked.testees.threads, .limits = asked.testees.limits};
+  const WorkerOptions worker = worker_options(testee, asked.testees.limits, around);
+  const auto failing = [&](const nlohmann::json& candidate) -> std::optional<Find> {
+    WorkerExecutor executor(worker);  // as whoever repeats it
+    PreparedCase prepared(read_entry(candidate, "script"), 1);
+    Verdict verdict = verdict_on(prepared, testee, executor, run);
+    if (conforms(verdict.outcome) || says_nothing(verdict.outcome)) return std::nullopt;
+    return Find{candidate, std::move(verdict)};
+  };
+  auto find = failing(with_formula(entry));
+  if (!find) {
+    throw InputError("", fmt::format("{} passes with numbers by a formula, so no script shows how "
+                                     "it fails: --shrink makes the case small, and attest vectors "
+                                     "writes its numbers",
+                                     testee.name));
+  }
+  const auto start = [&](const Testee&) { return std::make_unique<WorkerExecutor>(worker); };
+  const auto is_shown = [&](const Find& each) {
+    return has_formula(each.entry) && shows_in(language, each.verdict, testee);
+  };
+  *find = shrunk(*find, "attest repro", testee, run, start, interrupted, is_shown);
+  const Case test_case = read_entry(find->entry, "script");
+  const std::string why = unsayable_in(language, test_case, find->verdict, testee);
+  if (!why.empty()) {
+    throw InputError("", fmt::format("cannot be said in {}: {} ({})", asked.language, why,
+                                     to_string(test_case.problem)));
+  }
+  fmt::print("{}", script_of(language, test_case, find->verdict, testee));
 }
 
 std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions& options,
@@ -131,6 +171,11 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   if (asks_for_names(examination.verdict)) {
     meant = meant_by(prepared, testee.description, examination.trial, interrupted);
   }
+  if (!asked.language.empty()) {  // which has the standard output to itself
+    fmt::print(stderr, "{}  {}  {}\n", name(examination.verdict.outcome), testee.name,
+               clean(examination.verdict.message));
+    return examination.verdict;
+  }
   print_verdict(examination.verdict, testee, test_case, std::move(meant));
   if (!examination.verdict.captured.empty()) {
     constexpr std::size_t kLines = 100;
@@ -143,6 +188,9 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   return examination.verdict;
 }
 
+// Whether a verdict is to be told by what it stands for, a script or a small case.
+bool asks_for_more(const ReproArguments& asked) { return asked.shrink || !asked.language.empty(); }
+
 int repro(const ReproArguments& asked) {
   if (asked.testees.in_process && !asked.testees.sanitizer.empty()) {
     throw InputError("", "--sanitizer starts a worker, and --in-process has none");
@@ -153,13 +201,14 @@ int repro(const ReproArguments& asked) {
   const Surroundings around = surroundings_for(asked.testees, installation);
   const auto testees = testees_for(asked.testees, installation, around);
   std::optional<RecordFolder> locked;
-  if (asked.shrink) {
+  if (asks_for_more(asked)) {
+    const char* const option = asked.shrink ? "--shrink" : "--as";
     if (wanted.seed != 1) {
-      throw InputError("", "--shrink takes the case's own numbers: its id with s=1");
+      throw InputError("", fmt::format("{} takes the case's own numbers: its id with s=1", option));
     }
-    if (testees.size() != 1) throw InputError("", "--shrink takes one --testee");
-    locked.emplace(asked.recording.out);
+    if (testees.size() != 1) throw InputError("", fmt::format("{} takes one --testee", option));
   }
+  if (asked.shrink) locked.emplace(asked.recording.out);
   if (asked.testees.in_process) {
     fmt::print(
         stderr,
@@ -182,8 +231,10 @@ int repro(const ReproArguments& asked) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (!conforms(v.outcome)) {
       exit_code = kNotConformant;
-      if (!asked.shrink) continue;
-      shrink_case(entry_of(test_case, asked, installation), v, testee, asked, around);
+      if (!asks_for_more(asked)) continue;
+      const nlohmann::json entry = entry_of(test_case, asked, installation);
+      if (asked.shrink) shrink_case(entry, v, testee, asked, around);
+      if (!asked.language.empty()) print_script(entry, testee, asked, around);
     }
   }
   return exit_code;
@@ -204,6 +255,12 @@ Command add_repro(CLI::App& app) {
                      "Write problem, inputs, outputs, exact values, bounds");
   command.add_flag("--shrink", asked->shrink,
                    "Make a case that fails as small as it gets, and write it to shrunk.json");
+  command
+      .add_option("--as", asked->language,
+                  "Print the failure as a script that needs no Attest, or as an issue with one: "
+                  "torch, jax, numpy, cpp or issue")
+      ->check(takes("--as", fmt::format("{}", fmt::join(kScriptLanguages, ", ")),
+                    [](const std::string& text) { return contains(kScriptLanguages, text); }));
   add_out(command, asked->recording, "shrunk.json");
   take_one_at_a_time(command);
   return {.parser = &command, .carry_out = [=] { return repro(*asked); }, .starts_testees = false};

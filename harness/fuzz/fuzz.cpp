@@ -274,7 +274,8 @@ FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
 
 Find shrunk(const Find& find, const std::string& by, const Testee& testee,
             const RunOptions& options, const MakeExecutor& make_executor,
-            const std::function<bool()>& interrupted) {
+            const std::function<bool()>& interrupted,
+            const std::function<bool(const Find&)>& wanted) {
   // Enough for a few dozen steps, each among a few dozen; and no more time than a person waits.
   constexpr int kMostTries = 3000;
   constexpr double kMostSeconds = 120;
@@ -289,7 +290,9 @@ Find shrunk(const Find& find, const std::string& by, const Testee& testee,
       if (verdict.outcome != find.verdict.outcome || verdict.reason != find.verdict.reason) {
         return false;
       }
-      smallest = {candidate, std::move(verdict)};
+      Find found = {candidate, std::move(verdict)};
+      if (!wanted(found)) return false;
+      smallest = std::move(found);
       return true;
     } catch (const InputError&) {
       return false;  // no case

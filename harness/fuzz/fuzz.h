@@ -54,10 +54,11 @@ FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
 
 // Makes an entry on which that verdict was given as small as it gets while the outcome and its
 // reason stay the same, and says in it what was found, and `by` whom. What does not fail again when
-// it is tried alone stays as it is.
-Find shrunk(const Find& find, const std::string& by, const Testee& testee,
-            const RunOptions& options, const MakeExecutor& make_executor,
-            const std::function<bool()>& interrupted);
+// it is tried alone stays as it is. What is not `wanted` counts as no failure.
+Find shrunk(
+    const Find& find, const std::string& by, const Testee& testee, const RunOptions& options,
+    const MakeExecutor& make_executor, const std::function<bool()>& interrupted,
+    const std::function<bool(const Find&)>& wanted = [](const auto&) { return true; });
 
 // A search's find, as a verdict on the case that `file` has.
 VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions options,

@@ -681,6 +681,7 @@ constexpr Golden kGolden[] = {
     {"stagnant", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},
     {"exponents", 0x70b609eb1170ebe2, 0x67bb470bcb3690d7, 0x3806128e34d8ba90},
     {"lse_loss", 0xd488374e5f077113, 0x2c43b02772895f7c, 0x7898c503e19c9bb3},
+    {"counted", 0x5e02bc07ae1f81c9, 0x5e02bc07ae1f81c9, 0x5e02bc07ae1f81c9},
     {"head_exponents", 0x3aa0d036cbf7bb0d, 0xca5e3f22227898b9, 0x56bed9f6a3fe683b},
 };
 

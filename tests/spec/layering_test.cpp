@@ -52,6 +52,7 @@ const std::map<std::string, Layers> kRooms = {
     {"laws", {"judge"}},
     {"run", {"process", "judge", "laws"}},
     {"fuzz", {"process", "laws", "run"}},
+    {"script", {"process"}},
     {"diagnosis", {"process", "judge", "run"}},
     {"probe", {"process", "judge"}},
     {"check", {"process", "judge", "run"}},
@@ -60,8 +61,8 @@ const std::map<std::string, Layers> kRooms = {
     {"selfcheck", {"process", "judge", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "run", "selfcheck"}},
     {"command",
-     {"process", "judge", "run", "fuzz", "diagnosis", "probe", "check", "vectors", "selfcheck",
-      "criteria"}},
+     {"process", "judge", "run", "fuzz", "script", "diagnosis", "probe", "check", "vectors",
+      "selfcheck", "criteria"}},
 };
 
 // All files by their path from the root of the tree.
