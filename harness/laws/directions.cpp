@@ -60,24 +60,44 @@ double direction(std::size_t element, int which) {
 }
 
 template <class T>
-struct Loss {
-  T value = 0, size = 0;  // the sum, and that of the magnitudes
-};
-
-template <class T>
-Loss<T> loss_of(const Problem& p, const exact::Inputs<T>& in) {
-  using std::abs;
+T loss_of(const Problem& p, const exact::Inputs<T>& in) {
   const exact::Outputs<T> out = exact::forward(p, in);
-  Loss<T> loss;
-  const auto add = [&](const T& term) {
-    loss.value += term;
-    loss.size += abs(term);
-  };
-  for (std::size_t n = 0; n < out.o.data.size(); ++n) add(in.d_o.data[n] * out.o.data[n]);
+  T loss = 0;
+  for (std::size_t n = 0; n < out.o.data.size(); ++n) loss += in.d_o.data[n] * out.o.data[n];
   for (std::size_t n = 0; p.d_lse && n < out.lse.data.size(); ++n) {
-    if (out.lse.data[n] > T(-1e30)) add(in.d_lse.data[n] * out.lse.data[n]);
+    if (out.lse.data[n] > T(-1e30)) loss += in.d_lse.data[n] * out.lse.data[n];
   }
   return loss;
+}
+
+// How far rounding may take that loss, in unit roundoffs, where no input moves by more than
+// `moved`. O and LSE may be far smaller than what they are made of: V may cancel, and LSE is the
+// logarithm of a sum behind the largest score.
+double roundoffs_of(const Problem& p, const Inputs& in, double moved) {
+  const auto total = [](const Values& x) {
+    double sum = 0;
+    for (const double each : x.data) sum += std::isfinite(each) ? std::abs(each) : 0;
+    return sum;
+  };
+  const auto largest = [&](const Values& x) {
+    double most = 0;
+    for (const double each : x.data)
+      most = std::isfinite(each) ? std::max(most, std::abs(each)) : most;
+    return most + moved;
+  };
+  const auto channels = static_cast<double>(p.head_dim), keys = static_cast<double>(p.key_len) + 1;
+  // A score at most, and by how much it is off: of its sum of products, and what is added to that.
+  const double score = std::abs(p.scale) * (largest_row(in.q) + channels * moved) * largest(in.k) +
+                       largest(in.bias) + largest(in.sink) +
+                       largest(in.slopes) * static_cast<double>(p.query_len + p.key_len);
+  const double of_score = (channels + 8) * score;
+  // A weight errs by as much as its score and the largest one, and by the sum of all.
+  const double of_o = largest(in.v) / (1 - p.dropout.probability) * (2 * of_score + 2 * keys + 8);
+  const double of_lse = of_score + score + 2 * keys + 8;
+  // The sum over all elements, and what is of second order.
+  const double terms = static_cast<double>(in.d_o.data.size() + in.d_lse.data.size());
+  return 2 * (total(in.d_o) * (of_o + terms * largest(in.v)) +
+              total(in.d_lse) * (of_lse + terms * (score + keys)));
 }
 
 // The slope of the loss along a direction in the tensor that `pick` picks, give or take its error.
@@ -90,19 +110,15 @@ Known slope(const Problem& p, const Inputs& inputs, exact::Tensor<T> exact::Inpu
     for (std::size_t n = 0; n < data.size(); ++n) data[n] += step * T(direction(n, which));
     return loss_of(p, in);
   };
-  T size = 0;
   const auto difference = [&](double step) -> T {
-    const Loss<T> above = moved(T(step)), below = moved(T(-step));
-    size = above.size;
-    return (above.value - below.value) / T(2 * step);
+    return (moved(T(step)) - moved(T(-step))) / T(2 * step);
   };
   const double step = std::ldexp(1.0, Step<T>::kExponent);
   const T wide = difference(2 * step), narrow = difference(step);
-  // The series leaves out a third of what the two differ by, but for h^4; 2^12 roundoffs are more
-  // than a sum of so few elements has.
+  // The series leaves out a third of what the two differ by, but for h^4.
   const long double left_out = std::abs(static_cast<long double>(T(wide - narrow)));
   const long double rounding =
-      std::ldexp(static_cast<long double>(size), 12 - Step<T>::kDigits - Step<T>::kExponent);
+      std::ldexp(roundoffs_of(p, inputs, 2 * step), -Step<T>::kDigits - Step<T>::kExponent);
   return widened(exactly(static_cast<long double>(narrow)), left_out + rounding);
 }
 

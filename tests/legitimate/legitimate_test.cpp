@@ -125,6 +125,24 @@ TEST(LegitimateTest, TinyScoresThatAreStoredBreakNoLaw) {
   EXPECT_GT(trust.counts.at("PASS"), 0) << "whoever stores no scores is asked";
 }
 
+// Found by fuzz: LSE is near 0 where it is the logarithm of a sum near 1, of which roundings are
+// not small beside it.
+TEST(LegitimateTest, SinksThatChangeNothingBreakNoLaw) {
+  const Case found =
+      read_entry({{"name", "negligible"},
+                  {"clauses", {"SOFTMAX-1"}},
+                  {"because", "A sink's share is below the last digit of a sum of weights."},
+                  {"problem", {{"backward", true}, {"d_lse", true}, {"sink", "negligible"}}},
+                  {"dtypes", {"f32"}},
+                  {"data", {"tiny"}},
+                  {"laws", {"directions"}},
+                  {"bits", "fuzz/seed=730061/number=12388"}},
+                 "found");
+  const Trust trust = trust_in(LEGITIMATE, {found});
+  EXPECT_TRUE(trust.failed.empty()) << story(trust);
+  EXPECT_GT(trust.counts.at("PASS"), 0);
+}
+
 // An element of Q that is rounded errs alike for all keys: nothing of that is random.
 TEST(LegitimateTest, RoundedOperandsAreWithinWhatStatisticsAllow) {
   std::vector<Case> cases;
