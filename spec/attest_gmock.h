@@ -10,11 +10,13 @@
 #pragma once
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,6 +106,12 @@ class AttentionMatcher {
     const std::string verdict = text ? text : "";
     attest_judge_free(text);
     if (os) judged ? explain(verdict, *os) : refuse(verdict, *os);
+    // Once, and behind Not() too: what was not judged is neither.
+    if (!os && (!judged || text_at(verdict, "outcome") == "INCONCLUSIVE")) {
+      std::ostringstream why;
+      judged ? explain(verdict, why) : refuse(verdict, why);
+      ADD_FAILURE() << why.str();
+    }
     return judged && verdict.find("\"passed\":true") != std::string::npos;
   }
   void DescribeTo(std::ostream* os) const { *os << "is attention, computed in " << arithmetic_; }

@@ -230,6 +230,7 @@ Description parse_description(const nlohmann::json& json) {
     check_name(text, formats, "dtype", "/dtypes");
     result.dtypes.push_back(*dtype_named(text));
   }
+  if (result.dtypes.empty()) throw InputError("/dtypes", "names no format that it takes");
   result.features = strings(reader, "features");
   for (const std::string& feature : result.features) {
     check_name(feature, known_features(), "feature", "/features");

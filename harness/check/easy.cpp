@@ -68,7 +68,17 @@ std::vector<Case> easy_cases(const std::vector<Case>& asked) {
   const auto needs_another = [&](const Case& c) {
     return is_forward(c) && features_needed(c) != features_needed(first);
   };
-  if (!choose(is_causal) && !choose(needs_another)) choose(is_forward);
+  const bool has_causal = choose(is_causal);
+  if (!has_causal && !choose(needs_another)) choose(is_forward);
+  // With as many queries as keys the corners are one.
+  const auto is_of_other_corner = [&](const Case& c) {
+    return is_causal(c) && c.problem.mask.anchor != chosen.back()->problem.mask.anchor &&
+           c.problem.query_len != c.problem.key_len;
+  };
+  const auto is_also_of_first_format = [&](const Case& c) {
+    return is_of_other_corner(c) && c.problem.dtype == first.problem.dtype;
+  };
+  if (has_causal && !choose(is_also_of_first_format)) choose(is_of_other_corner);
   const auto is_of_another_kind = [&](const Case& c) {
     return c.problem.backward || c.problem.dtype != first.problem.dtype;
   };

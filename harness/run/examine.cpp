@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cases/fit.h"
@@ -19,6 +20,8 @@
 #include "harness/process/captured.h"
 #include "harness/process/nobody.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
+#include "spec/feature.h"
 
 namespace attest {
 namespace {
@@ -225,10 +228,22 @@ Finding lenient_on_outputs(const Subject& subject, const Trial& trial, PreparedC
   return finding;
 }
 
+// Whether a clause is cited for the sake of laws, which try other problems than this one: it speaks
+// of a feature that the problem has not.
+bool is_of_other_problems(const Problem& problem, std::string_view clause) {
+  const auto needed = needed_by(problem);
+  const auto with = features_with(clause);
+  return !with.empty() && std::none_of(with.begin(), with.end(), [&](const Feature* feature) {
+    return contains(needed, feature) || is_of_testee(*feature);
+  });
+}
+
 std::optional<Finding> find_in_outputs(Subject& subject, const Trial& trial) {
   auto& cited = subject.verdict.clauses;
   const bool cites_any = !cited.empty();
-  std::erase_if(cited, takes_calls);
+  std::erase_if(cited, [&](const std::string& each) {
+    return takes_calls(each) || is_of_other_problems(subject.problem(), each);
+  });
   if (auto finding = check_promises(subject, std::nullopt)) return finding;
   if (auto finding = left_out(subject.testee, subject.problem())) return finding;
   if (trial.stopped) return trial.stopped;

@@ -59,6 +59,9 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
         raise TypeError(f"{name}: {type(value).__name__} is no array: {error}") from error
     if data.dtype == object:
         raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__}")
+    if isinstance(value, (list, tuple)) and data.dtype == np.float64:
+        raise TypeError(f"{name}: a {type(value).__name__} does not say in which format its numbers "
+                        f"were computed: numpy.array(..., dtype=numpy.float32) does")
     dtype = _FLOATS.get(data.dtype.name, data.dtype.name)
     if bits and dtype in ("uint16", "int16"):
         dtype = bits

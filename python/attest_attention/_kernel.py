@@ -78,7 +78,12 @@ class Kernel:
     def description(self) -> Dict[str, Any]:
         told = dict(self._description)
         features: List[str] = list(told["features"])
-        if (self.autograd or self.backward_function) and "backward" not in features:
+        has_backward = self.autograd or self.backward_function is not None
+        if "backward" in features and not has_backward:
+            raise ValueError(f"{self.name}: \"backward\" is declared, and there is neither a "
+                             f"function under @{self.function.__name__}.backward nor "
+                             f"backward='autograd'")
+        if has_backward and "backward" not in features:
             features.append("backward")
         told["features"] = features
         if told["profiles"] is None:

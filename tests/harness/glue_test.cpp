@@ -37,7 +37,7 @@ std::vector<Case> easy_for(const Testee& testee) {
   return easy_cases(Asking(standard(), {testee}, ATTEST_CASES_DIR).asked("mine", standard()));
 }
 
-TEST(GlueTest, EasyProblemsAreThreeThatTheTesteeTakes) {
+TEST(GlueTest, EasyProblemsAreAFewThatTheTesteeTakes) {
   for (const char* json :
        {R"("profiles": [], "dtypes": ["f32"], "features": ["lse"])",
         R"("profiles": [], "dtypes": ["bf16", "f16"], "features": ["causal"],
@@ -46,14 +46,18 @@ TEST(GlueTest, EasyProblemsAreThreeThatTheTesteeTakes) {
         R"("profiles": [], "dtypes": ["f32"], "features": ["backward", "gqa", "causal"])"}) {
     const Testee testee = testee_of(json);
     const auto cases = easy_for(testee);
-    ASSERT_EQ(cases.size(), 3u) << json;
+    const bool is_causal = testee.description.has("causal");
+    ASSERT_EQ(cases.size(), is_causal ? 4u : 3u) << json;
     for (const Case& c : cases) {
       EXPECT_FALSE(exclusion(c.problem, testee.description)) << c.id;
       EXPECT_LT(c.problem.query_len * c.problem.key_len * c.problem.head_dim, 1 << 24) << c.id;
     }
     EXPECT_NE(cases[0].id, cases[1].id);
-    EXPECT_EQ(cases[1].problem.mask.kind == Mask::Kind::band, testee.description.has("causal"));
-    EXPECT_EQ(cases[2].problem.backward, testee.description.has("backward"));
+    EXPECT_EQ(cases[1].problem.mask.kind == Mask::Kind::band, is_causal);
+    EXPECT_EQ(cases.back().problem.backward, testee.description.has("backward"));
+    if (!is_causal) continue;
+    EXPECT_NE(cases[1].problem.mask.anchor, cases[2].problem.mask.anchor);
+    EXPECT_NE(cases[2].problem.query_len, cases[2].problem.key_len) << "where both are one";
   }
   EXPECT_TRUE(easy_cases({}).empty());
 }

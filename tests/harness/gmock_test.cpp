@@ -2,6 +2,7 @@
 #include "spec/attest_gmock.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,10 +84,10 @@ TEST_F(GmockTest, TellsTheElementTheClauseAndWhatWasMeant) {
               HasSubstr("did you mean  O is exactly what a diagonal at the top left"));
 }
 
-TEST_F(GmockTest, WhatCannotBeJudgedDoesNotMatchAndSaysWhy) {
+TEST_F(GmockTest, WhatCannotBeJudgedFailsBehindNotTooAndSaysWhy) {
   k.shape[2] = 3;
   const std::vector<float> o = attention(q_data, k_data, v_data, kKeys - kQueries);
-  EXPECT_THAT(tensor(o), Not(matches()));
+  EXPECT_NONFATAL_FAILURE(EXPECT_THAT(tensor(o), Not(matches())), "cannot be judged: inputs.k");
   EXPECT_EQ(explained(o), "cannot be judged: inputs.k: has shape [1,1,3,4], expected [1,1,14,4]");
 }
 
