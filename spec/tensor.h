@@ -93,6 +93,11 @@ class Layout {
   bool expands(Axis axis) const { return expanded_[axis]; }
   bool expands() const { return expanded_ != std::array<bool, 4>{}; }  // along any
 
+  // Elements of slack after each innermost run.
+  Index gap() const { return gap_; }
+  // Whether axes of size 1 have a stride that nothing may use.
+  bool is_wild() const { return wild_; }
+
   std::string order() const;  // of its axes, outermost first: "bshd"
   std::string to_string() const;
   friend bool operator==(const Layout&, const Layout&) = default;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
+#include <string>
 
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
@@ -32,7 +35,9 @@ void add_returned(Exchange& exchange, const Returned& t) {
   exchange.add_input_bits(wire_name(t.name), t.dtype, t.shape, t.bits, t.layout);
 }
 
-// Who declares no LSE and reads or writes it all the same dies of that.
+constexpr std::array kFaults = {SIGSEGV, SIGBUS};
+
+// Who declares no LSE and reads or writes it all the same dies of that, by one of these.
 std::string absence_of_lse(const Description& testee) {
   if (!testee.has("lse")) return "lse is absent, its data NULL: the feature is not declared";
   if (!testee.dialect.lse.apart) return "";
@@ -42,7 +47,10 @@ std::string absence_of_lse(const Description& testee) {
 Finding stopped_by(const Reply& reply, const char* pass, const Description& testee) {
   Finding finding = finding_of(reply, pass);
   const std::string absence = absence_of_lse(testee);
-  if (reply.kind == Reply::Kind::crashed && !absence.empty()) {
+  const bool by_memory = std::any_of(kFaults.begin(), kFaults.end(), [&](int signal) {
+    return reply.message.find(fmt::format("signal {} ", signal)) != std::string::npos;
+  });
+  if (reply.kind == Reply::Kind::crashed && by_memory && !absence.empty()) {
     finding.message += fmt::format(" ({})", absence);
   }
   return finding;

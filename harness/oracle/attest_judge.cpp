@@ -1,5 +1,7 @@
 #include "spec/attest_judge.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +36,9 @@ attest::Description kernel_by(const char* arithmetic, attest::DType dtype) {
 
 int threads_by(std::int32_t wanted) {
   constexpr int kMost = 256;
+  if (wanted < 0) {
+    throw attest::InputError("options.threads", fmt::format("is {}, less than 0", wanted));
+  }
   const auto all = static_cast<int>(std::thread::hardware_concurrency());
   return std::clamp(wanted > 0 ? wanted : all, 1, kMost);
 }

@@ -95,10 +95,11 @@ Reply ask(WorkerExecutor& executor, const Target& target, const Surroundings& ar
     if (!around.sanitizer.empty()) {
       hint = fmt::format("; it was started by --sanitizer {}: does it run without?",
                          fmt::join(around.sanitizer, " "));
-    } else if (!target.prefix.empty()) {
-      hint =
-          fmt::format("; has {} the package attest_attention? ATTEST_PYTHON names one that has it",
-                      target.command.front());
+    } else if (!target.prefix.empty() && reply.kind != Reply::Kind::timed_out) {
+      hint = fmt::format(
+          "; has {} the package attest_attention? ATTEST_PYTHON names one that has "
+          "it, PYTHONPATH a folder where it lies",
+          target.command.front());
     }
     complain(target, reply, reply.message + hint);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -111,19 +112,45 @@ class Writer {
   }
 
   void tensors() {
-    const auto tensor = [&](const char* name, Index t, const Shape& shape) {
-      add("{} = numbers({}, {})", name, t, fmt::join(shape, ", "));
+    const auto tensor = [&](TensorName which, Index t, const Shape& shape) {
+      add("{} = numbers({}, {})", wire_name(which), t, fmt::join(shape, ", "));
+      if (is_torch()) lie(wire_name(which), p_.layouts[which], shape);
     };
-    tensor("q", 0, p_.q_shape());
-    tensor("k", 1, p_.k_shape());
-    tensor("v", 2, p_.v_shape());
-    if (failure_.is_gradient()) tensor("d_o", 3, p_.o_shape());
+    tensor(TensorName::q, 0, p_.q_shape());
+    tensor(TensorName::k, 1, p_.k_shape());
+    tensor(TensorName::v, 2, p_.v_shape());
+    if (failure_.is_gradient()) tensor(TensorName::d_o, 3, p_.o_shape());
     if (!p_.bias_shape) return;
     Lines all;
     for (const double x : bias_of(failure_.test_case)) all.push_back(python_number(x));
     const std::string kind = is_torch() ? "torch." : is_jax() ? "jnp." : "np.";
     add("bias = {}([{}], dtype={}{}).reshape({})", make(), fmt::join(all, ", "), kind, format(),
         fmt::join(*p_.bias_shape, ", "));
+  }
+
+  // Has torch put a tensor as it lies, which holds the same numbers.
+  void lie(const std::string& name, const Layout& layout, const Shape& shape) {
+    const std::string order = layout.order(), axes = "bhsd";
+    std::array<std::size_t, 4> to = {}, back = {};
+    for (std::size_t n = 0; n < axes.size(); ++n) {
+      to[n] = axes.find(order[n]);
+      back[to[n]] = n;
+    }
+    if (layout.gap() > 0) {
+      add("{0} = F.pad({0}.permute({1}), (0, {2}))[..., :{3}].permute({4})  # {5}", name,
+          fmt::join(to, ", "), layout.gap(), shape[to[3]], fmt::join(back, ", "),
+          layout.to_string());
+    } else if (order != axes) {
+      add("{0} = {0}.permute({1}).contiguous().permute({2})  # {3}", name, fmt::join(to, ", "),
+          fmt::join(back, ", "), layout.to_string());
+    }
+    if (!layout.expands()) return;
+    std::vector<std::string> first;
+    for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
+      first.emplace_back(layout.expands(axis) ? ":1" : ":");
+    }
+    add("{0} = {0}[{1}].expand({2})  # {3}", name, fmt::join(first, ", "), fmt::join(shape, ", "),
+        layout.to_string());
   }
 
   bool uses_flag() const {

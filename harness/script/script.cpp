@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "harness/script/failure.h"
 #include "harness/script/python.h"
 #include "reports/groups.h"
+#include "spec/contains.h"
 
 namespace attest {
 namespace scripts {
@@ -21,7 +23,9 @@ namespace {
 constexpr Index kMostBits = 256, kMostNumbers = 64;
 
 bool is_missed(const TensorEvidence& evidence) {
-  return !evidence.worst.empty() && !(evidence.max_ratio <= 1 && std::isfinite(evidence.actual));
+  const bool is_exact = evidence.actual == evidence.exact;  // infinite too
+  return !evidence.worst.empty() &&
+         !(evidence.max_ratio <= 1 && (is_exact || std::isfinite(evidence.actual)));
 }
 
 // The tensor that is furthest beyond its bound; LSE, of which fewer kernels tell, if it is the only
@@ -39,9 +43,12 @@ const std::pair<const TensorName, TensorEvidence>* worst_of(ScriptLanguage langu
   return worst;
 }
 
-bool lies_otherwise(const Problem& p) {
+// Whether tensors lie so that it cannot be said: torch says it of what is given to its function.
+bool lies_otherwise(ScriptLanguage language, const Problem& p) {
+  constexpr std::array kGiven = {TensorName::q, TensorName::k, TensorName::v, TensorName::d_o};
   return std::any_of(kLaidOut.begin(), kLaidOut.end(), [&](TensorName tensor) {
-    return p.layouts[tensor].to_string() != Layout().to_string();
+    const bool is_given = language == ScriptLanguage::torch && contains(kGiven, tensor);
+    return is_given ? p.layouts[tensor].is_wild() : p.layouts[tensor] != Layout();
   });
 }
 
@@ -96,7 +103,8 @@ std::string unsayable_in(ScriptLanguage language, const Case& test_case, const V
   if (p.slopes_shape) return "ALiBi";
   if (p.sink) return "sinks";
   if (p.d_lse) return "a gradient with respect to LSE";
-  if (scripts::lies_otherwise(p)) return "tensors that lie otherwise than in order";
+  language = scripts::own(language, testee);
+  if (scripts::lies_otherwise(language, p)) return "tensors that lie otherwise than in order";
   if (p.bias_shape && element_count(*p.bias_shape) > scripts::kMostNumbers) {
     return fmt::format("a bias of {} numbers", element_count(*p.bias_shape));
   }
@@ -104,7 +112,6 @@ std::string unsayable_in(ScriptLanguage language, const Case& test_case, const V
   if (!is_told && element_count(p.keep_shape()) > scripts::kMostBits) {
     return fmt::format("a mask of {} elements", element_count(p.keep_shape()));
   }
-  language = scripts::own(language, testee);
   const bool has_softcap = language == ScriptLanguage::numpy || language == ScriptLanguage::cpp;
   if (p.softcap != 0 && !has_softcap) return "a softcap, which its function has not";
   return "";

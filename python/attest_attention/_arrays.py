@@ -82,6 +82,13 @@ def _of_torch(value: Any) -> Host:
     return Host(data, _FLOATS.get(data.dtype.name, data.dtype.name))
 
 
+def real(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: expected a number, got {value!r}") from error
+
+
 def expect_shape(array: Host, shape: Sequence[int], name: str, what: str = "") -> None:
     if array.shape != tuple(shape):
         raise ValueError(f"{name}: expected shape {tuple(shape)}{what}, got {array.shape}")

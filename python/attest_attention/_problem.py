@@ -11,7 +11,7 @@ import numpy as np
 
 from attest_attention import _library, _masks
 from attest_attention._arrays import (Host, Keeper, aligned_right, as_f32, booleans, expect_dtype,
-                                      expect_shape, host, integers)
+                                      expect_shape, host, integers, real)
 from attest_attention._formats import AS_BITS, FORMATS
 from attest_attention._options import ARITHMETICS
 
@@ -227,7 +227,8 @@ class Call:
         scale = options["scale"]
         if scale is None:
             scale = 1 / math.sqrt(p.head_dim) if p.head_dim else 1.0
-        p.scale, p.softcap = float(scale), float(options["softcap"] or 0)
+        p.scale = real(scale, "scale")
+        p.softcap = real(options["softcap"] or 0, "softcap")
         self.whole = (p.batch, p.query_heads, p.query_len, p.key_len)
         if options["bias"] is not None:
             bias = host(options["bias"], "bias", self._bits)
@@ -251,7 +252,7 @@ class Call:
 
     def _read_dropout(self) -> None:
         p, keep = self.problem, self._options["keep_mask"]
-        probability = float(self._options["dropout_p"])
+        probability = real(self._options["dropout_p"], "dropout_p")
         if keep is None:
             if probability != 0:
                 raise ValueError("keep_mask: dropout_p needs the mask that was used")

@@ -139,8 +139,10 @@ class Dying : public InProcessExecutor {
   using InProcessExecutor::InProcessExecutor;
   Reply execute(nlohmann::json request) override {
     if (request["op"] != "forward") return InProcessExecutor::execute(std::move(request));
-    return {.kind = Reply::Kind::crashed, .message = "killed by signal 11 (Segmentation fault)"};
+    return {.kind = Reply::Kind::crashed, .message = of};
   }
+
+  std::string of = "killed by signal 11 (Segmentation fault)";
 };
 
 TEST_F(LseFormTest, WhoDiesIsToldWhereThereIsNoLse) {
@@ -160,6 +162,8 @@ TEST_F(LseFormTest, WhoDiesIsToldWhereThereIsNoLse) {
   declare({});
   description_.features = {};
   EXPECT_EQ(message(), died + " (lse is absent, its data NULL: the feature is not declared)");
+  executor.of = "killed by signal 6 (Aborted)";
+  EXPECT_EQ(message(), "forward: killed by signal 6 (Aborted)") << "not for the lack of an LSE";
 }
 
 TEST_F(LseFormTest, BackwardReadsTheMaximumAndTheSum) {

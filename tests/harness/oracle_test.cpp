@@ -176,6 +176,9 @@ TEST(OracleTest, TakesAWholeDescription) {
   EXPECT_EQ(verdict["arithmetic"][0], "operands in tf32 of QK, PV, dO V, P dO, dS K, dS Q");
   call.options.arithmetic = R"({"products": {"default": {"operands": "tf33"}}})";
   EXPECT_THAT(call.error(), StartsWith("options.arithmetic/products/default/operands: "));
+  call.options.arithmetic = "exact-f32";
+  call.options.threads = -1;
+  EXPECT_EQ(call.error(), "options.threads: is -1, less than 0");
 }
 
 // ---- What is not as it must be -----------------------------------------------------------------

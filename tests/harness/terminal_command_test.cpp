@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <regex>
 #include <sstream>
+#include <string>
 
 #include "spec/clause.h"
 #include "spec/json_text.h"
@@ -50,6 +52,12 @@ class TerminalCommandTest : public CommandFixture {
   }
 };
 
+// So many of so many.
+const std::string kAll = "([0-9]+)/\\1";
+MATCHER_P(Has, pattern, "has what matches " + std::string(pattern)) {
+  return std::regex_search(arg, std::regex(std::string(pattern)));
+}
+
 // What is written between two returns of the cursor.
 std::vector<std::string> drawn(const std::string& text) {
   std::vector<std::string> all;
@@ -71,14 +79,14 @@ TEST_F(TerminalCommandTest, ProgressIsOneLineThatFitsWhateverTheWidth) {
     ASSERT_GE(lines.size(), 2u) << result.text;
     for (const std::string& line : lines) EXPECT_LT(line.size(), columns) << line;
     EXPECT_EQ(lines.back(), "") << "the bar is removed";
-    EXPECT_THAT(result.text, HasSubstr("154/154")) << columns;
+    EXPECT_THAT(result.text, Has(kAll)) << columns;
   }
   EXPECT_THAT(on_terminal(smoke("naive", "COLUMNS=40"), 200).text,
-              AllOf(HasSubstr("154/154, 0 not passed"), Not(HasSubstr("154/154 verdicts"))));
+              AllOf(Has(kAll + ", 0 not passed"), Not(Has(kAll + " verdicts"))));
 }
 
 TEST_F(TerminalCommandTest, ColoursAreOnATerminalAloneUnlessTheyAreAskedFor) {
-  const std::string green = "\x1b[32mNo failure\x1b[0m in 151 of";
+  const std::string green = "\x1b[32mNo failure\x1b[0m in ";
   EXPECT_THAT(on_terminal(smoke("naive"), 80).text, HasSubstr(green));
   EXPECT_THAT(on_terminal(smoke("naive") + "--color never", 80).text, Not(HasSubstr("\x1b[3")));
   const std::string without = smoke("naive", "NO_COLOR=1");
@@ -90,8 +98,8 @@ TEST_F(TerminalCommandTest, ColoursAreOnATerminalAloneUnlessTheyAreAskedFor) {
 
 TEST_F(TerminalCommandTest, QuietItSaysItsConclusionAndVerboseEachVerdict) {
   EXPECT_THAT(on_terminal(smoke("naive") + "-q --color never", 80).text,
-              testing::MatchesRegex("No failure in 151 of [0-9]+ cases \\(the smoke tier\\); 151 "
-                                    "of 154 verdicts passed, 3 unsupported\\.\r\n"));
+              Has("^No failure in ([0-9]+) of [0-9]+ cases \\(the smoke tier\\); \\1 of [0-9]+ "
+                  "verdicts passed, 3 unsupported\\.\r\n$"));
   const Result failing = shell(smoke("mutant:top_left") + "-q");
   EXPECT_EQ(failing.exit_code, 1);
   EXPECT_THAT(failing.text, testing::StartsWith("Not conformant: mutant/top_left does not pass"));

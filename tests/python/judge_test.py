@@ -370,6 +370,8 @@ class ErrorsTest(unittest.TestCase):
         self.expect(ValueError, r"^keep_mask: dropout_p needs", dropout_p=0.5)
         self.expect(ValueError, r"^page_table: needs key_lengths", page_table=[[0], [0]])
         self.expect(ValueError, r"^layout: expected one of", layout="sbhd")
+        self.expect(TypeError, r"^scale: expected a number, got 'x'", scale="x")
+        self.expect(TypeError, r"^q: a list does not say in which format", V, Q.tolist(), K, V)
         self.expect(ValueError, r"^arithmetic: no arithmetic is called \"gpu\"; for f32 there are",
                     arithmetic="gpu")
         self.expect(ValueError, r"^arithmetic: gpu-16bit says nothing of f32",

@@ -208,6 +208,7 @@ class FileTest(unittest.TestCase):
 
     def test_declaration_that_is_wrong_is_told(self):
         for said, told in {'features=["casual"]': 'there is no feature "casual"',
+                           'features=["backward"]': '"backward" is declared, and there is neither',
                            'arithmetic="fp32"': 'no arithmetic is called "fp32"',
                            'arithmetic="gpu-tf32"': "gpu-tf32 says nothing of f16",
                            "alignment=3": "the alignment is a power of two"}.items():

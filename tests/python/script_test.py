@@ -118,6 +118,11 @@ class ScriptTest(unittest.TestCase):
                 if importlib.util.find_spec(language):
                     exec(program, {})  # which these do right
 
+    def test_torch_is_given_tensors_as_they_lie(self):
+        case = "grad/layouts/transposed_inputs/layouts=d_o_bhds_v_bhds/dtype=f32/data=normal/s=1"
+        for text, _ in self.written("torch", {"dense_do": (case, "dV")}):
+            self.assertIn("d_o = d_o.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)", text)
+
     def test_an_issue_has_the_script_the_clause_and_the_version(self):
         code, text, _ = script("top_left", FAILURES["top_left"][0], "issue")
         self.assertEqual(code, 1)
