@@ -210,26 +210,15 @@ double exponent_value(Element& e) {
 
 // counted: by a formula of the element's place in dense order without packing, of which no digit is
 // lost in any format, so that a script of a few lines has the same numbers (harness/script).
-double counted(Element& e, Index heads, Index length, Index channels, Index tensor) {
+template <MainTensor kTensor>
+double counted(Element& e) {
+  const Problem& p = e.problem;
+  const bool of_keys = kTensor == kK || kTensor == kV, of_values = kTensor == kV || kTensor == kDO;
   const auto [b, h, s, d] = e.at;
-  const Index n = (((b * heads + h) * length + s) * channels + d) % 61;
-  return static_cast<double>((n * n + 11 * n + 29 * tensor) % 61 - 30) / 16;
-}
-double counted_q(Element& e) {
-  const Problem& p = e.problem;
-  return counted(e, p.query_heads, p.query_len, p.head_dim, 0);
-}
-double counted_k(Element& e) {
-  const Problem& p = e.problem;
-  return counted(e, p.key_heads, p.key_len, p.head_dim, 1);
-}
-double counted_v(Element& e) {
-  const Problem& p = e.problem;
-  return counted(e, p.key_heads, p.key_len, p.value_dim, 2);
-}
-double counted_d_o(Element& e) {
-  const Problem& p = e.problem;
-  return counted(e, p.query_heads, p.query_len, p.value_dim, 3);
+  const Index row =
+      (b * (of_keys ? p.key_heads : p.query_heads) + h) * (of_keys ? p.key_len : p.query_len) + s;
+  const Index n = (row * (of_values ? p.value_dim : p.head_dim) + d) % 61;
+  return static_cast<double>((n * n + 11 * n + 29 * kTensor) % 61 - 30) / 16;
 }
 
 constexpr bool kGeneric = true;
@@ -298,7 +287,7 @@ constexpr Recipe kRecipes[] = {
     {"head_exponents", "the same of one query for each head, as decoding has it", exponent_head,
      exponent_key, exponent_value, normal, kGeneric},
     {"counted", "by a formula that a line of any language says: a failure told without Attest",
-     counted_q, counted_k, counted_v, counted_d_o},
+     counted<kQ>, counted<kK>, counted<kV>, counted<kDO>},
 };
 
 }  // namespace

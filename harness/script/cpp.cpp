@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "harness/process/tensors.h"
+
 namespace attest::scripts {
 namespace {
 
@@ -15,21 +17,12 @@ std::string cpp_number(double x) {
   return std::isinf(x) ? (x < 0 ? "-INFINITY" : "INFINITY") : fmt::format("{}", x);
 }
 
-Shape shape_of(TensorName tensor, const Problem& p) {
-  switch (tensor) {
-    case TensorName::lse:
-      return p.lse_shape();
-    case TensorName::dq:
-      return p.q_shape();
-    case TensorName::dk:
-      return p.k_shape();
-    case TensorName::dv:
-      return p.v_shape();
-    case TensorName::dbias:
-      return *p.bias_shape;
-    default:
-      return p.o_shape();
+Shape shape_of(TensorName tensor, const Failure& failure) {
+  for (const Crossing& each :
+       outputs_of(failure.problem(), failure.is_gradient(), {TensorName::lse})) {
+    if (each.name == tensor) return each.shape;
   }
+  return {};
 }
 
 // The function that tells which keys are seen; empty where all are.
@@ -91,7 +84,7 @@ std::string cpp(const Failure& failure) {
   tensor("k", 1, p.k_shape());
   tensor("v", 2, p.v_shape());
   if (failure.is_gradient()) tensor("d_o", 3, p.o_shape());
-  const Shape shape = shape_of(failure.tensor, p);
+  const Shape shape = shape_of(failure.tensor, failure);
   const auto& at = failure.worst.worst;
   add(fmt::format("  const double actual = kernel({})[{}];", fmt::join(given, ", "),
                   dense_index(shape, at[0], at[1], at[2], at[3])));
