@@ -159,7 +159,8 @@ std::vector<std::string> most_first(const std::map<std::string, Index>& counts) 
 
 std::string to_text(const TesteeReach& reach) {
   std::string text = fmt::format(
-      "\nWhat the declaration leaves out\n  of {}, {} are asked as they are, {} fitted to it, {} "
+      "\nWhat the declaration leaves out\n  of {}, {} are asked as they are, {} fitted to it,\n  "
+      "{} "
       "are then like another\n",
       count_text(reach.cases, "case"), reach.as_they_are, reach.fitted, reach.alike);
   const auto add = [&](const char* title, const std::vector<std::string>& words) {
