@@ -90,6 +90,9 @@ void shrink_case(const nlohmann::json& entry, const Verdict& verdict, const Test
              file.string(), record.verdict.repro);
 }
 
+// Of what a recommended clause asks too, of which a verdict only warns.
+bool is_wrong(Outcome outcome) { return outcome != Outcome::pass && !says_nothing(outcome); }
+
 // Prints the failure as a script: of the case with numbers by a formula, as small as it gets while
 // it can be said there. How it fails there may be another way than with the case's own numbers.
 void print_script(const nlohmann::json& entry, const Testee& testee, const ReproArguments& asked,
@@ -102,7 +105,7 @@ void print_script(const nlohmann::json& entry, const Testee& testee, const Repro
     WorkerExecutor executor(worker);  // as whoever repeats it
     PreparedCase prepared(read_entry(candidate, "script"), 1);
     Verdict verdict = verdict_on(prepared, testee, executor, run);
-    if (conforms(verdict.outcome) || says_nothing(verdict.outcome)) return std::nullopt;
+    if (!is_wrong(verdict.outcome)) return std::nullopt;
     return Find{candidate, std::move(verdict)};
   };
   auto find = failing(with_formula(entry));
@@ -229,8 +232,8 @@ int repro(const ReproArguments& asked) {
     const Verdict v = repeat(testee, test_case, instead, asked, around, dumped);
     if (says_nothing(v.outcome)) {
       if (exit_code == kConformant) exit_code = kIncomplete;
-    } else if (!conforms(v.outcome)) {
-      exit_code = kNotConformant;
+    } else if (is_wrong(v.outcome)) {
+      if (!conforms(v.outcome)) exit_code = kNotConformant;
       if (!asks_for_more(asked)) continue;
       const nlohmann::json entry = entry_of(test_case, asked, installation);
       if (asked.shrink) shrink_case(entry, v, testee, asked, around);

@@ -74,8 +74,19 @@ bool is_of_a_mask(std::string_view clause) {
          clause != "MASK-6";
 }
 
+// Whether a causal mask lies as MASK-2 has it, at the top left; or otherwise, as MASK-3 has it.
+bool has_causal(const Mask& mask, bool at_top_left) {
+  const bool causal = mask.kind == Mask::Kind::band && mask.left == kUnbounded && mask.right == 0;
+  if (causal && (mask.anchor == Anchor::top_left && mask.offset == 0) == at_top_left) return true;
+  return std::any_of(mask.parts.begin(), mask.parts.end(),
+                     [&](const Mask& part) { return has_causal(part, at_top_left); });
+}
+
 // Whether that problem has what the clause speaks of.
 bool concerns(std::string_view clause, const Problem& problem) {
+  if (clause == "MASK-2" || clause == "MASK-3") {
+    return has_causal(problem.mask, clause == "MASK-2");
+  }
   const std::vector<const Feature*> speakers = features_with(clause);
   const std::vector<const Feature*> needed = needed_by(problem);
   return speakers.empty() ||

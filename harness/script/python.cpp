@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -153,11 +154,17 @@ class Writer {
         layout.to_string());
   }
 
-  bool uses_flag() const {
-    return language_ != ScriptLanguage::numpy && has_causal_flag(p_) && !p_.bias_shape;
+  bool uses_flag() const { return is_torch() && has_causal_flag(p_) && !p_.bias_shape; }
+  // JAX's function has arguments of its own for bands at the top left and for lengths, where it
+  // does otherwise than with a mask.
+  bool has_arguments() const {
+    const bool band = p_.mask.kind == Mask::Kind::band && p_.mask.anchor == Anchor::top_left &&
+                      p_.mask.offset == 0;
+    return is_jax() && (band || p_.mask.kind == Mask::Kind::full);
   }
+  bool has_mask() const { return !sees_all(p_) && !uses_flag() && !has_arguments(); }
   void mask() {
-    if (sees_all(p_) || uses_flag()) return;
+    if (!has_mask()) return;
     if (const auto band = diagonals_of(p_)) {
       add("i, j = {0}.arange({1})[:, None], {0}.arange({2})[None, :]", module(), p_.query_len,
           p_.key_len);
@@ -176,11 +183,10 @@ class Writer {
 
   void call_torch() {
     std::vector<std::string> arguments = {"q", "k", "v"};
-    const bool has_mask = !sees_all(p_) && !uses_flag();
-    if (p_.bias_shape && has_mask) {
+    if (p_.bias_shape && has_mask()) {
       add("bias = torch.where(mask, bias, -torch.inf)");
     }
-    if (p_.bias_shape || has_mask) {
+    if (p_.bias_shape || has_mask()) {
       arguments.push_back(p_.bias_shape ? "attn_mask=bias" : "attn_mask=mask");
     }
     if (uses_flag()) arguments.emplace_back("is_causal=True");
@@ -212,11 +218,28 @@ class Writer {
     }
   }
 
+  // Those of JAX's function for a band and for lengths.
+  void tell_jax(std::vector<std::string>& arguments) const {
+    if (p_.mask.kind == Mask::Kind::band) {
+      const auto end = [&](Index n) {
+        return n == kUnbounded ? std::max(p_.query_len, p_.key_len) : n;
+      };
+      arguments.push_back(
+          p_.mask.left == kUnbounded && p_.mask.right == 0
+              ? "is_causal=True"
+              : fmt::format("local_window_size=({}, {})", end(p_.mask.left), end(p_.mask.right)));
+    }
+    for (const auto& [argument, lengths] : {std::pair{"query_seq_lengths", &p_.query_lens},
+                                            {"key_value_seq_lengths", &p_.key_lens}}) {
+      if (lengths->empty()) continue;
+      arguments.push_back(fmt::format("{}=jnp.array([{}])", argument, fmt::join(*lengths, ", ")));
+    }
+  }
   void call_jax() {
     std::vector<std::string> arguments = {"*(x.swapaxes(1, 2) for x in (q, k, v))"};
     if (p_.bias_shape) arguments.emplace_back("bias");
-    if (!sees_all(p_) && !uses_flag()) arguments.emplace_back("mask=mask");
-    if (uses_flag()) arguments.emplace_back("is_causal=True");
+    if (has_arguments()) tell_jax(arguments);
+    if (has_mask()) arguments.emplace_back("mask=mask");
     arguments.push_back(fmt::format("scale={}", p_.scale));
     arguments.push_back(fmt::format("implementation=\"{}\"", has("cudnn") ? "cudnn" : "xla"));
     const std::string given = p_.bias_shape ? "q, k, v, bias" : "q, k, v";

@@ -167,9 +167,9 @@ class Jax(Backend):
     in_order = False
 
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
-        if device != "cpu":
-            # It would take most of the device's memory, where tensors and other workers lie too.
-            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        # It would take most of a GPU's memory, where tensors and other workers lie too; and it looks
+        # for a GPU for kernels on the CPU as well.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax: Any = importlib.import_module("jax")
         if "f64" in dtypes:
             jax.config.update("jax_enable_x64", True)

@@ -130,6 +130,9 @@ class Call:
             if q.dtype in ("uint16", "int16"):
                 hint = f" (dtype={_listed(map(repr, AS_BITS))} takes these as bits)"
             raise TypeError(f"q: expected {_listed(FORMATS)}, got {q.dtype}{hint}")
+        if self._bits not in (None, q.dtype):
+            raise TypeError(f"dtype: {self._bits!r} says how 16 bits are read, and q is {q.dtype}: "
+                            f"round it to {self._bits} first")
         self.dtype, self.wide = q.dtype, "f64" if q.dtype == "f64" else "f32"
         q, k, v = (self._array(arrays[name], name) for name in ("q", "k", "v"))
         self.q_shape, self.k_shape, self.v_shape = q.shape, k.shape, v.shape
@@ -271,7 +274,7 @@ class Call:
             raise ValueError(f"{what}: expected one of {_masks.ANCHORS}, got {anchor!r}")
         if any(query != key for query, key in self.lengths) or self.problem.page_size:
             raise ValueError(f"{what}: not as many queries as keys: say 'top_left' or "
-                             f"'bottom_right'")
+                             f"'bottom_right'{' as its third' if what == 'window' else ''}")
         return "top_left"
 
     def _read_masks(self) -> None:
@@ -281,8 +284,8 @@ class Call:
             masks.append(_masks.causal(self._anchor_of("causal", causal)))
         if window is not None:
             if not isinstance(window, (tuple, list)) or len(window) not in (2, 3):
-                raise ValueError(f"window: expected (left, right) or (left, right, anchor), got "
-                                 f"{window!r}")
+                raise ValueError(f"window: expected (left, right) or (left, right, 'top_left' or "
+                                 f"'bottom_right'), got {window!r}")
             anchor = window[2] if len(window) == 3 else causal or True
             left, right = (None if end is None or end == -1 else _whole(end, "window")
                            for end in window[:2])

@@ -130,6 +130,17 @@ TEST_F(BlameTest, MaskIsNotBlamedForRowsThatSeeEveryKey) {
   EXPECT_EQ(blamed({"MASK-3", "SOFTMAX-1"}, both_where(all)), "SOFTMAX-1");
 }
 
+TEST_F(BlameTest, CornerOfACausalMaskIsThatOfTheProblem) {
+  const auto but_the_last = [](Index, Index, Index i) { return i < 5; };
+  const std::vector<std::string> cited = {"MASK-2", "MASK-3", "SOFTMAX-1"};
+  problem().mask = Mask::causal(Anchor::top_left);
+  EXPECT_EQ(blamed(cited, both_where(but_the_last)), "MASK-2");
+  problem().mask = Mask::causal(Anchor::bottom_right);
+  EXPECT_EQ(blamed(cited, both_where(but_the_last)), "MASK-3");
+  problem().mask = Mask::causal(Anchor::top_left, 1);
+  EXPECT_EQ(blamed(cited, both_where(but_the_last)), "MASK-3");
+}
+
 TEST_F(BlameTest, MaskIsBlamedForRowsThatSeeEveryKeyIfNothingElseIsCited) {
   problem().mask = Mask::causal(Anchor::bottom_right);
   EXPECT_EQ(blamed({"MASK-3"}, o_where(all)), "MASK-3");

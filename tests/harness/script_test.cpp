@@ -78,6 +78,19 @@ TEST_F(ScriptTest, CausalAtTheTopLeftIsTheFlagAndAtTheOtherCornerATable) {
   EXPECT_THAT(torch(), Not(HasSubstr("is_causal")));
 }
 
+TEST_F(ScriptTest, JaxIsToldOfBandsAndLengthsByArgumentsOfTheirOwn) {
+  const auto jax = [&] { return script_of(ScriptLanguage::jax, case_, verdict_, testee_); };
+  case_.problem.mask = Mask::causal(Anchor::top_left);
+  EXPECT_THAT(jax(), HasSubstr("is_causal=True"));
+  case_.problem.mask = Mask::window(kUnbounded, 1, Anchor::top_left);
+  case_.problem.key_lens = {2, 5};
+  EXPECT_THAT(jax(),
+              HasSubstr("local_window_size=(5, 1), key_value_seq_lengths=jnp.array([2, 5])"));
+  EXPECT_THAT(jax(), Not(HasSubstr("mask")));
+  case_.problem.mask = Mask::causal(Anchor::bottom_right);
+  EXPECT_THAT(jax(), HasSubstr("mask=mask"));
+}
+
 TEST_F(ScriptTest, LseIsShownWhereNothingElseIsWrongAndNotWhereItIsNotReturned) {
   miss(TensorName::lse);
   EXPECT_THAT(unsayable(ScriptLanguage::torch), HasSubstr("no number is wrong"));

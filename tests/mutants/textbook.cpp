@@ -78,8 +78,9 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
   }
   const float sink_weight = sum;
   Index kept = 0, seen = 0;
+  const bool reversed = backwards(call, b);
   for (Index n = 0; n < keys; ++n) {
-    const Index j = backwards(call, b) ? keys - 1 - n : n;
+    const Index j = reversed ? keys - 1 - n : n;
     constexpr float kLog2E = 1.44269504f;
     const float shifted = call.has("fma_exp")
                               ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
@@ -210,8 +211,9 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
                             ? (keys + p.page_size - 1) / p.page_size * p.page_size
                             : keys;
     const Index visited = call.has("leaks_hidden") && padded ? p.key_len : slack;
+    const bool reversed = backwards(call, b);
     for (Index n = 0; n < visited; ++n) {
-      const Index j = backwards(call, b) ? keys - 1 - n : n;
+      const Index j = reversed ? keys - 1 - n : n;
       const bool exists = j < keys;
       if (!(exists && row.seen[at(j)]) && !leaks && exists) continue;
       const Place key = call.value_place(b, j);

@@ -354,7 +354,10 @@ class ErrorsTest(unittest.TestCase):
         self.expect(ValueError, r"^causal: .* say 'top_left' or 'bottom_right'", causal=True)
         self.expect(ValueError, r"^causal: expected one of", causal="left")
         self.expect(ValueError, r"^window: a width is negative", window=(-3, 0, "top_left"))
-        self.expect(ValueError, r"^window: .* say 'top_left'", window=(3, 0))
+        self.expect(ValueError, r"^window: .* say 'top_left' or 'bottom_right' as its third",
+                    window=(3, 0))
+        self.expect(TypeError, r"^dtype: 'bf16' says how 16 bits are read, and q is f32",
+                    dtype="bf16")
         self.expect(TypeError, r"^mask: expected booleans \(additive", mask=np.zeros((SQ, SK)))
         self.expect(ValueError, r"^mask: expected a shape that broadcasts to \(2, 4, 9, 13\)",
                     mask=np.ones((SK, SQ), bool))

@@ -109,14 +109,16 @@ class ScriptTest(unittest.TestCase):
                     self.assertEqual(ran.returncode, 0 if "exact = 0," in text else ends, text)
 
     def test_torch_and_jax_are_called_by_their_public_functions(self):
-        failures = {name: FAILURES[name] for name in ("top_left", "dense_inverted", "zero_gradients")}
+        failures = {name: FAILURES[name] for name in
+                    ("top_left", "window_exclusive", "dense_inverted", "zero_gradients")}
         for language, call in (("torch", "F.scaled_dot_product_attention("),
                                ("jax", "jax.nn.dot_product_attention(")):
             for text, _ in self.written(language, failures):
                 self.assertIn(call, text)
                 program = compile(text, language, "exec")
-                if importlib.util.find_spec(language):
-                    exec(program, {})  # which these do right
+                # They do it right, but for rows without keys, of which JAX gives the mean of V.
+                if importlib.util.find_spec(language) and "exact, bound = 0," not in text:
+                    exec(program, {})
 
     def test_torch_is_given_tensors_as_they_lie(self):
         case = "grad/layouts/transposed_inputs/layouts=d_o_bhds_v_bhds/dtype=f32/data=normal/s=1"
@@ -133,6 +135,8 @@ class ScriptTest(unittest.TestCase):
     def test_what_cannot_be_said_is_named(self):
         for mutant, case, language, why in (
                 ("lse_base_2", FAILURES["lse_base_2"][0], "torch", "no number is wrong that is"),
+                ("leaks_masked_nan", "hide/masked_nan/beyond_the_diagonal/dtype=f32/data=normal/s=1",
+                 "numpy", "what lies hidden in the inputs"),  # which is a warning
                 ("rust", FAILURES["top_left"][0], "rust", "--as takes torch, jax, numpy, cpp, issue"),
                 ("top_left", FAILURES["top_left"][0].replace("s=1", "s=2"), "cpp",
                  "--as takes the case's own numbers")):
