@@ -68,7 +68,7 @@ struct Arithmetic {
   bool exp_zero_inexact = false;  // exp(0) is off by as much as exp is anywhere
   bool sums_rounded_p = false;    // the row sum is that of the rounded P
   bool truncates_p = false;       // P is cut to its format; `p` says how much that is
-  double max_lag = 0;             // log2 of how far a running maximum may lie below the true one
+  double max_lag = 0;             // log2 of how far the largest score may pass the running maximum
   bool integer_max = false;       // the running maximum is rounded to an integer, in log2
   bool any_block_order = false;   // key blocks come in any order, not up or down alone
   Index gradient_block = 0;  // query rows after which dK and dV are stored in the dtype; 0: all

@@ -12,9 +12,8 @@
 #include "cases/carrier.h"
 #include "cases/fit.h"
 #include "harness/judge/promise.h"
-#include "spec/arithmetic.h"
+#include "harness/run/beyond.h"
 #include "spec/contains.h"
-#include "spec/dialect.h"
 #include "spec/feature.h"
 #include "spec/known_failure.h"
 #include "spec/limits.h"
@@ -22,25 +21,6 @@
 
 namespace attest {
 namespace {
-
-// What a format's arithmetic has beyond the default column, LSE in another form among it, and where
-// the profile is of windows how these are counted, in words.
-std::vector<std::string> declared_beyond_default(const TesteeRecord& testee,
-                                                 const std::string& dtype, const Profile& profile) {
-  const auto format = dtype_named(dtype);
-  if (!format) return {};
-  const auto declared = testee.arithmetic.find(dtype);
-  Arithmetic arithmetic = declared == testee.arithmetic.end()
-                              ? loosest(*format)
-                              : parse_arithmetic(*declared, *format, "/arithmetic/" + dtype);
-  const Dialect dialect = parse_dialect(testee.dialect);
-  arithmetic.lse = dialect.lse;
-  std::vector<std::string> words = beyond_default(arithmetic);
-  const std::string windows = to_string(dialect.window);
-  if (!windows.empty() && contains(profile.clauses, "MASK-4"))
-    words.push_back("windows " + windows);
-  return words;
-}
 
 // What a run may conclude at best.
 struct Scope {

@@ -207,6 +207,16 @@ TEST(ConcludeTest, AProbedDeclarationMeetsNoProfileThatIsAskedFor) {
   }
 }
 
+TEST(ConcludeTest, HowGradientsAreRoundedKeepsNoProfileOfTheForwardPassFromBeingMet) {
+  Header beyond = header();
+  beyond.testees[0].arithmetic["bf16"] = {
+      {"grouped_gradients", "rounded"}, {"gradient_block", 32}, {"dbias_terms", "rounded"}};
+  EXPECT_EQ(conclude(beyond, kAllPassed).exit_code, kConformant);
+  EXPECT_EQ(conclude(beyond, kAllPassed).profiles.at(1).with, std::vector<std::string>());
+  beyond.testees[0].profiles = {"training-core"};
+  EXPECT_EQ(conclude(beyond, kAllPassed).profiles.at(1).with.size(), 3u);
+}
+
 TEST(ConcludeTest, FormatBeyondTheCapsMeetsNoProfile) {
   Header beyond = header();
   beyond.testees[0].profiles = {"forward-core+declared"};

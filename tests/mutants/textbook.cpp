@@ -33,6 +33,10 @@ bool backwards(const Call& call, Index b) {
          (call.has("variant_by_longest_key_paged") && call.paged() && longest_key(call) > 250) ||
          (call.has("variant_by_tokens") && call.packed() && call.packed_start(p.batch) > 300) ||
          (call.has("variant_by_number") && p.batch > 20) ||
+         (call.has("variant_by_number_of_decoded") && p.batch > 6 && p.query_len == 1 &&
+          longest_key(call) > 200) ||
+         (call.has("variant_by_number_of_packed") && p.batch > 4 && call.packed() &&
+          longest_key(call) > 100) ||
          (call.has("variant_beside_longer_keys_packed") && call.packed() && call.key_len(b) > 64 &&
           call.key_len(b) <= 128 && longest_key(call) > 128) ||
          (call.has("thread_variant") && call.threads() > 1);
@@ -280,7 +284,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
     const float* upstream = d_o.row(place.batch, h, place.position);
     const Index lower = call.has("heads_beyond_16_backward") && h >= 16 ? h - 16 : h;
     const float delta = call.delta(o, d_o, b, lower, i);
-    const bool lost = call.has("dsink_lost_in_minus_inf_rows") && p.has_bias && !row.any_seen;
+    const bool lost = (call.has("dsink_lost_in_minus_inf_rows") && p.has_bias && !row.any_seen) ||
+                      (call.has("dsink_of_65535_rows") && i >= 65535);
     if (!lost) call.add_sink_gradient(sum_sink, b, h, i, row.sink_share, delta);
     std::vector<float> row_dq(at(p.head_dim));
     const bool last_of_group = (h + 1) % call.group() == 0;
@@ -306,7 +311,8 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       const bool last = j + 1 == call.key_len(b);
       const Index rest = call.key_len(b) % 32;
       const bool bias_lost =
-          call.has("low_scores_of_a_biased_tail") && is_low(row) && rest == 1 && last;
+          (call.has("low_scores_of_a_biased_tail") && is_low(row) && rest == 1 && last) ||
+          (call.has("dbias_of_65535_rows") && i >= 65535);
       if (p.has_bias && !bias_lost) {
         call.add_bias_gradient(sum_bias, b, h, i, j, ds, row.cap_slope[at(j)]);
       }
