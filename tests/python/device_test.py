@@ -5,8 +5,10 @@ import importlib.util
 import io
 import os
 import pathlib
+import sys
 import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -395,6 +397,15 @@ class LibraryTest(unittest.TestCase):
             tensor = library.lend(self.view(array, dtype))
             self.assertEqual(library.form(tensor), ((2, 3), "bool" if dtype == "u8" else {
                 "i64": "int64", "i32": "int32"}.get(dtype, dtype)))
+
+    def test_jax_leaves_a_gpu_its_memory_for_kernels_on_the_cpu_too(self):
+        jax = mock.Mock(devices=lambda kind: [kind])
+        with mock.patch.dict(sys.modules, jax=jax, ml_dtypes=mock.Mock(bfloat16=np.float16)), \
+                mock.patch.dict(os.environ):
+            for device in ("cpu", "cuda"):
+                os.environ.pop("XLA_PYTHON_CLIENT_PREALLOCATE", None)
+                Jax(device, ["f32"])
+                self.assertEqual(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"], "false")
 
     @unittest.skipUnless(importlib.util.find_spec("jax"), "jax is not installed")
     def test_jax_sees_dense_memory(self):
