@@ -38,6 +38,8 @@ int hardware_threads() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
+int usual_jobs() { return hardware_threads() + (hardware_threads() + 3) / 4; }
+
 CLI::Validator takes(const std::string& option, const std::string& what,
                      const std::function<bool(const std::string&)>& accepts) {
   return CLI::Validator(
@@ -230,7 +232,8 @@ void add_out(CLI::App& command, RecordingOptions& options, const std::string& of
 
 void add_recording(CLI::App& command, RecordingOptions& options) {
   command
-      .add_option("--jobs", options.jobs, "Cases examined at a time. Default: the hardware threads")
+      .add_option("--jobs", options.jobs,
+                  "Cases examined at a time. Default: the hardware threads, and a quarter more")
       ->check(takes_count("--jobs", 1, 1024));
   add_out(command, options, "the record and its reports");
   command.callback([&] {

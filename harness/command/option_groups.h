@@ -41,9 +41,13 @@ struct CaseOptions {
 
 int hardware_threads();
 
+// Cases at a time: more than there are hardware threads by a quarter, since each waits now and then
+// for a worker to wake, or a worker for it.
+int usual_jobs();
+
 // How many at a time, where it is written, and how it is told.
 struct RecordingOptions {
-  int jobs = hardware_threads();
+  int jobs = usual_jobs();
   std::size_t workers = 1;  // that testees have at a time
   std::filesystem::path out = "reports/out";
   TerminalOptions terminal = {};

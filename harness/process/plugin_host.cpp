@@ -2,13 +2,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -17,6 +12,7 @@
 
 #include "harness/process/device_call.h"
 #include "harness/process/wire.h"
+#include "harness/process/workspace.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -186,68 +182,6 @@ void fill(NativeProblem& native, const json& request, const Locate& locate) {
   p.dropout_offset = std::stoull(dropout.at("offset").get<std::string>());
 }
 
-// Private memory for a call between two guard pages, as near to the one at its end as its alignment
-// lets it be, and filled with NaN as all around it is, so that a kernel that trusts its workspace
-// to be zero, or overruns it, is found out.
-class Workspace {
- public:
-  explicit Workspace(std::size_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    constexpr std::size_t kMost = std::size_t(1)
-                                  << 46;  // of an address space; sums cannot overflow
-    if (bytes > kMost)
-      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
-    whole_ = (bytes + page - 1) / page * page;
-    mapped_ = whole_ + 2 * page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (base_ == MAP_FAILED) {
-      throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
-    }
-    mprotect(base_, page, PROT_NONE);
-    mprotect(base_ + page + whole_, page, PROT_NONE);
-    first_ = base_ + page;
-    data_ = first_ + (whole_ - bytes) / kAlignment * kAlignment;
-    // All of its pages at once, and large ones: one by one they take longer than many a call. Where
-    // the system has no such thing, filling does it.
-    madvise(first_, whole_, MADV_HUGEPAGE);
-#ifdef MADV_POPULATE_WRITE
-    madvise(first_, whole_, MADV_POPULATE_WRITE);
-#endif
-    std::memset(first_, kFill, whole_);
-  }
-  ~Workspace() {
-    if (base_) munmap(base_, mapped_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-
-  void* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
-  // What was written between it and the guards; empty if nothing was.
-  std::string damage() const {
-    const auto written = [](std::byte b) { return b != std::byte(kFill); };
-    const std::byte *end = data_ + bytes_, *last = first_ + whole_;
-    const std::byte* before = std::find_if(first_, data_, written);
-    if (before != data_) {
-      return fmt::format("wrote {} bytes before the start of its workspace", data_ - before);
-    }
-    const std::byte* after = std::find_if(end, last, written);
-    if (after == last) return "";
-    return fmt::format("wrote {} bytes behind the end of its workspace", after - end + 1);
-  }
-
- private:
-  static constexpr std::size_t kAlignment = 512;
-  static constexpr int kFill = 0xff;
-  std::size_t bytes_, whole_ = 0, mapped_ = 0;
-  std::byte* base_ = nullptr;
-  std::byte* first_ = nullptr;  // behind the guard
-  std::byte* data_ = nullptr;
-};
-
 // The blocks that a call reports, from whatever threads.
 class Trace {
  public:
@@ -333,7 +267,8 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   const NativeTensors tensors = tensors_of(native.problem, request.at("tensors"), backward, locate);
   const auto threads = request.at("threads").get<std::int32_t>();
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
-  const Workspace workspace(bytes);
+  const bool measured = request.value("measured", false);
+  const Workspace workspace(bytes, measured ? Workspace::From::fresh : Workspace::From::kept);
   std::array<char, kMessageBytes> message{};
   attest_context context{};
   context.struct_size = sizeof(context);
@@ -425,7 +360,8 @@ const attest_plugin* load_plugin(const std::string& path) {
 
 json answer(const attest_plugin& plugin, const json& request, const Locate& locate) {
   const auto op = request.at("op").get<std::string>();
-  if (op == "describe") {
+  if (op == "describe") {  // at first, and behind each case
+    Workspace::give_back_most();
     if (request.value("brief", false)) return {{"status", "ok"}};
     json kernels = json::array();
     for (std::uint32_t i = 0; i < plugin.kernel_count; ++i) {

@@ -376,6 +376,7 @@ Reply WorkerExecutor::measure(nlohmann::json request) {
   for (const auto& tensor : request.value("tensors", nlohmann::json::object())) {
     tensors += tensor.at("region_bytes").get<std::size_t>();
   }
+  request["measured"] = true;
   measured_.emplace(family_of(process_->pid), files_of(*arena_));
   Reply reply = execute(std::move(request));
   Measurement measured = *std::exchange(measured_, std::nullopt);
