@@ -15,9 +15,8 @@ from attest_attention import _home, _kernel, _on_device
 from attest_attention._backends import Backend, Misuse, backend
 from attest_attention._device import DeviceError
 from attest_attention._given import Problem
-from attest_attention._mirror import Fault
 from attest_attention._returns import BACKWARD, FORWARD, as_list, store
-from attest_attention._tensors import Memory, Tensors
+from attest_attention._tensors import Fault, Memory, Tensors
 
 PACKAGE = str(pathlib.Path(__file__).parent)
 Reply = Dict[str, Any]
@@ -139,9 +138,7 @@ class Worker:
             return _finished(self._on_device[kernel.name](asked, run))
         tensors = Tensors(self._memory, asked["tensors"], library)
         run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
-        changed = tensors.written_to()
-        return _finished(Fault("input_mutated", f"the kernel wrote to {', '.join(changed)}")
-                         if changed else None)
+        return _finished(tensors.fault())
 
 
 def _asked_for(order: Sequence[str], tensors: Tensors) -> List[str]:

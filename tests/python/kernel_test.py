@@ -109,7 +109,8 @@ class MisuseTest(unittest.TestCase):
     def setUpClass(cls):
         cls.verdicts = judged("mistakes.py", [
             "plain", "nothing", "alone", "three", "shape", "dtype", "lists", "absent",
-            "undeclared_lse", "raises", "exits", "writes", "dies"])
+            "undeclared_lse", "raises", "exits", "writes", "writes_all_the_same", "writes_beside",
+            "dies"])
 
     def test_right_kernel_passes(self):
         self.assertEqual(self.verdicts["plain"].outcome, "PASS")
@@ -148,6 +149,12 @@ class MisuseTest(unittest.TestCase):
 
     def test_input_cannot_be_written_to(self):
         self.assertIn("read-only", self.verdicts["writes"].message)
+        for name, reason, message in (
+                ("writes_all_the_same", "input_mutated", "forward: the kernel wrote to v"),
+                ("writes_beside", "guard", "forward: the kernel wrote beside q")):
+            verdict = self.verdicts[name]
+            self.assertEqual((verdict.outcome, verdict.reason, verdict.message),
+                             ("FAIL", reason, message))
 
     def test_crash_is_told_with_its_line(self):
         self.assertEqual(self.verdicts["dies"].outcome, "CRASH")

@@ -65,6 +65,25 @@ def writes(p, q, k, v):
     return plain(p, q, k, v)
 
 
+def through_a_pointer(array, place):
+    import ctypes
+    ctypes.c_float.from_address(array.ctypes.data + place).value = 7
+
+
+@kernel
+def writes_all_the_same(p, q, k, v):
+    result = plain(p, q, k, v)
+    through_a_pointer(v, 4)
+    return result
+
+
+@kernel
+def writes_beside(p, q, k, v):
+    result = plain(p, q, k, v)
+    through_a_pointer(q, -8)
+    return result
+
+
 @kernel
 def dies(p, q, k, v):
     import ctypes
