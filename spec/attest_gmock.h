@@ -6,6 +6,12 @@
 //   problem.mask = &causal, problem.mask_count = 1;
 //   EXPECT_THAT(o, attest::MatchesAttention(problem, q, k, v, "gpu-16bit"));
 //
+// LSE, and gradients:
+//
+//   EXPECT_THAT(attest::outputs_of(o, lse), MatchesAttention(problem, q, k, v, "gpu-16bit"));
+//   EXPECT_THAT(attest::gradients_of(dq, dk, dv),
+//               MatchesAttention(problem, attest::inputs_of(q, k, v, d_o), "gpu-16bit"));
+//
 // It explains with the worst element, the clause, and what was meant. Link with libattest.
 #pragma once
 
@@ -27,6 +33,25 @@
 inline void PrintTo(const attest_tensor& tensor, std::ostream* os) {
   *os << "a tensor [" << tensor.shape[0] << "," << tensor.shape[1] << "," << tensor.shape[2] << ","
       << tensor.shape[3] << "]";
+}
+
+// Of all outputs that are there.
+inline void PrintTo(const attest_outputs& outputs, std::ostream* os) {
+  const std::array<std::pair<const char*, const attest_tensor*>, 7> all = {
+      {{"O", &outputs.o},
+       {"LSE", &outputs.lse},
+       {"dQ", &outputs.dq},
+       {"dK", &outputs.dk},
+       {"dV", &outputs.dv},
+       {"dBias", &outputs.dbias},
+       {"dSink", &outputs.dsink}}};
+  const char* between = "";
+  for (const auto& [name, tensor] : all) {
+    if (!tensor->data) continue;
+    *os << between << name << ", ";
+    PrintTo(*tensor, os);
+    between = "; ";
+  }
 }
 
 namespace attest {
@@ -73,6 +98,36 @@ inline attest_problem problem_of(const attest_tensor& q, const attest_tensor& k,
   return problem;
 }
 
+// What is read; of the backward pass, the loss too. What else there is, is to be set: bias, slopes,
+// sinks, a keep-mask.
+inline attest_inputs inputs_of(const attest_tensor& q, const attest_tensor& k,
+                               const attest_tensor& v, const attest_tensor& d_o = {}) {
+  attest_inputs inputs{};
+  inputs.struct_size = sizeof(inputs);
+  inputs.q = q;
+  inputs.k = k;
+  inputs.v = v;
+  inputs.d_o = d_o;
+  return inputs;
+}
+
+// LSE has the shape [B, Hq, Sq, 1].
+inline attest_outputs outputs_of(const attest_tensor& o, const attest_tensor& lse = {}) {
+  attest_outputs outputs{};
+  outputs.struct_size = sizeof(outputs);
+  outputs.o = o;
+  outputs.lse = lse;
+  return outputs;
+}
+inline attest_outputs gradients_of(const attest_tensor& dq, const attest_tensor& dk,
+                                   const attest_tensor& dv) {
+  attest_outputs outputs = outputs_of({});
+  outputs.dq = dq;
+  outputs.dk = dk;
+  outputs.dv = dv;
+  return outputs;
+}
+
 // Where the diagonal of a causal mask lies: from the first query and key on, or to the last ones.
 enum class Corner { top_left, bottom_right };
 
@@ -85,7 +140,8 @@ inline attest_mask causal(Corner corner) {
   return mask;
 }
 
-// Of a tensor that shall be O. What `problem` and the inputs point to must outlive it.
+// Of a tensor that shall be O, or of outputs, whichever are there. What `problem` and the inputs
+// point to must outlive it.
 class AttentionMatcher {
  public:
   using is_gtest_matcher = void;
@@ -95,14 +151,18 @@ class AttentionMatcher {
       : problem_(problem), inputs_(inputs), arithmetic_(std::move(arithmetic)) {}
 
   bool MatchAndExplain(const attest_tensor& o, std::ostream* os) const {
-    attest_outputs outputs{};
-    outputs.struct_size = sizeof(outputs);
-    outputs.o = o;
+    return MatchAndExplain(outputs_of(o), os);
+  }
+  bool MatchAndExplain(const attest_outputs& outputs, std::ostream* os) const {
+    attest_problem problem = problem_;
+    const std::array gradients = {outputs.dq.data, outputs.dk.data, outputs.dv.data,
+                                  outputs.dbias.data, outputs.dsink.data};
+    for (const void* gradient : gradients) problem.backward |= gradient != nullptr;
     attest_judge_options options{};
     options.struct_size = sizeof(options);
     options.arithmetic = arithmetic_.c_str();
     char* text = nullptr;
-    const bool judged = attest_judge(&problem_, &inputs_, &outputs, &options, &text) == ATTEST_OK;
+    const bool judged = attest_judge(&problem, &inputs_, &outputs, &options, &text) == ATTEST_OK;
     const std::string verdict = text ? text : "";
     attest_judge_free(text);
     if (os) judged ? explain(verdict, *os) : refuse(verdict, *os);
@@ -150,7 +210,6 @@ class AttentionMatcher {
   std::string arithmetic_;
 };
 
-// With whatever else is read: bias, slopes, sinks, a keep-mask.
 inline AttentionMatcher MatchesAttention(const attest_problem& problem, const attest_inputs& inputs,
                                          std::string arithmetic) {
   return AttentionMatcher(problem, inputs, std::move(arithmetic));
@@ -158,12 +217,7 @@ inline AttentionMatcher MatchesAttention(const attest_problem& problem, const at
 inline AttentionMatcher MatchesAttention(const attest_problem& problem, const attest_tensor& q,
                                          const attest_tensor& k, const attest_tensor& v,
                                          std::string arithmetic) {
-  attest_inputs inputs{};
-  inputs.struct_size = sizeof(inputs);
-  inputs.q = q;
-  inputs.k = k;
-  inputs.v = v;
-  return AttentionMatcher(problem, inputs, std::move(arithmetic));
+  return AttentionMatcher(problem, inputs_of(q, k, v), std::move(arithmetic));
 }
 
 }  // namespace attest

@@ -210,6 +210,7 @@ Arithmetic Description::arithmetic_in(DType dtype) const {
 Description parse_description(const nlohmann::json& json) {
   const nlohmann::json said = in_whole_numbers(json);
   ObjectReader reader(said, "");
+  reader.require({"name", "version", "vendor", "profiles", "dtypes", "features"});
   Description result;
   result.name = line_of(reader, "name");
   result.version = line_of(reader, "version");

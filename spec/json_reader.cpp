@@ -1,6 +1,7 @@
 #include "spec/json_reader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -49,19 +50,31 @@ const nlohmann::json* ObjectReader::find(const std::string& key) {
   return place == value_.end() ? nullptr : &*place;
 }
 
-const nlohmann::json& ObjectReader::at(const std::string& key) {
-  const nlohmann::json* value = find(key);
-  if (!value) {
-    // A misspelt key is both missing and unknown; point to where it stands.
+void ObjectReader::require(const std::vector<std::string>& keys) {
+  std::vector<std::string> missing;
+  for (const std::string& key : keys) {
+    if (!find(key)) missing.push_back(fmt::format("\"{}\"", key));
+  }
+  if (missing.empty()) return;
+  // A misspelt key is both missing and unknown; point to where it stands.
+  for (const std::string& key : keys) {
     for (const auto& [other, unused] : value_.items()) {
-      if (key.size() > 3 && !known_.contains(other) && edit_distance(other, key) <= 2) {
+      if (!value_.contains(key) && key.size() > 3 && !known_.contains(other) &&
+          edit_distance(other, key) <= 2) {
         throw InputError(pointer(other),
                          fmt::format("unknown key \"{}\"; did you mean {}?", other, key));
       }
     }
-    throw InputError(pointer_, fmt::format("the key \"{}\" is missing", key));
   }
-  return *value;
+  throw InputError(pointer_,
+                   missing.size() == 1
+                       ? fmt::format("the key {} is missing", missing.front())
+                       : fmt::format("the keys {} are missing", fmt::join(missing, ", ")));
+}
+
+const nlohmann::json& ObjectReader::at(const std::string& key) {
+  require({key});
+  return value_.at(key);
 }
 
 void ObjectReader::finish() const {

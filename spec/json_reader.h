@@ -48,6 +48,9 @@ class ObjectReader {
   // The value at `key`, or null if it is absent.
   const nlohmann::json* find(const std::string& key);
 
+  // Throws InputError that names all of the keys that are absent.
+  void require(const std::vector<std::string>& keys);
+
   // The value at `key`, which must be there.
   const nlohmann::json& at(const std::string& key);
 

@@ -248,6 +248,7 @@ Footer footer_from(const json& j) {
   footer.conclusion = j.at("conclusion").get<std::string>();
   footer.exit_code = j.at("exit_code").get<int>();
   footer.wall_s = j.at("wall_s").get<double>();
+  footer.stages = j.value("stages", footer.stages);
   footer.complete = j.at("complete").get<bool>();
   footer.tried = j.value("tried", footer.tried);
   footer.judged = j.at("judged").get<Index>();
@@ -408,6 +409,7 @@ std::string to_line(const Footer& footer) {
       {"known", footer.known},
       {"known_amiss", footer.known_amiss},
       {"digests", {{"verdicts", footer.digests.verdicts}, {"record", footer.digests.record}}}};
+  if (!footer.stages.empty()) j["stages"] = footer.stages;
   if (!footer.tried.empty()) j["tried"] = footer.tried;
   if (!footer.changed.empty()) j["changed"] = footer.changed;
   return json_text(j);

@@ -149,6 +149,9 @@ struct Footer {
   std::string conclusion = {};
   int exit_code = 3;
   double wall_s = 0;
+  // Where the time of all jobs went, in seconds by stage (harness/process/stage.h); empty unless
+  // that was asked for.
+  std::map<std::string, double> stages = {};
   bool complete = true;
   // Of a random search: all problems that were tried, by outcome name. Empty for a run.
   std::map<std::string, Index> tried = {};

@@ -1,9 +1,14 @@
 #include "harness/command/commands.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cases/case.h"
@@ -29,6 +34,21 @@ struct RunArguments {
   RunOptions ends;              // when the rest is NOT_RUN
 };
 
+// The longest first.
+void show_stages(const std::map<std::string, double>& stages) {
+  std::vector<std::pair<double, std::string>> longest;
+  double all = 0;
+  for (const auto& [stage, seconds] : stages) {
+    longest.emplace_back(seconds, stage);
+    all += seconds;
+  }
+  std::sort(longest.rbegin(), longest.rend());
+  fmt::print("Time of all jobs, by stage:\n");
+  for (const auto& [seconds, stage] : longest) {
+    fmt::print("  {:10}{:9.2f} s{:4.0f} %\n", stage, seconds, 100 * seconds / all);
+  }
+}
+
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
@@ -51,7 +71,10 @@ int judge_cases(const RunArguments& asked) {
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  return session.finish_with_diagnosis(std::move(record), all, run_options);
+  const auto stages = record.footer ? record.footer->stages : std::map<std::string, double>();
+  const int exit_code = session.finish_with_diagnosis(std::move(record), all, run_options);
+  if (!stages.empty() && terminal.loudness != Loudness::quiet) show_stages(stages);
+  return exit_code;
 }
 
 }  // namespace
@@ -79,6 +102,8 @@ Command add_run(CLI::App& app) {
       .add_option("--max-time", asked->ends.max_seconds,
                   "Seconds after which the rest is NOT_RUN, calls in progress too")
       ->check(takes_seconds("--max-time"));
+  command.add_flag("--profile-stages", asked->ends.profiles_stages,
+                   "Tell where the time of the jobs went, in the record too");
   add_known(command, asked->known);
   return {.parser = &command, .carry_out = [=] { return judge_cases(*asked); }};
 }

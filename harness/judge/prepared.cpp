@@ -1,6 +1,7 @@
 #include "harness/judge/prepared.h"
 
 #include "cases/generate.h"
+#include "harness/process/stage.h"
 
 namespace attest {
 namespace {
@@ -12,6 +13,7 @@ const Made& known_or_made(std::vector<std::pair<Arithmetic, std::unique_ptr<Made
   for (const auto& [known, made] : all) {
     if (known == arithmetic) return *made;
   }
+  const InStage stage(RunStage::reference);
   all.emplace_back(arithmetic, std::make_unique<Made>(make()));
   return *all.back().second;
 }
@@ -19,6 +21,7 @@ const Made& known_or_made(std::vector<std::pair<Arithmetic, std::unique_ptr<Made
 }  // namespace
 
 Inputs PreparedCase::generate(const Case& test_case, int threads) {
+  const InStage stage(RunStage::generate);
   return attest::generate(test_case, threads);
 }
 

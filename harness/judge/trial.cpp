@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <optional>
 #include <string>
 
+#include "harness/process/stage.h"
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
 
@@ -59,6 +61,7 @@ Finding stopped_by(const Reply& reply, const char* pass, const Description& test
 // One call; what it returned is added to the trial.
 void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
           bool backward, Trial& trial) {
+  std::optional<InStage> stage(RunStage::encode);
   // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
   const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
   Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
@@ -94,8 +97,10 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
   if (!calling.mode.empty()) request["mode"] = calling.mode;
+  stage.reset();
   const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
                                       : calling.executor.execute(std::move(request));
+  stage.emplace(RunStage::decode);
   calling.captured += reply.captured;
   if (!reply.ok()) {
     trial.stopped = stopped_by(reply, pass, calling.testee);

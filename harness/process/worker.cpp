@@ -23,6 +23,7 @@
 #include "harness/process/captured.h"
 #include "harness/process/descriptor.h"
 #include "harness/process/processes.h"
+#include "harness/process/stage.h"
 #include "harness/process/wire.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -240,6 +241,7 @@ Reply WorkerExecutor::broke_off() {
 }
 
 Reply WorkerExecutor::execute(nlohmann::json request) {
+  const InStage stage(RunStage::call);
   if (!process_) start();
   Process& process = *process_;
   process.captured.clear();

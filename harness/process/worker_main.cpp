@@ -32,15 +32,14 @@ using nlohmann::json;
 constexpr std::size_t kGuard = std::size_t(1) << 20;
 constexpr std::size_t kMostAtOnce = std::size_t(1) << 30;
 
-// A tensor's pages in this process, with a guard before and behind them; between two tensors lies
-// one. Read by the signal handler.
+// A tensor in this process: guard, pages, guard. Read by the signal handler.
 struct Mapping {
   std::array<char, 32> name;
-  std::byte* pages;
-  std::size_t pages_bytes;
+  bool output;
+  std::byte* reserved;  // the first byte of the first guard
+  std::size_t reserved_bytes;
   std::byte* data;
   std::size_t data_bytes;
-  std::byte* end() const { return pages + pages_bytes; }
 };
 
 std::vector<Mapping> g_mappings;  // as many as a mask has tables, and a few more
@@ -52,13 +51,12 @@ class Mappings {
   explicit Mappings(const json& request) {
     const auto tensors = request.find("tensors");
     if (tensors == request.end()) return;
-    bytes_ = kGuard;
-    for (const json& tensor : *tensors) bytes_ += pages_bytes(tensor) + kGuard;
+    for (const json& tensor : *tensors) bytes_ += reserved_bytes(tensor);
+    if (bytes_ == 0) return;
     void* reserved =
         mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED) throw attest::InputError("", "cannot reserve address space");
     base_ = static_cast<std::byte*>(reserved);
-    used_ = kGuard;
   }
   ~Mappings() {
     if (base_) munmap(base_, bytes_);
@@ -75,29 +73,30 @@ class Mappings {
     const bool output = tensor.at("memory") == "output";
     const auto offset = tensor.at("region_offset").get<std::size_t>();
     std::memcpy(mapping.name.data(), name.c_str(), name.size());
-    const std::size_t bytes = pages_bytes(tensor);
-    if (bytes + kGuard > bytes_ - used_) {
+    mapping.output = output;
+    mapping.reserved_bytes = reserved_bytes(tensor);
+    if (mapping.reserved_bytes > bytes_ - used_) {
       throw attest::InputError("", "a tensor is asked for twice: " + name);
     }
-    mapping.pages = base_ + used_;
-    mapping.pages_bytes = bytes;
-    used_ += bytes + kGuard;
+    mapping.reserved = base_ + used_;
+    used_ += mapping.reserved_bytes;
     // All pages at once, but of what is mostly holes: to map a hole is to fill it.
+    const std::size_t bytes = mapping.reserved_bytes - 2 * kGuard;
     const int populate = bytes <= kMostAtOnce ? MAP_POPULATE : 0;
-    const void* const pages =
-        mmap(mapping.pages, bytes, output ? PROT_READ | PROT_WRITE : PROT_READ,
+    void* pages =
+        mmap(mapping.reserved + kGuard, bytes, output ? PROT_READ | PROT_WRITE : PROT_READ,
              MAP_SHARED | MAP_FIXED | populate, output ? attest::kOutputFd : attest::kInputFd,
              static_cast<off_t>(offset));
     if (pages == MAP_FAILED) throw attest::InputError("", "cannot map the shared memory");
-    mapping.data = mapping.pages + (tensor.at("offset").get<std::size_t>() - offset);
+    mapping.data = mapping.reserved + kGuard + (tensor.at("offset").get<std::size_t>() - offset);
     mapping.data_bytes = tensor.at("bytes").get<std::size_t>();
     g_mappings.push_back(mapping);
     return mapping.data;
   }
 
  private:
-  static std::size_t pages_bytes(const json& tensor) {
-    return tensor.at("region_bytes").get<std::size_t>();
+  static std::size_t reserved_bytes(const json& tensor) {
+    return tensor.at("region_bytes").get<std::size_t>() + 2 * kGuard;
   }
 
   std::byte* base_ = nullptr;
@@ -131,27 +130,19 @@ const char* access_of([[maybe_unused]] void* context) {
 #endif
 }
 
-// How far an address is from the pages of a tensor; 0 within them.
-std::size_t distance(const std::byte* address, const Mapping& m) {
-  if (address < m.pages) return static_cast<std::size_t>(m.pages - address);
-  return address < m.end() ? 0 : static_cast<std::size_t>(address - m.end()) + 1;
-}
-
 void on_fault(int signal, siginfo_t* info, void* context) {
   const auto* address = static_cast<std::byte*>(info->si_addr);
-  const Mapping* nearest = nullptr;
   for (const Mapping& m : g_mappings) {
-    if (!nearest || distance(address, m) < distance(address, *nearest)) nearest = &m;
-  }
-  if (nearest && distance(address, *nearest) <= kGuard) {
-    const Mapping& m = *nearest;
+    if (address < m.reserved || address >= m.reserved + m.reserved_bytes) continue;
+    const char* access = access_of(context);
     Text text;
     text.add("{\"nonce\":\"");
     text.add(g_nonce.data());
     text.add("\",\"status\":\"fault\",\"message\":\"");
-    text.add(access_of(context));
+    text.add(access);
     text.add(" ");
-    const bool inside = distance(address, m) == 0;
+    const bool inside =
+        address >= m.reserved + kGuard && address < m.reserved + m.reserved_bytes - kGuard;
     if (inside) {
       text.add("to the input ");
     } else if (address < m.data) {
@@ -212,10 +203,10 @@ std::string opened_guard() {
                        [](unsigned char flags) { return (flags & 1) != 0; });
   };
   for (const Mapping& m : g_mappings) {
-    if (touched(m.pages - kGuard)) return m.name.data();
+    if (touched(m.reserved) || touched(m.reserved + m.reserved_bytes - kGuard)) {
+      return m.name.data();
+    }
   }
-  // Every guard but the last lies before some tensor.
-  if (!g_mappings.empty() && touched(g_mappings.back().end())) return g_mappings.back().name.data();
   return "";
 }
 

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "spec/json_reader.h"
 
@@ -15,7 +17,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 512;
 constexpr int kFill = 0xff;
-constexpr std::size_t kMostKept = std::size_t(64) << 20, kLittle = std::size_t(4) << 20;
+constexpr std::size_t kMostKept = std::size_t(16) << 20, kLittle = std::size_t(2) << 20;
 constexpr std::size_t kLargePage = std::size_t(2) << 20;  // whose end is the end of those kept
 
 std::size_t page_bytes() {
@@ -35,59 +37,79 @@ void give_back(std::byte* reserved, std::size_t bytes) {
   if (reserved) munmap(reserved, bytes + 2 * page_bytes());
 }
 
-// Of the calls of one thread; a workspace is at the end of them.
-struct Kept {
-  std::byte* const reserved = reserve(kMostKept + kLargePage);
-  std::byte* end = nullptr;
+// Of the calls of one thread, a workspace being at their end.
+class Kept {
+ public:
   Kept() {
-    if (!reserved) return;
-    const auto address = reinterpret_cast<std::uintptr_t>(reserved);
-    end = reserved + (kLargePage - address % kLargePage) + kMostKept;
-    madvise(end - kMostKept, kMostKept, MADV_HUGEPAGE);
+    if (!reserved_) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(reserved_);
+    end_ = reserved_ + (kLargePage - address % kLargePage) + kMostKept;
+    madvise(end_ - kMostKept, kMostKept, MADV_HUGEPAGE);
   }
+  ~Kept() { give_back(reserved_, kMostKept + kLargePage); }
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
-  ~Kept() { give_back(reserved, kMostKept + kLargePage); }
+
+  std::byte* end() const { return end_; }  // null if the system refused
+  void give_back_most() const {
+    if (end_) madvise(end_ - kMostKept, kMostKept - kLittle, MADV_DONTNEED);
+  }
+
+ private:
+  std::byte* const reserved_ = reserve(kMostKept + kLargePage);
+  std::byte* end_ = nullptr;
 };
 
-Kept& kept() {
-  static thread_local Kept pages;
-  return pages;
+struct AllKept {
+  std::array<Kept, 3> areas;
+  std::size_t next = 0;
+};
+
+AllKept& kept() {
+  static thread_local AllKept all;
+  return all;
 }
 
 }  // namespace
 
 Workspace::Workspace(std::size_t bytes, From from) : bytes_(bytes) {
   if (bytes == 0) return;
-  const auto refuse = [bytes] {
-    throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
-  };
   constexpr std::size_t kMost = std::size_t(1) << 46;  // of an address space; no sum overflows
-  if (bytes > kMost) refuse();
-  const std::size_t page = page_bytes();
-  whole_ = (bytes + page - 1) / page * page;
-  if (from == From::kept && whole_ <= kMostKept) {
-    if (!kept().reserved) refuse();
-    first_ = kept().end - whole_;
-  } else {
-    reserved_ = reserve(whole_);
-    if (!reserved_) refuse();
-    first_ = reserved_ + page;
+  if (bytes <= kMost) {
+    const std::size_t page = page_bytes();
+    whole_ = (bytes + page - 1) / page * page;
+    if (from == From::fresh || !open_kept()) open_fresh();
   }
-  if (mprotect(first_, whole_, PROT_READ | PROT_WRITE) != 0) {
-    give_back(reserved_, whole_);
-    refuse();
-  }
+  if (!first_) throw InputError("", fmt::format("a workspace of {} bytes cannot be had", bytes));
   data_ = first_ + (whole_ - bytes) / kAlignment * kAlignment;
-  if (reserved_) {
-    // All of its pages at once, and large ones. Where the system has no such thing, filling does
-    // it.
-    madvise(first_, whole_, MADV_HUGEPAGE);
-#ifdef MADV_POPULATE_WRITE
-    madvise(first_, whole_, MADV_POPULATE_WRITE);
-#endif
-  }
   std::memset(first_, kFill, whole_);
+}
+
+bool Workspace::open_kept() {
+  AllKept& all = kept();
+  std::byte* const end = all.areas[all.next++ % all.areas.size()].end();
+  // A call may have taken the pages away.
+  if (!end || whole_ > kMostKept || mprotect(end - whole_, whole_, PROT_READ | PROT_WRITE) != 0) {
+    return false;
+  }
+  first_ = end - whole_;
+  return true;
+}
+
+void Workspace::open_fresh() {
+  reserved_ = reserve(whole_);
+  if (!reserved_) return;
+  std::byte* const first = reserved_ + page_bytes();
+  if (mprotect(first, whole_, PROT_READ | PROT_WRITE) != 0) {
+    give_back(std::exchange(reserved_, nullptr), whole_);
+    return;
+  }
+  first_ = first;
+  // All of its pages at once, and large ones. Where the system has no such thing, filling does it.
+  madvise(first_, whole_, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  madvise(first_, whole_, MADV_POPULATE_WRITE);
+#endif
 }
 
 Workspace::~Workspace() {
@@ -111,7 +133,7 @@ std::string Workspace::damage() const {
 }
 
 void Workspace::give_back_most() {
-  if (kept().reserved) madvise(kept().end - kMostKept, kMostKept - kLittle, MADV_DONTNEED);
+  for (const Kept& area : kept().areas) area.give_back_most();
 }
 
 }  // namespace attest

@@ -6,8 +6,10 @@
 //   ... the call, with workspace.data() ...
 //   if (!workspace.damage().empty()) ...
 //
-// The pages of all but huge ones are kept for the thread's next, since new ones take longer than
-// many a call; between two calls nobody can touch them.
+// The pages of all but huge ones are kept for the thread's calls to come, since new ones take
+// longer than many a call. There are three areas of them, in turn, so that a kernel that keeps a
+// pointer to the workspace of an earlier call meets a page that nobody can touch: as all are but
+// those of the call. (Three, because forward and backward calls take turns themselves.)
 #pragma once
 
 #include <cstddef>
@@ -36,6 +38,9 @@ class Workspace {
   static void give_back_most();
 
  private:
+  bool open_kept();  // false if there are none
+  void open_fresh();
+
   std::size_t bytes_, whole_ = 0;  // of it, and of its pages
   std::byte* reserved_ = nullptr;  // what is its alone, guards too; null if its pages are kept
   std::byte* first_ = nullptr;     // behind the guard

@@ -19,6 +19,7 @@
 #include "harness/laws/law.h"
 #include "harness/process/captured.h"
 #include "harness/process/nobody.h"
+#include "harness/process/stage.h"
 #include "spec/clause.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
@@ -133,6 +134,7 @@ std::optional<Finding> try_laws(Subject& subject, const Trial& first) {
   std::optional<PreparedCase> own;
   if (first.keep) own = subject.prepared.with_keep(*first.keep);
   PreparedCase& prepared = own ? *own : subject.prepared;
+  const InStage stage(RunStage::law);
   laws::Bounds bounds;
   if (prepared.test_case().excerpt > 0) {
     // The reference knows a part of it, laws are about the whole.
@@ -293,6 +295,7 @@ void tell(Subject& subject, const std::optional<Finding>& finding, const Trial& 
 
 Examination examine(PreparedCase& prepared, const Description& testee, const std::string& kernel,
                     Executor& executor, int threads) {
+  const InStage stage(RunStage::judge);
   Subject subject(prepared, testee, kernel, executor, threads);
   subject.verdict.clauses = prepared.test_case().clauses;
   Trial first, second;

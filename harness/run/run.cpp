@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "cases/fit.h"
+#include "harness/process/stage.h"
 #include "harness/run/audit.h"
 #include "harness/run/clock.h"
 #include "harness/run/conclude.h"
@@ -48,6 +49,7 @@ class InOrder {
   }
 
   void put(std::size_t place, std::vector<VerdictRecord> verdicts) {
+    const InStage stage(RunStage::write);
     std::vector<Written> lines;  // made by whoever comes, while others write
     for (VerdictRecord& v : verdicts) lines.push_back(written(std::move(v)));
     const std::lock_guard lock(mutex_);
@@ -402,6 +404,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   MemoryBudget budget(options.memory);
   in_parallel(options.jobs, [&] {
     for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
+      const InStage stage(RunStage::rest);
       const Portion& portion = portions[order[n]];
       const MemoryBudget::Share share(budget, bytes_for_all(portion, testees, budget, options));
       Preparations preparations;
@@ -449,6 +452,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   if (options.changes) note_changes(*record.footer, options.changes());
   note_defects(record);
   record.footer->wall_s = seconds_since(start);
+  if (options.profiles_stages) record.footer->stages = stage_seconds();
   seal(record, in_order.seal());
   out << to_line(*record.footer) << '\n';
   out.flush();

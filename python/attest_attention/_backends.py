@@ -20,12 +20,11 @@ class Misuse(Exception):
 
 
 class Backend:
-    """NumPy. Arrays are views that say that they cannot be written to."""
+    """NumPy. Arrays are views that cannot be written to."""
 
     modules: Tuple[str, ...] = ("numpy",)
     array_type = "numpy.ndarray"
-    may_write = True  # whether inputs are made of memory that a kernel could write to
-    read_only = True  # whether its arrays can say that they cannot be written to
+    may_write = False  # whether inputs are made of memory that a kernel could write to
     writable = True  # whether its arrays can be written to at all
     in_order = True  # whether what it does on a device is done in the stream that it is told
 
@@ -94,7 +93,7 @@ class Torch(Backend):
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
         torch: Any = importlib.import_module("torch")
         self._torch, self.device = torch, device
-        self.may_write, self.read_only = device == "cpu", False
+        self.may_write = device == "cpu"
         self._threads = 0
 
     def array(self, view: np.ndarray) -> Any:
@@ -164,7 +163,6 @@ class Torch(Backend):
 class Jax(Backend):
     modules = ("jax", "jaxlib")
     array_type = "jax.Array"
-    may_write = False
     writable = False
     in_order = False
 

@@ -18,7 +18,7 @@ import numpy as np
 from attest_attention._device import Device
 from attest_attention._dlpack import View
 from attest_attention._formats import FORMATS
-from attest_attention._tensors import DTYPES, Fault, Memory
+from attest_attention._tensors import DTYPES, Memory
 
 MARGIN = 4096
 _POISON = 0xff  # NaN in every format
@@ -26,6 +26,11 @@ _POISON = 0xff  # NaN in every format
 # Worker): of it what is there crosses, and holes are compared a piece at a time.
 _LARGE = 1 << 30
 _AT_ONCE = 1 << 26
+
+
+class Fault(NamedTuple):
+    reason: str
+    message: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,8 +12,8 @@ from attest_attention import _device
 from attest_attention._backends import Backend
 from attest_attention._device import DEFAULT_STREAM, Device, DeviceError
 from attest_attention._given import Problem
-from attest_attention._mirror import Mirror
-from attest_attention._tensors import AXES, DTYPES, Fault, Memory, Tensors
+from attest_attention._mirror import Fault, Mirror
+from attest_attention._tensors import AXES, DTYPES, Memory, Tensors
 
 # For how long streams are held while calls are put into them; then longer, and then no more: a
 # kernel that waits for its stream is never in time.

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import mmap
 from functools import cached_property
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 
@@ -20,14 +20,6 @@ AXES = {**dict.fromkeys(("o", "keep", "dq", "dk", "dv", "dbias"), slice(4)),
 
 # Of Linux; Python has a name for it since 3.13. They may be larger than all memory.
 _NO_RESERVE = 0x4000
-
-# Bytes of a tensor's pages; beyond, they may be nearly all gaps that nobody has touched.
-_MOST_COMPARED = 1 << 28
-
-
-class Fault(NamedTuple):
-    reason: str
-    message: str
 
 
 class Memory:
@@ -106,10 +98,7 @@ class Tensors:
         private = self.backend.may_write
         if private:
             self._lent.append(name)
-        view = self._memory.view(self._told[name], private)
-        if self.backend.read_only:
-            view.flags.writeable = False
-        return self._seen(name, view, slice(axes))
+        return self._seen(name, self._memory.view(self._told[name], private), slice(axes))
 
     def _seen(self, name: str, view: np.ndarray, axes: slice) -> Any:
         taken = range(4)[axes]
@@ -143,25 +132,10 @@ class Tensors:
         to = self._memory.view(told)
         np.copyto(to, data.reshape(to.shape))
 
-    def fault(self) -> Optional[Fault]:
-        """What the kernel has changed of inputs, or beside them, as far as they were its own to
-        change."""
-        changed = [name for name in self._lent if self._differs(name)]
-        elements = [name for name in changed if self._differs_in_elements(name)]
-        if elements:
-            return Fault("input_mutated", f"the kernel wrote to {', '.join(elements)}")
-        return Fault("guard", f"the kernel wrote beside {', '.join(changed)}") if changed else None
+    def written_to(self) -> List[str]:
+        """Inputs that the kernel has changed, as far as they were its own to change."""
+        def bits(view: np.ndarray) -> np.ndarray:
+            return view.view(np.dtype(f"u{view.itemsize}"))
 
-    def _differs(self, name: str) -> bool:
-        told = self._told[name]
-        if told["region_bytes"] > _MOST_COMPARED:
-            return self._differs_in_elements(name)
-        pages = slice(told["region_offset"], told["region_offset"] + told["region_bytes"])
-        own, given = (np.frombuffer(memory, np.uint8)[pages]
-                      for memory in (self._memory.private, self._memory.given))
-        return not np.array_equal(own, given)
-
-    def _differs_in_elements(self, name: str) -> bool:
-        own, given = (view.view(np.dtype(f"u{view.itemsize}"))
-                      for view in (self._memory.view(self._told[name], True), self.numpy(name)))
-        return not np.array_equal(own, given)
+        return [name for name in self._lent if not np.array_equal(
+            bits(self._memory.view(self._told[name], True)), bits(self.numpy(name)))]

@@ -7,7 +7,9 @@ import io
 import json
 import os
 import pathlib
+import site
 import sys
+import sysconfig
 import traceback
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence
 
@@ -15,10 +17,15 @@ from attest_attention import _home, _kernel, _on_device
 from attest_attention._backends import Backend, Misuse, backend
 from attest_attention._device import DeviceError
 from attest_attention._given import Problem
+from attest_attention._mirror import Fault
 from attest_attention._returns import BACKWARD, FORWARD, as_list, store
-from attest_attention._tensors import Fault, Memory, Tensors
+from attest_attention._tensors import Memory, Tensors
 
 PACKAGE = str(pathlib.Path(__file__).parent)
+# The folders of Python and of what is installed.
+_LIBRARIES = tuple(sorted({os.path.join(folder, "") for folder in (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *site.getsitepackages(), site.getusersitepackages())}))
 Reply = Dict[str, Any]
 
 
@@ -38,24 +45,37 @@ def kernels_of(path: str) -> Dict[str, _kernel.Kernel]:
 
 
 def _own_frames(error: BaseException) -> List[traceback.FrameSummary]:
-    """Of its traceback, without those of this package and of the import system."""
+    """Of its traceback, without those of this package, of the import system and of what NumPy
+    makes itself."""
     return [frame for frame in traceback.extract_tb(error.__traceback__)
-            if not frame.filename.startswith((PACKAGE, "<frozen importlib"))]
+            if not frame.filename.startswith((PACKAGE, "<frozen importlib", "<__array_function__"))]
 
 
-def told(error: BaseException) -> str:
-    """An exception in one line; its traceback goes where the harness keeps what is printed."""
+def _where(frames: Sequence[traceback.FrameSummary], folder: str) -> str:
+    """The last line in the kernel's own files; of a library's, where there is none."""
+    own = [frame for frame in frames
+           if frame.filename.startswith(folder) or not frame.filename.startswith(_LIBRARIES)]
+    if own:
+        return f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno})"
+    if not frames:
+        return ""
+    inside = min((os.path.relpath(frames[-1].filename, library) for library in _LIBRARIES
+                  if frames[-1].filename.startswith(library)), key=len)
+    return f" (in {inside}, line {frames[-1].lineno})"
+
+
+def told(error: BaseException, folder: str) -> str:
+    """An exception in one line; its traceback goes where the harness keeps what is printed.
+    `folder` holds the kernel's file."""
     if isinstance(error, (Misuse, DeviceError)):
         return str(error)
     frames = _own_frames(error)
     last = "".join(traceback.format_exception_only(type(error), error)).strip()
     sys.stderr.write("Traceback (most recent call last):\n" +
                      "".join(traceback.format_list(frames)) + last + "\n")
-    where = ""
-    if frames:
-        where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
     lines = last.splitlines()
-    return (lines[-1] if isinstance(error, SyntaxError) else lines[0]) + where
+    line = lines[-1] if isinstance(error, SyntaxError) else lines[0]
+    return line + _where(frames, folder)
 
 
 class Worker:
@@ -63,6 +83,7 @@ class Worker:
 
     def __init__(self, path: str) -> None:
         self._broken = ""
+        self._folder = os.path.join(os.path.dirname(os.path.abspath(path)), "")
         self._backends: Dict[str, Backend] = {}
         self._on_device: Dict[str, _on_device.OnDevice] = {}
         self._kernels: Dict[str, _kernel.Kernel] = {}
@@ -70,7 +91,7 @@ class Worker:
             self._memory = Memory(_descriptor("INPUT"), _descriptor("OUTPUT"))
             self._kernels = kernels_of(path)
         except (Exception, SystemExit) as error:
-            self._broken = f"{os.path.basename(path)} cannot be used: {told(error)}"
+            self._broken = f"{os.path.basename(path)} cannot be used: {told(error, self._folder)}"
 
     def answer(self, asked: Dict[str, Any]) -> Reply:
         operations: Dict[str, Callable[[Dict[str, Any]], Reply]] = {
@@ -81,7 +102,7 @@ class Worker:
         try:
             return operations[asked["op"]](asked)
         except (Exception, SystemExit) as error:
-            reply: Reply = {"status": "error", "message": told(error)}
+            reply: Reply = {"status": "error", "message": told(error, self._folder)}
             # No later call could be right, and none is to be blamed for it.
             return {**reply, "ends": True} if self._on_device and _on_device.is_lost() else reply
 
@@ -138,7 +159,9 @@ class Worker:
             return _finished(self._on_device[kernel.name](asked, run))
         tensors = Tensors(self._memory, asked["tensors"], library)
         run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
-        return _finished(tensors.fault())
+        changed = tensors.written_to()
+        return _finished(Fault("input_mutated", f"the kernel wrote to {', '.join(changed)}")
+                         if changed else None)
 
 
 def _asked_for(order: Sequence[str], tensors: Tensors) -> List[str]:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
 #include "harness/process/in_process.h"
 #include "harness/process/tensors.h"
@@ -56,7 +57,7 @@ TEST_F(PluginHostTest, WhatNotAllParsersTakeForJsonIsNoDescription) {
 // A forward call on the mock, in that mode.
 class CallTest : public PluginHostTest {
  protected:
-  Reply call(const std::string& mode) {
+  Reply call(const std::string& mode, bool measured = false) {
     const Problem problem = {.dtype = DType::f32, .mask = Mask::any_of({})};
     Exchange exchange(executor_.arena(arena_bytes(problem)), Placement::end_flush, 16);
     add_problem(exchange, problem);
@@ -71,6 +72,7 @@ class CallTest : public PluginHostTest {
                               {"problem", problem_to_json(problem)},
                               {"tensors", exchange.to_json()}};
     if (!mode.empty()) request["mode"] = mode;
+    if (measured) request["measured"] = true;
     return executor_.execute(request);
   }
 };
@@ -104,6 +106,25 @@ TEST_F(CallTest, ModeArrivesAndThePagesOfEachTensor) {
     EXPECT_THAT(names, testing::UnorderedElementsAre("q", "k", "v", "o", "a union of nothing"));
   }
   EXPECT_THROW(call("sideways"), InputError);
+}
+
+TEST_F(CallTest, CallThatIsMeasuredGetsAWorkspaceOfItsOwn) {
+  mock_.workspace_bytes = 4096;
+  void* given = nullptr;
+  ON_CALL(mock_, forward).WillByDefault([&](auto&, auto&, auto&, auto& c) {
+    given = c.workspace;
+    return ATTEST_OK;
+  });
+  std::set<void*> kept;
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE(call("").ok());
+    kept.insert(given);
+  }
+  EXPECT_EQ(kept.size(), 3u);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(call("", true).ok());
+    EXPECT_FALSE(kept.contains(given));
+  }
 }
 
 TEST_F(CallTest, StatusesOfADeviceAreFaultsAndEnds) {

@@ -361,6 +361,22 @@ TEST_F(RecordCommandTest, VerifyOfATruncatedRecordIsIncomplete) {
               AllOf(HasSubstr("Truncated"), HasSubstr("2 of 2 verdicts repeated agree")));
 }
 
+TEST_F(RecordCommandTest, WhereTheTimeWentIsToldToWhoAsks) {
+  const Result plain = attest_command("run --testee naive" + kMask + out());
+  EXPECT_THAT(plain.text, Not(HasSubstr("by stage")));
+  EXPECT_FALSE(parse_json(lines().back()).contains("stages"));
+  fs::remove_all(folder_ / "out");
+  const Result told = attest_command("run --testee naive --profile-stages" + kMask + out());
+  EXPECT_EQ(told.exit_code, plain.exit_code);
+  EXPECT_THAT(told.text, AllOf(HasSubstr("Time of all jobs, by stage:\n"), HasSubstr("\n  call ")));
+  const nlohmann::json footer = parse_json(lines().back());
+  for (const char* stage :
+       {"generate", "reference", "encode", "call", "decode", "judge", "write"}) {
+    EXPECT_GT(footer.at("stages").value(stage, 0.0), 0) << stage;
+  }
+  EXPECT_EQ(report().exit_code, told.exit_code);  // the record is whole
+}
+
 TEST_F(RecordCommandTest, SecondRunInAFolderIsRefusedAndChangesNothing) {
   attest_command("run --testee naive" + kMask + out());
   const std::string before = contents(results());

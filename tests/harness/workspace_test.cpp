@@ -1,10 +1,14 @@
 #include "harness/process/workspace.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
 
 #include "spec/json_reader.h"
 
@@ -49,13 +53,45 @@ TEST(WorkspaceTest, NobodyTouchesAnythingBesideASmallOneAfterALargeOne) {
   }
 }
 
-TEST(WorkspaceTest, NobodyTouchesItBetweenTwoCalls) {
-  const volatile std::byte* data = nullptr;
-  {
+TEST(WorkspaceTest, NobodyTouchesAnythingBesideTheLargestThatIsKept) {
+  const Workspace workspace(16u << 20, From::kept);
+  volatile std::byte* const data = bytes_of(workspace);
+  EXPECT_DEATH(data[-1] = std::byte(0), "");
+  EXPECT_DEATH(data[16u << 20] = std::byte(0), "");
+}
+
+TEST(WorkspaceTest, NobodyTouchesThatOfAnEarlierCall) {
+  std::vector<volatile std::byte*> earlier;
+  const auto call = [&] {
     const Workspace workspace(8192, From::kept);
-    data = bytes_of(workspace);
-  }
-  EXPECT_DEATH(static_cast<void>(data[0]), "");
+    for (volatile std::byte* const data : earlier) EXPECT_DEATH(data[0] = std::byte(0), "");
+    earlier.push_back(bytes_of(workspace));
+  };
+  for (int i = 0; i < 3; ++i) call();
+  EXPECT_DEATH(static_cast<void>(earlier.back()[0]), "");  // nor between two calls
+}
+
+TEST(WorkspaceTest, PagesAreKept) {
+  std::set<std::byte*> given;
+  for (int i = 0; i < 12; ++i) given.insert(bytes_of(Workspace(8192, From::kept)));
+  EXPECT_EQ(given.size(), 3u);
+}
+
+TEST(WorkspaceTest, WhereACallTookThePagesAwayOthersAreHad) {
+  // In a thread of its own, whose pages no other test has.
+  std::thread([] {
+    std::set<std::byte*> gone;
+    for (int i = 0; i < 3; ++i) {
+      const Workspace workspace(8192, From::kept);
+      gone.insert(bytes_of(workspace));
+      munmap(bytes_of(workspace), 8192);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const Workspace workspace(8192, From::kept);
+      EXPECT_FALSE(gone.contains(bytes_of(workspace)));
+      EXPECT_EQ(bytes_of(workspace)[8191], std::byte(0xff));
+    }
+  }).join();
 }
 
 TEST(WorkspaceTest, WhatIsWrittenWithinItsPagesIsDamage) {
@@ -69,17 +105,19 @@ TEST(WorkspaceTest, WhatIsWrittenWithinItsPagesIsDamage) {
   }
 }
 
-TEST(WorkspaceTest, FreshOneIsNotWhereTheKeptAre) {
-  const Workspace kept(100, From::kept);
-  const Workspace fresh(100, From::fresh);
-  EXPECT_NE(kept.data(), fresh.data());
-}
-
-TEST(WorkspaceTest, WhatIsGivenBackCanBeHadAgain) {
-  std::fill_n(bytes_of(Workspace(32u << 20, From::kept)), 32u << 20, std::byte(0));
+TEST(WorkspaceTest, MostIsGivenBackAndCanBeHadAgain) {
+  constexpr std::size_t kSize = 16u << 20, kPage = 4096;
+  const auto in_memory = [](const std::byte* data) {
+    std::vector<unsigned char> pages(kSize / kPage);
+    EXPECT_EQ(mincore(const_cast<std::byte*>(data), kSize, pages.data()), 0);
+    return static_cast<std::size_t>(
+        std::count_if(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; }));
+  };
+  std::byte* const data = bytes_of(Workspace(kSize, From::kept));
+  EXPECT_EQ(in_memory(data), kSize / kPage);
   Workspace::give_back_most();
-  const Workspace workspace(32u << 20, From::kept);
-  EXPECT_EQ(bytes_of(workspace)[0], std::byte(0xff));
+  EXPECT_LE(in_memory(data), kSize / kPage / 8);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(bytes_of(Workspace(kSize, From::kept))[0], std::byte(0xff));
 }
 
 TEST(WorkspaceTest, NoneHasNoData) { EXPECT_EQ(Workspace(0, From::kept).data(), nullptr); }

@@ -55,6 +55,11 @@ def helper(q, k):
 
 
 @kernel
+def raises_within_numpy(p, q, k, v):
+    return np.linalg.inv(np.zeros((2, 2)))
+
+
+@kernel
 def exits(p, q, k, v):
     sys.exit(1)
 
@@ -63,25 +68,6 @@ def exits(p, q, k, v):
 def writes(p, q, k, v):
     q *= np.float32(p.scale)
     return plain(p, q, k, v)
-
-
-def through_a_pointer(array, place):
-    import ctypes
-    ctypes.c_float.from_address(array.ctypes.data + place).value = 7
-
-
-@kernel
-def writes_all_the_same(p, q, k, v):
-    result = plain(p, q, k, v)
-    through_a_pointer(v, 4)
-    return result
-
-
-@kernel
-def writes_beside(p, q, k, v):
-    result = plain(p, q, k, v)
-    through_a_pointer(q, -8)
-    return result
 
 
 @kernel

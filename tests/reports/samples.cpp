@@ -184,7 +184,11 @@ Record conformant_record() {
   }
   VerdictRecord& warned = record.verdicts[4];
   fail(warned, Outcome::warn, "property:hidden_nan", "HIDE-3", "NaN of a hidden key leaks.");
-  record.footer = Footer{.counts = {}, .conclusion = "conformant", .exit_code = 0, .wall_s = 83.4};
+  record.footer = Footer{.counts = {},
+                         .conclusion = "conformant",
+                         .exit_code = 0,
+                         .wall_s = 83.4,
+                         .stages = {{"call", 40.25}}};
   for (const TesteeRecord& t : record.header.testees) {
     for (const char* profile : {"forward-core", "training-core", "masks"}) {
       for (const std::string& dtype : t.dtypes) {

@@ -52,6 +52,12 @@ TEST(JsonReaderTest, RefusesUnknownKeysAndNamesTheNearest) {
 TEST(JsonReaderTest, RefusesMissingKeys) {
   EXPECT_THAT(reader_error(json::object(), [](ObjectReader& reader) { reader.get<Index>("n"); }),
               HasSubstr("/top: the key \"n\" is missing"));
+  const auto require = [](ObjectReader& reader) { reader.require({"name", "n", "dtypes"}); };
+  EXPECT_EQ(reader_error({{"name", 1}, {"n", 1}, {"dtypes", 1}}, require), "");
+  EXPECT_THAT(reader_error({{"n", 1}}, require),
+              HasSubstr("/top: the keys \"name\", \"dtypes\" are missing"));
+  EXPECT_THAT(reader_error({{"n", 1}, {"dtype", 1}}, require),
+              HasSubstr("/top/dtype: unknown key \"dtype\"; did you mean dtypes?"));
 }
 
 TEST(JsonReaderTest, RefusesWhatIsNoObject) {

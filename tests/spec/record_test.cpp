@@ -102,7 +102,8 @@ Footer footer() {
                         .with = {"exp of 736 units"}}},
           .conclusion = "not conformant",
           .exit_code = 1,
-          .wall_s = 2.5};
+          .wall_s = 2.5,
+          .stages = {{"call", 1.5}}};
 }
 
 SearchRecord search() {

@@ -148,9 +148,9 @@ void spoil(Deed deed, const attest_problem& p, const attest_outputs& out, const 
       sigaction(SIGSEGV, &action, nullptr);
       return spoil(Deed::reads_behind, p, out, in);
     }
-    case Deed::closes_guard_again: {  // behind the last tensor, which no other lies behind
+    case Deed::closes_guard_again: {
       constexpr std::uintptr_t kMargin = 512, kPage = 4096;  // of canaries; of memory
-      const auto end = reinterpret_cast<std::uintptr_t>(out.lse.data) + out.lse.capacity_bytes;
+      const auto end = reinterpret_cast<std::uintptr_t>(in.v.data) + in.v.capacity_bytes;
       auto* guard = reinterpret_cast<volatile char*>((end + kMargin + kPage - 1) / kPage * kPage);
       mprotect(const_cast<char*>(guard), kPage, PROT_READ);
       static_cast<void>(*guard);
