@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/process/stage.h"
 #include "harness/process/tensors.h"
@@ -58,19 +58,18 @@ Finding stopped_by(const Reply& reply, const char* pass, const Description& test
   return finding;
 }
 
-// One call; what it returned is added to the trial.
-void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
-          bool backward, Trial& trial) {
-  std::optional<InStage> stage(RunStage::encode);
-  // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
-  const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
-  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
-                    roomy ? Spacing::roomy : Spacing::dense);
+bool draws(const Problem& p, bool backward) {
+  return p.dropout.mode == Dropout::Mode::generated && !backward;
+}
+
+// What a call reads, and where it is to write.
+void lay_out(const Problem& p, const Inputs& in, bool backward, const Trial& trial,
+             const std::vector<Crossing>& outputs, Exchange& exchange) {
+  const InStage stage(RunStage::encode);
   add_problem(exchange, p);
   add_inputs(exchange, p, in, backward);
-  const bool draws = p.dropout.mode == Dropout::Mode::generated && !backward;
   const std::string keep = wire_name(TensorName::keep);
-  if (draws) exchange.add_keep_output(keep, p.keep_shape());
+  if (draws(p, backward)) exchange.add_keep_output(keep, p.keep_shape());
   if (backward) {
     if (trial.keep) exchange.add_input(keep, *trial.keep);
     for (const Returned& t : trial.returned) {
@@ -79,14 +78,24 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
     }
     for (const Returned& t : trial.statistics) add_returned(exchange, t);
   }
-  const Dialect& dialect = calling.testee.dialect;
-  const bool with_lse = calling.testee.has("lse");
-  const auto outputs =
-      outputs_of(p, backward, with_lse ? dialect.statistics() : std::vector<TensorName>());
   for (const Crossing& t : outputs) {
     exchange.add_output(wire_name(t.name), t.dtype, t.shape, t.layout);
   }
   exchange.seal();
+}
+
+// One call; what it returned is added to the trial.
+void call(const Calling& calling, const Problem& p, const Inputs& in, Placement placement,
+          bool backward, Trial& trial) {
+  // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
+  const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
+  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
+                    roomy ? Spacing::roomy : Spacing::dense);
+  const Dialect& dialect = calling.testee.dialect;
+  const bool with_lse = calling.testee.has("lse");
+  const auto outputs =
+      outputs_of(p, backward, with_lse ? dialect.statistics() : std::vector<TensorName>());
+  lay_out(p, in, backward, trial, outputs, exchange);
 
   const char* pass = backward ? "backward" : "forward";
   nlohmann::json request;
@@ -97,10 +106,9 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
   if (!calling.mode.empty()) request["mode"] = calling.mode;
-  stage.reset();
   const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
                                       : calling.executor.execute(std::move(request));
-  stage.emplace(RunStage::decode);
+  const InStage stage(RunStage::decode);
   calling.captured += reply.captured;
   if (!reply.ok()) {
     trial.stopped = stopped_by(reply, pass, calling.testee);
@@ -115,7 +123,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
                               .clause = "SAFE-4"};
       return;
     }
-    if (draws) trial.keep = exchange.read_keep(keep);
+    if (draws(p, backward)) trial.keep = exchange.read_keep(wire_name(TensorName::keep));
     for (const Crossing& t : outputs) {
       const bool stands_for_lse = !backward && t.name != TensorName::o && dialect.lse != LseForm{};
       auto& to = stands_for_lse ? trial.statistics : trial.returned;
