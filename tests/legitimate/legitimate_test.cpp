@@ -159,7 +159,7 @@ TEST(LegitimateTest, RoundedOperandsAreWithinWhatStatisticsAllow) {
 
 TEST(LegitimateTest, KernelsThatAreNotWhatTheyDeclareFail) {
   std::set<std::string> failed;
-  for (const VerdictRecord& each : trust_in(FAULTY, sampled_cases(150)).failed) {
+  for (const VerdictRecord& each : trust_in(FAULTY, sampled_cases(400)).failed) {
     failed.insert(each.testee);
   }
   EXPECT_EQ(failed.size(), bounds::faulty_styles().size());
