@@ -13,6 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::array kNames = {"generate", "reference", "encode", "call", "decode",
                                "judge",    "law",       "write",  "rest"};
+static_assert(kNames.size() == static_cast<std::size_t>(RunStage::rest) + 1);
 constexpr int kNone = -1;
 
 std::array<std::atomic<std::int64_t>, kNames.size()> nanoseconds{};

@@ -47,6 +47,8 @@ int main(int argc, char** argv) {
     nonces.push_back(request.at("nonce"));
     if (way == "honest") {
       send(honest);
+    } else if (way == "repeats") {
+      send({{"nonce", nonces.back()}, {"status", "ok"}, {"asked", request}});
     } else if (way == "ends") {
       send({{"nonce", nonces.back()},
             {"status", "error"},

@@ -202,6 +202,14 @@ TEST(WorkerTest, ThreadsCountInTheMeanOverACall) {
   EXPECT_GT(running("2", "8"), 2) << "at once, whether there are processors for them or not";
 }
 
+TEST(WorkerTest, CallThatIsMeasuredSaysSo) {
+  WorkerExecutor worker = rogue("repeats");
+  const nlohmann::json request = {{"op", "forward"}};
+  EXPECT_FALSE(worker.execute(request).body.at("asked").contains("measured"));
+  EXPECT_EQ(worker.measure(request).body.at("asked").at("measured"), true);
+  EXPECT_FALSE(worker.execute(request).body.at("asked").contains("measured"));
+}
+
 TEST(WorkerTest, FolderAboveWhatIsReadOnlyStaysInItsPlace) {
   const std::filesystem::path folder = testing::TempDir() + "attest_above";
   std::filesystem::create_directories(folder / "inst" / "bin");
