@@ -24,7 +24,8 @@ class Backend:
 
     modules: Tuple[str, ...] = ("numpy",)
     array_type = "numpy.ndarray"
-    may_write = False  # whether inputs are made of memory that a kernel could write to
+    in_place = True  # whether arrays for the host are the memory itself
+    may_write = False  # whether such arrays of inputs can be written to
     writable = True  # whether its arrays can be written to at all
     in_order = True  # whether what it does on a device is done in the stream that it is told
 
@@ -93,7 +94,7 @@ class Torch(Backend):
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
         torch: Any = importlib.import_module("torch")
         self._torch, self.device = torch, device
-        self.may_write = device == "cpu"
+        self.in_place = self.may_write = device == "cpu"
         self._threads = 0
 
     def array(self, view: np.ndarray) -> Any:
@@ -163,6 +164,7 @@ class Torch(Backend):
 class Jax(Backend):
     modules = ("jax", "jaxlib")
     array_type = "jax.Array"
+    in_place = False
     writable = False
     in_order = False
 

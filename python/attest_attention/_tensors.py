@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import mmap
-from functools import cached_property
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from attest_attention._arrays import host
 from attest_attention._backends import Backend, Misuse
 from attest_attention._formats import FORMATS
+from attest_attention._pages import Pages
 
 DTYPES = {**{name: each.numpy for name, each in FORMATS.items()},
           "i64": np.int64, "i32": np.int32, "u8": np.bool_}
@@ -18,23 +18,25 @@ DTYPES = {**{name: each.numpy for name, each in FORMATS.items()},
 AXES = {**dict.fromkeys(("o", "keep", "dq", "dk", "dv", "dbias"), slice(4)),
         **dict.fromkeys(("lse", "maximum", "sum"), slice(3)), "dsink": slice(1, 2)}
 
-# Of Linux; Python has a name for it since 3.13. They may be larger than all memory.
-_NO_RESERVE = 0x4000
+
+def _view(told: Dict[str, Any], buffer: Any, offset: int) -> np.ndarray:
+    """The tensor in `buffer`, with the strides that it has; of bf16 its bits, of bits whole bytes."""
+    if told["dtype"] == "bits":  # rows of whole bytes
+        shape = (*told["shape"][:3], -(-told["shape"][3] // 8))
+        strides = [stride // 8 for stride in told["stride"][:3]] + [1]
+        return np.ndarray(shape, np.uint8, buffer, offset, strides)
+    dtype = np.dtype(DTYPES[told["dtype"]])
+    strides = [dtype.itemsize * stride for stride in told["stride"]]
+    return np.ndarray(told["shape"], dtype, buffer, offset, strides)
 
 
 class Memory:
-    """Both memories, mapped whole. Inputs are mapped twice where a kernel might write to them: it
-    gets pages of its own when it does, and that is told by the others."""
+    """Both memories, mapped whole, for this package to read and write."""
 
     def __init__(self, input_fd: int, output_fd: int) -> None:
         self._input_fd, self._output_fd = input_fd, output_fd
         self.given = mmap.mmap(input_fd, 0, prot=mmap.PROT_READ)
         self.output = mmap.mmap(output_fd, 0)
-
-    @cached_property
-    def private(self) -> mmap.mmap:
-        return mmap.mmap(self._input_fd, 0, mmap.MAP_PRIVATE | _NO_RESERVE,
-                         mmap.PROT_READ | mmap.PROT_WRITE)
 
     def file(self, told: Dict[str, Any]) -> int:
         """That the tensor's memory is of."""
@@ -44,18 +46,15 @@ class Memory:
         """All of that memory."""
         return np.frombuffer(self.output if told["memory"] == "output" else self.given, np.uint8)
 
-    def view(self, told: Dict[str, Any], private: bool = False) -> np.ndarray:
-        """With the strides that it has; of bf16 its bits, of bits whole bytes."""
+    def view(self, told: Dict[str, Any]) -> np.ndarray:
         memory = self.output if told["memory"] == "output" else self.given
-        if private:
-            memory = self.private
-        if told["dtype"] == "bits":  # rows of whole bytes
-            shape = (*told["shape"][:3], -(-told["shape"][3] // 8))
-            strides = [stride // 8 for stride in told["stride"][:3]] + [1]
-            return np.ndarray(shape, np.uint8, memory, told["offset"], strides)
-        dtype = np.dtype(DTYPES[told["dtype"]])
-        strides = [dtype.itemsize * stride for stride in told["stride"]]
-        return np.ndarray(told["shape"], dtype, memory, told["offset"], strides)
+        return _view(told, memory, told["offset"])
+
+    def pages(self, told: Dict[str, Any]) -> Pages:
+        """Those of the tensor, for a kernel. To an output it writes; of an input it gets a copy of
+        what it writes to, and that is told by the file."""
+        return Pages(self.file(told), told["region_offset"], told["region_bytes"],
+                     shared=told["memory"] == "output")
 
 
 class HostTables:
@@ -70,14 +69,15 @@ class HostTables:
 
 
 class Tensors:
-    """Those of one request, as the kernel's library has them: on the memory that is shared."""
+    """Those of one request, as the kernel's library has them: on the memory that is shared, until
+    it is closed."""
 
     stream: Optional[int] = None
 
     def __init__(self, memory: Memory, told: Dict[str, Any], backend: Backend) -> None:
         self._memory, self._told, self.backend = memory, told, backend
         self.numpy = HostTables(memory, told)
-        self._lent: List[str] = []
+        self._lent: Dict[str, Pages] = {}
         self._out: Dict[str, Any] = {}
 
     def outputs(self) -> Dict[str, Dict[str, Any]]:
@@ -95,10 +95,17 @@ class Tensors:
         return self._of_input(name, axes)
 
     def _of_input(self, name: str, axes: int) -> Any:
-        private = self.backend.may_write
-        if private:
-            self._lent.append(name)
-        return self._seen(name, self._memory.view(self._told[name], private), slice(axes))
+        return self._seen(name, self._lend(name), slice(axes))
+
+    def _lend(self, name: str) -> np.ndarray:
+        told = self._told[name]
+        if not self.backend.in_place:
+            return self._memory.view(told)
+        if name not in self._lent:
+            self._lent[name] = self._memory.pages(told)
+        view = _view(told, self._lent[name].buffer, told["offset"] - told["region_offset"])
+        view.flags.writeable = told["memory"] == "output" or self.backend.may_write
+        return view
 
     def _seen(self, name: str, view: np.ndarray, axes: slice) -> Any:
         taken = range(4)[axes]
@@ -118,7 +125,7 @@ class Tensors:
         return self._out[name]
 
     def _of_output(self, name: str) -> Any:
-        return self._seen(name, self._memory.view(self._told[name]), AXES[name])
+        return self._seen(name, self._lend(name), AXES[name])
 
     def is_written(self, name: str, value: Any) -> bool:
         """Whether the kernel wrote it where it belongs, and returned that or nothing."""
@@ -132,10 +139,16 @@ class Tensors:
         to = self._memory.view(told)
         np.copyto(to, data.reshape(to.shape))
 
-    def written_to(self) -> List[str]:
-        """Inputs that the kernel has changed, as far as they were its own to change."""
-        def bits(view: np.ndarray) -> np.ndarray:
-            return view.view(np.dtype(f"u{view.itemsize}"))
+    def written_to(self) -> str:
+        """The first input that the kernel has changed, or memory beside it; empty if none."""
+        for name, pages in self._lent.items():
+            told = self._told[name]
+            changed = pages.changed() if told["memory"] == "input" else None
+            if changed is not None:
+                at = told["region_offset"] + changed - told["offset"]
+                return f"{name}, {at} bytes from its start"
+        return ""
 
-        return [name for name in self._lent if not np.array_equal(
-            bits(self._memory.view(self._told[name], True)), bits(self.numpy(name)))]
+    def close(self) -> None:
+        for pages in self._lent.values():
+            pages.close()

@@ -2,6 +2,7 @@
 them (SPEC.md, chapter Worker). `attest run --testee FILE` starts it."""
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import io
 import json
@@ -157,10 +158,10 @@ class Worker:
         library.use_threads(asked["threads"])
         if kernel.name in self._on_device:
             return _finished(self._on_device[kernel.name](asked, run))
-        tensors = Tensors(self._memory, asked["tensors"], library)
-        run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
-        changed = tensors.written_to()
-        return _finished(Fault("input_mutated", f"the kernel wrote to {', '.join(changed)}")
+        with contextlib.closing(Tensors(self._memory, asked["tensors"], library)) as tensors:
+            run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
+            changed = tensors.written_to()
+        return _finished(Fault("input_mutated", f"the kernel wrote to {changed}")
                          if changed else None)
 
 

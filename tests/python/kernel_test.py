@@ -154,6 +154,21 @@ class MisuseTest(unittest.TestCase):
     def test_input_cannot_be_written_to(self):
         self.assertIn("read-only", self.verdicts["writes"].message)
 
+    def test_what_is_written_by_a_pointer_is_seen(self):
+        verdicts = judged("mistakes.py", [
+            "writes_to_q", "writes_before_k", "writes_far_behind_v", "writes_to_an_earlier_q",
+            "reads_behind_v", "writes_behind_its_output"])
+        for name, place in {"writes_to_q": "q, 8 bytes from its start",
+                            "writes_before_k": "k, -8 bytes from its start"}.items():
+            with self.subTest(name):
+                self.assertEqual(verdicts[name].reason, "input_mutated")
+                self.assertEqual(verdicts[name].message, f"forward: the kernel wrote to {place}")
+        for name in ("writes_far_behind_v", "reads_behind_v", "writes_behind_its_output"):
+            with self.subTest(name):
+                self.assertEqual(verdicts[name].outcome, "CRASH")
+        # Of an earlier call: mapped no more, or the place of another tensor now.
+        self.assertIn(verdicts["writes_to_an_earlier_q"].outcome, ("CRASH", "FAIL"))
+
     def test_crash_is_told_with_its_line(self):
         self.assertEqual(self.verdicts["dies"].outcome, "CRASH")
         self.assertRegex(self.verdicts["dies"].captured, r'mistakes.py", line \d+ in dies')
@@ -321,7 +336,7 @@ class TorchTest(unittest.TestCase):
     def test_misuse_is_told(self):
         verdicts = judged("torch_kernels.py", ["in_place", "elsewhere", "numpy_array"])
         self.assertEqual(verdicts["in_place"].reason, "input_mutated")
-        self.assertEqual(verdicts["in_place"].message, "forward: the kernel wrote to q")
+        self.assertEqual(verdicts["in_place"].message, "forward: the kernel wrote to q, 0 bytes from its start")
         self.assertEqual(verdicts["elsewhere"].message,
                          "forward failed: o is on meta, expected cpu")
         self.assertEqual(verdicts["numpy_array"].message,

@@ -1,4 +1,5 @@
 """Kernels that are misused or fail, each in a way of its own, to be judged on one case."""
+import ctypes
 import sys
 
 import numpy as np
@@ -72,8 +73,40 @@ def writes(p, q, k, v):
 
 @kernel
 def dies(p, q, k, v):
-    import ctypes
     return ctypes.string_at(0)
+
+
+def reaching(name, place):
+    """A right kernel that writes to a place of which it was not told, as a faulty library does."""
+    def mistaken(p, q, k, v):
+        ctypes.memset(place(q, k, v), 0, 4)
+        return plain(p, q, k, v)
+
+    mistaken.__name__ = name
+    return kernel(mistaken)
+
+
+writes_to_q = reaching("writes_to_q", lambda q, k, v: q.ctypes.data + 8)
+writes_before_k = reaching("writes_before_k", lambda q, k, v: k.ctypes.data - 8)
+writes_far_behind_v = reaching("writes_far_behind_v",
+                               lambda q, k, v: v.ctypes.data + v.nbytes + 500_000)
+_places = []
+writes_to_an_earlier_q = reaching(
+    "writes_to_an_earlier_q", lambda q, k, v: _places.append(q.ctypes.data) or _places[0])
+
+
+@kernel
+def reads_behind_v(p, q, k, v):
+    ctypes.string_at(v.ctypes.data + v.nbytes, 5000)
+    return plain(p, q, k, v)
+
+
+@kernel
+def writes_behind_its_output(p, q, k, v):
+    o, lse = plain(p, q, k, v)
+    p.out("o")[...] = o
+    ctypes.memset(p.out("o").ctypes.data + o.nbytes + 500_000, 0, 4)
+    return None, lse
 
 
 @attest.kernel(dtypes=["f32"],

@@ -11,7 +11,7 @@ class OnFake(Torch):
 
     def __init__(self, device, dtypes):
         super().__init__("cpu", dtypes)
-        self.may_write, self.current = False, 0
+        self.in_place, self.current = False, 0
 
     in_stream = fake_device.OnFake.in_stream
 
