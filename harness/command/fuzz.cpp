@@ -116,6 +116,7 @@ Command add_fuzz(CLI::App& app) {
       "The same seed gives the same problems, numbered from 0, to the same suite and testee: a "
       "search that ended goes on with --first and the number that its table ends with.");
   add_testee_options(command, asked->testees);
+  add_all_targets(command, asked->testees);
   add_recording(command, asked->recording);
   add_colour(command, asked->recording.terminal);
   add_loudness(command, asked->recording.terminal);

@@ -103,9 +103,10 @@ int list_clauses(const ListArguments& asked) {
 int list_testees(const ListArguments& asked) {
   stop_on_signals();
   const Installation installation = find_installation();
-  const Surroundings around = surroundings_for(TesteeOptions(), installation);
+  const TesteeOptions options = {.all_targets = true};
+  const Surroundings around = surroundings_for(options, installation);
   nlohmann::json all = nlohmann::json::array();
-  for (const Testee& testee : testees_for(TesteeOptions(), installation, around)) {
+  for (const Testee& testee : testees_for(options, installation, around)) {
     const Description& d = testee.description;
     std::vector<std::string_view> dtypes;
     for (const DType dtype : d.dtypes) dtypes.push_back(name(dtype));

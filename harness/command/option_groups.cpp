@@ -89,6 +89,13 @@ void add_testee_options(CLI::App& command, TesteeOptions& options, const std::st
   add_testee_limits(command, options);
 }
 
+void add_all_targets(CLI::App& command, TesteeOptions& options) {
+  command
+      .add_flag("--all-targets", options.all_targets,
+                "The bundled kernels for each instruction set, and their variants, too")
+      ->excludes("--testee");
+}
+
 void add_testee_limits(CLI::App& command, TesteeOptions& options) {
   command.add_option("--threads", options.threads, "Threads that a testee may use in a call")
       ->check(takes_count("--threads", 1, 4096))
@@ -99,7 +106,8 @@ void add_testee_limits(CLI::App& command, TesteeOptions& options) {
       ->check(takes_seconds("--start-limit"))
       ->capture_default_str();
   command
-      .add_option("--call-limit", options.limits.call_seconds, "Seconds for one call of a testee")
+      .add_option("--call-limit", options.limits.call_seconds,
+                  "Seconds for one call of a testee; large shapes get more")
       ->check(takes_seconds("--call-limit"))
       ->capture_default_str();
   command

@@ -20,6 +20,7 @@ namespace attest {
 // Which testees, and what they run in.
 struct TesteeOptions {
   std::vector<std::string> testees = {};
+  bool all_targets = false;  // of bundled kernels, where none is named
   int threads = 1;
   Limits limits = {};
   std::vector<std::string> environment = {};  // more names of variables that testees get
@@ -69,7 +70,9 @@ CLI::Validator takes_seconds(const std::string& option);
 
 // --testee, and what it runs in; `testees` says which there are where none is named.
 void add_testee_options(CLI::App& command, TesteeOptions& options,
-                        const std::string& testees = "all bundled kernels");
+                        const std::string& testees = "the bundled kernels");
+// --all-targets, where none need be named.
+void add_all_targets(CLI::App& command, TesteeOptions& options);
 // What they run in, where one is named otherwise.
 void add_testee_limits(CLI::App& command, TesteeOptions& options);
 

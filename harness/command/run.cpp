@@ -83,6 +83,7 @@ Command add_run(CLI::App& app) {
   const auto asked = std::make_shared<RunArguments>();
   CLI::App& command = *app.add_subcommand("run", "Judge testees on cases and write a report");
   add_testee_options(command, asked->testees);
+  add_all_targets(command, asked->testees);
   add_selection(command, asked->cases);
   add_profiles(command, asked->profiles);
   add_shapes(command, asked->cases);

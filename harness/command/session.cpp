@@ -64,8 +64,9 @@ std::vector<std::string> uncontained(const std::vector<Testee>& testees, bool ne
   return all;
 }
 
-// What --testee names, each mutant as one of its plug-in.
+// What --testee names, each mutant as one of its plug-in. Empty: all that is bundled.
 std::vector<std::string> specs_of(const TesteeOptions& options, const Installation& installation) {
+  if (options.testees.empty() && !options.all_targets) return bundled_names(installation);
   return with_mutants(options.testees, installation.test_plugins / "mutants.so");
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,11 @@ namespace attest {
 // A limit is passed when the busiest thread has computed for so long, when the worker has been idle
 // for so long, or when kBackstop times as much has gone by.
 inline constexpr double kBackstop = 10;
+
+// The limit on a call, where one of a small problem may take `seconds`: a request that has a
+// problem gets a second more for each 2e9 products of a query, a key and a channel (B Hq Sq Sk (D +
+// Dv)).
+double limit_for(const nlohmann::json& request, double seconds);
 
 // One call, watched from its beginning on. What a thread does before the first look, or between its
 // last look and its end, is not counted.

@@ -247,8 +247,8 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   process.captured.clear();
   const std::string nonce = fresh_nonce();
   request["nonce"] = nonce;
-  const double seconds =
-      process.answered_once ? options_.limits.call_seconds : options_.limits.start_seconds;
+  const double seconds = process.answered_once ? limit_for(request, options_.limits.call_seconds)
+                                               : options_.limits.start_seconds;
   CallTime time(seconds);
   pollfd unasked = {process.reply.get(), POLLIN, 0};
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {

@@ -3,10 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace attest {
 namespace {
 
 using std::chrono::milliseconds;
+
+TEST(CallTimeTest, LargeProblemsMayTakeLonger) {
+  const nlohmann::json small = {{"batch", 2},     {"query_heads", 4}, {"query_len", 128},
+                                {"key_len", 128}, {"head_dim", 64},   {"value_dim", 64}};
+  EXPECT_NEAR(limit_for({{"problem", small}}, 60), 60, 0.01);
+  nlohmann::json large = small;
+  for (const char* length : {"query_len", "key_len"}) large[length] = 1'000'000;
+  EXPECT_NEAR(limit_for({{"problem", large}}, 60), 60 + 8e12 * 128 / 2e9, 1);
+  EXPECT_EQ(limit_for({{"op", "describe"}}, 60), 60);
+}
 
 // A family without processes, which never computes.
 TEST(CallTimeTest, WhoIsSeenIdleForAsLongAsTheLimitHasPassedIt) {

@@ -173,6 +173,15 @@ TEST_F(TerminalCommandTest, ListsWhatThereIsBesideCases) {
   EXPECT_EQ(attest_command("list --profiles --clauses").exit_code, 2);
 }
 
+TEST_F(TerminalCommandTest, BundledKernelsAreJudgedAsThisMachineHasThemUnlessAllAreAskedFor) {
+  const std::string run = "run --profile none --cases format/formats/f32/dtype=f32/data=normal -v ";
+  const Result usual = attest_command(run + out());
+  EXPECT_EQ(usual.exit_code, 0) << usual.text;
+  EXPECT_THAT(usual.text, AllOf(HasSubstr("5 of 5 verdicts passed"), Not(HasSubstr("scalar"))));
+  EXPECT_THAT(attest_command(run + "--all-targets" + out()).text, HasSubstr("fa2/scalar"));
+  EXPECT_EQ(attest_command(run + "--all-targets --testee fa2" + out()).exit_code, 2);
+}
+
 TEST_F(TerminalCommandTest, HelpTellsDefaultsAndExitCodes) {
   for (const char* command : {"", "list", "run", "fuzz", "selfcheck", "criteria", "repro", "report",
                               "verify", "explain", "completion"}) {
