@@ -58,6 +58,13 @@ bool keeps_corner(const Problem& base, const Problem& fitted) {
   return order_of_lengths(base) == order_of_lengths(fitted) &&
          anchors_of(base.mask) == anchors_of(fitted.mask);
 }
+// Rows and keys beyond lengths are where there is padding.
+bool keeps_query_lens(const Problem&, const Problem& fitted) {
+  return !fitted.packed && !fitted.query_lens.empty();
+}
+bool keeps_key_lens(const Problem&, const Problem& fitted) {
+  return !fitted.packed && !fitted.key_lens.empty();
+}
 bool keeps_full(const Problem& base, const Problem& fitted) {
   return base.mask.kind != Mask::Kind::full || fitted.mask.kind == Mask::Kind::full;
 }
@@ -98,6 +105,8 @@ constexpr Carrier kCarriers[] = {
     {"MASK-1", "full mask", keeps_full},
     {"MASK-2", "corner", keeps_corner},
     {"MASK-3", "corner", keeps_corner},
+    {"MASK-5", "key lengths", keeps_key_lens},
+    {"MASK-6", "query lengths", keeps_query_lens},
     {"LAYOUT-1", "layouts", keeps_layouts},
     {"LAYOUT-2", "layouts", keeps_layouts},
     {"LAYOUT-3", "layouts", keeps_layouts},

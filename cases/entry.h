@@ -6,6 +6,7 @@
 // `bits`, so that its numbers stay the same wherever the entry is moved.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,10 +18,11 @@ namespace attest {
 
 // The case that it is in a file of that stem. Throws InputError for whatever a file must not say
 // either, and for what is not one case.
-Case read_entry(const nlohmann::json& entry, const std::string& stem);
+Case read_entry(const nlohmann::json& entry, const std::string& stem, std::uint64_t seed = 1);
 
-// The entry that is this one case of those that its file makes of an entry: the same problem with
-// the same bits. Throws InputError if the file is no longer what it was loaded from.
+// The entry that is this one case, as it is or fitted, of those that its file makes of an entry: the
+// same problem with the same bits. Throws InputError if the file is no longer what it was loaded
+// from.
 nlohmann::json entry_of(const Case& test_case);
 
 // A case with the entry that it is.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cases/check_case.h"
@@ -9,6 +10,7 @@
 #include "cases/expand.h"
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -89,6 +91,24 @@ void strike_gradients(Case& test_case, const std::string& stem, const std::strin
   }
 }
 
+bool has_top_left(const Mask& mask) {
+  return (about(mask.kind).is_anchored && mask.anchor == Anchor::top_left) ||
+         std::any_of(mask.parts.begin(), mask.parts.end(), has_top_left);
+}
+bool has_bottom_right_or_offset(const Mask& mask) {
+  return (about(mask.kind).is_anchored &&
+          (mask.anchor == Anchor::bottom_right || mask.offset != 0)) ||
+         std::any_of(mask.parts.begin(), mask.parts.end(), has_bottom_right_or_offset);
+}
+
+// Likewise where it tries both corners: MASK-2 is of the one, MASK-3 of the other and of offsets.
+void strike_corners(Case& test_case) {
+  const Mask& mask = test_case.problem.mask;
+  if (!contains(test_case.clauses, "MASK-2") || !contains(test_case.clauses, "MASK-3")) return;
+  if (!has_top_left(mask)) std::erase(test_case.clauses, "MASK-2");
+  if (!has_bottom_right_or_offset(mask)) std::erase(test_case.clauses, "MASK-3");
+}
+
 // The case of one dtype and one class of data.
 Case make_case(const Entry& entry, const PlacedProblem& placed, const std::string& dtype,
                const std::string& data, const FileRead& source) {
@@ -112,6 +132,7 @@ Case make_case(const Entry& entry, const PlacedProblem& placed, const std::strin
                  .file = source.file,
                  .line = source.json ? source.json->line_of(entry.pointer) : 0};
   test_case.problem.dtype = *dtype_named(dtype);
+  strike_corners(test_case);
   strike_gradients(test_case, placed.stem, entry.pointer);
   if (const auto defect = defect_of(test_case.problem)) {
     const std::string culprit = placed.reader.culprit_of(defect->clause);

@@ -14,6 +14,7 @@
 #include "cases/case.h"
 #include "cases/entry.h"
 #include "cases/entry_reader.h"
+#include "cases/fit.h"
 #include "cases/located_json.h"
 #include "spec/json_reader.h"
 #include "spec/read_file.h"
@@ -85,8 +86,8 @@ std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed
 
 }  // namespace
 
-Case read_entry(const nlohmann::json& entry, const std::string& stem) {
-  FileRead source = {.stem = stem, .json = nullptr, .seed = 1};
+Case read_entry(const nlohmann::json& entry, const std::string& stem, std::uint64_t seed) {
+  FileRead source = {.stem = stem, .json = nullptr, .seed = seed};
   std::vector<Case> cases;
   read_entry(entry, "", source, cases);
   if (cases.size() != 1) {
@@ -105,15 +106,18 @@ nlohmann::json entry_of(const Case& test_case) {
     if (begin++ == std::string::npos) throw InputError("", test_case.id + " has no file");
   }
   const LocatedJson json(read_file(test_case.file), test_case.file);
-  WantedCases wanted = {.id = test_case.id};
+  const std::string stem = path.substr(begin);
+  WantedCases wanted = {.id = std::string(base_id(test_case.id))};
   std::vector<Case> cases;
   read_cases(json.root(),
-             {.stem = path.substr(begin), .json = &json, .seed = test_case.seed, .wanted = &wanted},
-             cases);
+             {.stem = stem, .json = &json, .seed = test_case.seed, .wanted = &wanted}, cases);
   if (wanted.entries.empty()) {
-    throw InputError("", fmt::format("{} no longer has {}", test_case.file, test_case.id));
+    throw InputError("", fmt::format("{} no longer has {}", test_case.file, wanted.id));
   }
-  return wanted.entries.front();
+  nlohmann::json& base = wanted.entries.front();
+  const auto fit = fit_of(test_case.id);
+  if (fit.empty()) return std::move(base);
+  return entry_with_fit({read_entry(base, stem, test_case.seed), base}, Fit::parse(fit));
 }
 
 std::vector<CaseWithEntry> load_entries(const std::filesystem::path& root) {

@@ -202,6 +202,12 @@ double ByteCount::bytes(const Problem& p, int threads) const {
 
 bool Description::has(std::string_view feature) const { return contains(features, feature); }
 
+std::vector<TensorName> Description::statistics_in(DType dtype) const {
+  const std::vector<std::string> lse = {"lse"};
+  if (!has("lse") || !excluded_in(dtype, limits, lse).empty()) return {};
+  return dialect.statistics();
+}
+
 Arithmetic Description::arithmetic_in(DType dtype) const {
   const auto declared = arithmetic.find(dtype);
   return declared != arithmetic.end() ? declared->second : loosest(dtype);

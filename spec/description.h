@@ -77,6 +77,9 @@ struct Description {
   std::map<DType, std::string> beyond_caps = {};
 
   bool has(std::string_view feature) const;
+  // Of its rows, in that format: LSE, or what stands in its place; empty if it returns neither.
+  std::vector<TensorName> statistics_in(DType dtype) const;
+  bool returns_lse(DType dtype) const { return !statistics_in(dtype).empty(); }
   Arithmetic arithmetic_in(DType dtype) const;  // the loosest where it declares none
 };
 

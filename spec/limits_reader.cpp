@@ -56,7 +56,7 @@ SizeSet read_sizes(const nlohmann::json& value, const std::string& pointer, Size
     const Index multiple = reader.get_or<Index>("multiple", 1);
     reader.finish();
     if (multiple < 1 || multiple > kLargest) {
-      throw InputError(reader.pointer("multiple"), "\"multiple\" is at least 1");
+      throw InputError(reader.pointer("multiple"), "\"multiple\" is from 1 to 2^40");
     }
     if (value.empty()) {
       throw InputError(pointer, "a range has \"min\", \"max\" or \"multiple\"");

@@ -5,7 +5,6 @@
 #include <optional>
 #include <variant>
 
-#include "cases/entry.h"
 #include "harness/process/tensors.h"
 #include "harness/process/wire.h"
 #include "harness/vectors/npy.h"
@@ -36,8 +35,8 @@ void dump_tables(const std::filesystem::path& folder, const Mask& mask) {
 
 }  // namespace
 
-void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arithmetic& arithmetic,
-          const Examination& examination) {
+void dump(const std::filesystem::path& folder, PreparedCase& shared, const nlohmann::json& entry,
+          const Arithmetic& arithmetic, const Examination& examination) {
   std::optional<PreparedCase> own;
   if (examination.trial.keep) own = shared.with_keep(*examination.trial.keep);
   PreparedCase& prepared = own ? *own : shared;
@@ -60,7 +59,7 @@ void dump(const std::filesystem::path& folder, PreparedCase& shared, const Arith
                                 {"clauses", test_case.clauses},
                                 {"data", test_case.data},
                                 {"problem", problem},
-                                {"entry", entry_of(test_case)},
+                                {"entry", entry},
                                 {"outcome", name(examination.verdict.outcome)},
                                 {"reason", examination.verdict.reason},
                                 {"message", examination.verdict.message},

@@ -61,14 +61,11 @@ std::string folder_name(std::string name) {
 // The entry that a case is.
 nlohmann::json entry_of(const Case& test_case, const ReproArguments& asked,
                         const Installation& installation) {
-  if (const auto fit = fit_of(test_case.id); !fit.empty()) {
-    const Case base =
-        find_case(all_cases(asked.cases, installation), std::string(base_id(test_case.id)));
-    return entry_with_fit({base, attest::entry_of(base)}, Fit::parse(fit));
-  }
   if (asked.cases.shapes.empty()) return attest::entry_of(test_case);
+  const auto fit = fit_of(test_case.id);
   for (CaseWithEntry& each : load_shapes(asked.cases.shapes, installation.cases).cases) {
-    if (each.test_case.id == test_case.id) return std::move(each.entry);
+    if (each.test_case.id != base_id(test_case.id)) continue;
+    return fit.empty() ? std::move(each.entry) : entry_with_fit(each, Fit::parse(fit));
   }
   throw InputError("", test_case.id + " is no shape any more");
 }
@@ -159,7 +156,8 @@ void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case
 
 // One testee on the case, or on what it is asked instead. The verdict.
 Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instead* instead,
-               const ReproArguments& asked, const Surroundings& around, const fs::path& dumped) {
+               const ReproArguments& asked, const Surroundings& around, const fs::path& dumped,
+               const nlohmann::json& entry) {
   PreparedCase prepared(test_case, asked.recording.jobs);
   const auto executor = executor_of(testee, asked.testees, around);
   Examination examination;
@@ -185,7 +183,8 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
     fmt::print("  printed\n{}", last_words(examination.verdict.captured, kLines, ""));
   }
   if (!dumped.empty()) {
-    dump(dumped, prepared, testee.description.arithmetic_in(test_case.problem.dtype), examination);
+    dump(dumped, prepared, entry, testee.description.arithmetic_in(test_case.problem.dtype),
+         examination);
     fmt::print("  dumped   {}\n", dumped.string());
   }
   return examination.verdict;
@@ -229,13 +228,14 @@ int repro(const ReproArguments& asked) {
     const Case& test_case = instead && instead->fitted ? *instead->fitted : wanted;
     fs::path dumped = asked.dump_folder;
     if (!dumped.empty() && testees.size() > 1) dumped /= folder_name(testee.name);
-    const Verdict v = repeat(testee, test_case, instead, asked, around, dumped);
+    const bool needs_entry = !dumped.empty() || asks_for_more(asked);
+    const nlohmann::json entry =
+        needs_entry ? entry_of(test_case, asked, installation) : nlohmann::json();
+    const Verdict v = repeat(testee, test_case, instead, asked, around, dumped, entry);
     if (says_nothing(v.outcome)) {
       if (exit_code == kConformant) exit_code = kIncomplete;
     } else if (is_wrong(v.outcome)) {
       if (!conforms(v.outcome)) exit_code = kNotConformant;
-      if (!asks_for_more(asked)) continue;
-      const nlohmann::json entry = entry_of(test_case, asked, installation);
       if (asked.shrink) shrink_case(entry, v, testee, asked, around);
       if (!asked.language.empty()) print_script(entry, testee, asked, around);
     }

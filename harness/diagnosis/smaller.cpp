@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cases/entry.h"
-#include "cases/fit.h"
 #include "cases/repair.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
@@ -132,11 +131,11 @@ std::vector<Smaller> smaller_than(const json& entry, const Problem& whole) {
 }
 
 // Nothing if it cannot be told: no case, or one that is not judged.
-std::optional<bool> passes(const json& entry, const Testee& testee, Executor& executor,
-                           const RunOptions& options) {
+std::optional<bool> passes(const json& entry, std::uint64_t seed, const Testee& testee,
+                           Executor& executor, const RunOptions& options) {
   std::optional<Case> test_case;
   try {
-    test_case = read_entry(entry, "smaller");
+    test_case = read_entry(entry, "smaller", seed);
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -150,7 +149,6 @@ std::optional<bool> passes(const json& entry, const Testee& testee, Executor& ex
 
 std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executor& executor,
                             const RunOptions& options, const std::function<bool()>& interrupted) {
-  if (test_case.seed != 1 || base_id(test_case.id) != test_case.id) return {};
   json entry;
   try {
     entry = entry_of(test_case);
@@ -160,7 +158,7 @@ std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executo
   std::vector<Relief> found;
   for (Smaller& smaller : smaller_than(entry, test_case.problem)) {
     if (interrupted()) break;
-    const std::optional<bool> without = passes(smaller.entry, testee, executor, options);
+    const std::optional<bool> without = passes(smaller.entry, test_case.seed, testee, executor, options);
     if (!without) continue;
     smaller.relief.passes = *without;
     found.push_back(std::move(smaller.relief));

@@ -9,7 +9,7 @@ namespace attest {
 
 std::optional<Finding> check_promises(Subject& subject, const std::optional<std::string>& of_laws) {
   // A testee that returns no LSE is judged on O alone, and proves nothing about LSE.
-  if (!subject.testee.has("lse")) {
+  if (!subject.testee.returns_lse(subject.test_case().problem.dtype)) {
     for (const auto& demand : find_feature("lse")->demands()) {
       std::erase(subject.verdict.clauses, demand.clause);
     }

@@ -33,7 +33,7 @@ Exemptions::Exemptions(const Problem& p, const Inputs& in, const Description& te
   const Dialect& dialect = testee.dialect;
   const bool skips_padding = testee.leaves_padding_unwritten && !p.packed && !p.query_lens.empty();
   const bool o_differs = dialect.empty_o.differs;
-  const bool lse_differs = testee.has("lse") && dialect.lse_of_empty_differs();
+  const bool lse_differs = testee.returns_lse(p.dtype) && dialect.lse_of_empty_differs();
   if (!skips_padding && !o_differs && !lse_differs) return;
   o_ = dialect.empty_o.value;
   lse_ = lse_of_empty(dialect, p);

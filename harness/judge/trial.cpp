@@ -40,15 +40,15 @@ void add_returned(Exchange& exchange, const Returned& t) {
 constexpr std::array kFaults = {SIGSEGV, SIGBUS};
 
 // Who declares no LSE and reads or writes it all the same dies of that, by one of these.
-std::string absence_of_lse(const Description& testee) {
-  if (!testee.has("lse")) return "lse is absent, its data NULL: the feature is not declared";
+std::string absence_of_lse(const Description& testee, DType dtype) {
+  if (!testee.returns_lse(dtype)) return "lse is absent, its data NULL: the feature is not declared";
   if (!testee.dialect.lse.apart) return "";
   return "lse is absent, its data NULL: as declared, maximum and sum stand in its place";
 }
 
-Finding stopped_by(const Reply& reply, const char* pass, const Description& testee) {
+Finding stopped_by(const Reply& reply, const char* pass, const Description& testee, DType dtype) {
   Finding finding = finding_of(reply, pass);
-  const std::string absence = absence_of_lse(testee);
+  const std::string absence = absence_of_lse(testee, dtype);
   const bool by_memory = std::any_of(kFaults.begin(), kFaults.end(), [&](int signal) {
     return reply.message.find(fmt::format("signal {} ", signal)) != std::string::npos;
   });
@@ -92,9 +92,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
                     roomy ? Spacing::roomy : Spacing::dense);
   const Dialect& dialect = calling.testee.dialect;
-  const bool with_lse = calling.testee.has("lse");
-  const auto outputs =
-      outputs_of(p, backward, with_lse ? dialect.statistics() : std::vector<TensorName>());
+  const auto outputs = outputs_of(p, backward, calling.testee.statistics_in(p.dtype));
   lay_out(p, in, backward, trial, outputs, exchange);
 
   const char* pass = backward ? "backward" : "forward";
@@ -111,7 +109,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   const InStage stage(RunStage::decode);
   calling.captured += reply.captured;
   if (!reply.ok()) {
-    trial.stopped = stopped_by(reply, pass, calling.testee);
+    trial.stopped = stopped_by(reply, pass, calling.testee, p.dtype);
   } else if (const auto damage = exchange.damage()) {
     trial.stopped = failure(damage->reason, std::string(pass) + ": " + damage->message);
   } else {

@@ -115,7 +115,7 @@ std::optional<std::string> missing_promise(const std::vector<std::string>& names
   for (const std::string& name : names) {
     const Law& law = law_named(name);
     const bool needs_lse = law.needs_lse || (law.needs_lse_of_sinks && problem.sink);
-    if (needs_lse && !testee.has("lse")) return "lse";
+    if (needs_lse && !testee.returns_lse(problem.dtype)) return "lse";
     if (law.needs_determinism && !arithmetic.deterministic) return "deterministic";
   }
   return std::nullopt;

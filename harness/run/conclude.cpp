@@ -170,8 +170,11 @@ class Count {
   // Not of formats and features that are none of the testee's.
   bool speaks_of(std::string_view clause, const TesteeRecord& testee) const {
     for (const Feature* feature : features_with(clause)) {
-      if (feature->key == kOfFormats ? feature->name != record_.dtype
-                                     : !contains(testee.features, feature->name)) {
+      const bool is_absent = feature->key == kOfFormats
+                                 ? feature->name != record_.dtype
+                                 : !contains(testee.features, feature->name);
+      // Nothing asks for LSE; who returns none in a format is judged there on O alone.
+      if (is_absent || (feature->name == "lse" && contains(lacking_, "lse"))) {
         return false;
       }
     }
@@ -217,8 +220,9 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
                        .profile = profile_name,
                        .dtype = dtype,
                        .with = declared_beyond_default(testee, dtype, profile)};
-  if (!contains(testee.features, "lse")) record.profile += " (O-only)";
   const std::vector<std::string> lacking = lacking_in(dtype, testee);
+  const bool returns_lse = contains(testee.features, "lse") && !contains(lacking, "lse");
+  if (!returns_lse) record.profile += " (O-only)";
   Count count(profile, header, lacking, record);
   for (const VerdictRecord* v : verdicts) {
     if (is_of_another(v->verdict, profile, lacking)) continue;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "cases/fit.h"
 #include "spec/json_reader.h"
 #include "spec/pattern.h"
 
@@ -65,7 +66,8 @@ std::vector<Case> select(const std::vector<Case>& all, const Selection& selectio
   for (const Case& c : all) {
     bool wanted = selection.filters.empty();
     for (std::size_t f = 0; f < selection.filters.size(); ++f) {
-      if (!matches(c.id, selection.filters[f])) continue;
+      // Who names a fitted case wants what it is fitted from, which is fitted anew.
+      if (!matches(c.id, std::string(base_id(selection.filters[f])))) continue;
       hit[f] = true;
       wanted = true;
     }

@@ -26,8 +26,7 @@ void add(json& tensors, const std::vector<Crossing>& crossing) {
 }  // namespace
 
 std::vector<Crossing> outputs_wanted(const Problem& problem, const Description& testee) {
-  std::vector<Crossing> all = outputs_of(
-      problem, false, testee.has("lse") ? testee.dialect.statistics() : std::vector<TensorName>());
+  std::vector<Crossing> all = outputs_of(problem, false, testee.statistics_in(problem.dtype));
   if (!problem.backward) return all;
   const std::vector<Crossing> gradients = outputs_of(problem, true, {});
   all.insert(all.end(), gradients.begin(), gradients.end());

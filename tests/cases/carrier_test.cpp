@@ -133,6 +133,20 @@ TEST(CarrierOfSizesTest, ClausesOfFeaturesThatAreLeftOutGoWithThem) {
   EXPECT_THAT(c.clauses, ElementsAre("SINK-1", "SOFTMAX-1"));
 }
 
+TEST(CarrierOfSizesTest, LengthsAreCarriedByPadding) {
+  Problem padded = carrying();
+  padded.query_lens = padded.key_lens = {1, 2};
+  Problem keys_alone = padded, packed = padded;
+  keys_alone.query_lens = {};
+  packed.packed = true;
+  for (const char* clause : {"MASK-5", "MASK-6"}) {
+    EXPECT_THAT(left_of(clause, padded, padded), Contains(clause));
+    EXPECT_THAT(left_of(clause, packed, packed), ElementsAre("NUM-1"));
+  }
+  EXPECT_THAT(left_of("MASK-5", padded, keys_alone), Contains("MASK-5"));
+  EXPECT_THAT(left_of("MASK-6", padded, keys_alone), ElementsAre("NUM-1"));
+}
+
 // Lengths cite MASK-5 with padding, LAYOUT-5 packed.
 TEST(CarrierOfSizesTest, AClauseOfTwoFeaturesStaysWithOneOfThem) {
   Problem base = carrying();

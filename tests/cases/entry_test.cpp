@@ -123,6 +123,21 @@ TEST(EntryTest, OfEveryCaseOfAFolderIsThatCase) {
   }
 }
 
+TEST(EntryTest, OfAFittedCaseWithAnySeedIsThatCase) {
+  CaseFolder folder;
+  folder.write("mask/axes.json", R"({"about": "Axes.", "cases": [
+      {"name": "causal", "clauses": ["MASK-2", "SCORE-2"], "because": "It may be wrong.",
+       "for": {"key_len": [5, 6]}, "problem": {"query_len": 3, "softcap": 3, "mask": "causal"}}]})");
+  const std::vector<Case> loaded = load_cases(folder.path(), 3);
+  const Case fitted = find_case(loaded, loaded.at(0).id + "/fit=sq:4,d:64,without:softcap");
+  ASSERT_EQ(fitted.problem.query_len, 4);
+  EXPECT_EQ(fitted.seed, 3u);
+  Case alone = read_entry(entry_of(fitted), "any", 3);
+  EXPECT_EQ(alone.problem.softcap, 0);
+  alone.clauses = fitted.clauses;  // of which some are struck
+  expect_same_case(alone, fitted);
+}
+
 TEST(EntryTest, HasOtherNumbersForAnotherSeedOrOtherBits) {
   json other_bits = entry({{"key_len", 3}});
   const Case made = read_entry(other_bits, "found");

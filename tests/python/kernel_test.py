@@ -320,6 +320,54 @@ print(attest.run(mine, cases=["{CASE}"]).failures)
         self.assertEqual({name: set(features) for name, features in PROFILES.items()}, needed)
 
 
+class NarrowTest(unittest.TestCase):
+    """Kernels with limits, in a file of their own."""
+
+    def judged(self, cases, text):
+        """Verdicts, and what was diagnosed."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "narrow.py")
+            path.write_text("import numpy as np\nimport attest_attention as attest\n" +
+                            f"import sys\nsys.path.insert(0, {str(HERE)!r})\n" +
+                            "from mistakes import plain\n" + textwrap.dedent(text))
+            run = attest.run(f"{path}:mine", cases=cases, profiles=["none"], out=folder)
+            diagnosis = json.loads(pathlib.Path(folder, "diagnosis.json").read_text())
+            self.assertTrue(run.verdicts)  # which are read while they are there
+            return run, diagnosis
+
+    def test_a_format_may_lack_lse(self):
+        run, _ = self.judged(["format/formats/**", "lse/**"], """
+            @attest.kernel(dtypes=["f32", "f16"], features=["lse", "gqa"],
+                           limits={"dtypes": {"f16": {"features": ["gqa"]}}})
+            def mine(p, q, k, v):
+                o, lse = plain(p, *(x.astype(np.float32) for x in (q, k, v)))
+                o = o.astype(q.dtype)
+                return (o, lse) if q.dtype == np.float32 else o
+            """)
+        self.assertEqual(run.failures, [])
+        with_lse = {each.case.split("dtype=")[1].split("/")[0]
+                    for each in run.verdicts if "LSE" in each.tensors}
+        self.assertEqual(with_lse, {"f32"})
+
+    def test_smaller_neighbours_of_fitted_cases_are_tried(self):
+        run, diagnosis = self.judged(["score/softcap/**/dtype=f32/**"], """
+            @attest.kernel(dtypes=["f32"], features=["softcap", "gqa"], arithmetic="exact-f32",
+                           limits={"head_dim": 64, "query_len": {"multiple": 4}})
+            def mine(p, q, k, v):
+                if not p.softcap:
+                    return plain(p, q, k, v)[0]
+                k, v = (np.repeat(x, p.query_heads // p.key_heads, 1) for x in (k, v))
+                cap = np.float32(2 * p.softcap)
+                s = cap * np.tanh(np.float32(p.scale) * (q @ k.swapaxes(2, 3)) / cap)
+                e = np.exp(s - s.max(3, keepdims=True))
+                return e @ v / e.sum(3, keepdims=True)
+            """)
+        self.assertTrue(all("/fit=" in each.case for each in run.failures), run.failures)
+        without = [relief["what"] for group in diagnosis["groups"]
+                   for relief in group["passes_without"]]
+        self.assertIn("a softcap", without)
+
+
 @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
 class TorchTest(unittest.TestCase):
     def test_own_attention_passes_with_autograd(self):

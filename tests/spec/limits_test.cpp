@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLimit{R"({"batch": {"mim": 1}})", "/limits/batch/mim", "did you mean min?"},
         WrongLimit{R"({"batch": {"min": 9, "max": 8}})", "/limits/batch",
                    "\"min\" 9 is above \"max\" 8"},
-        WrongLimit{R"({"batch": {"multiple": 0}})", "/limits/batch/multiple", "at least 1"},
+        WrongLimit{R"({"batch": {"multiple": 0}})", "/limits/batch/multiple", "from 1 to 2^40"},
         WrongLimit{R"({"batch": {"multiple": "8"}})", "/limits/batch/multiple", "wrong type"},
         WrongLimit{R"({"batch": {"min": 17, "max": 31, "multiple": 16}})", "/limits/batch",
                    "no multiple of 16 lies within 17..31"},
