@@ -20,9 +20,9 @@ namespace attest {
 // either, and for what is not one case.
 Case read_entry(const nlohmann::json& entry, const std::string& stem, std::uint64_t seed = 1);
 
-// The entry that is this one case, as it is or fitted, of those that its file makes of an entry: the
-// same problem with the same bits. Throws InputError if the file is no longer what it was loaded
-// from.
+// The entry that is this one case, as it is or fitted, of those that its file makes of an entry:
+// the same problem with the same bits. Throws InputError if the file is no longer what it was
+// loaded from.
 nlohmann::json entry_of(const Case& test_case);
 
 // A case with the entry that it is.

@@ -347,6 +347,7 @@ class Fitter {
   void choose_mask(Fit& fit) const {
     if (takes(base_.mask)) return;
     const bool is_full = base_.mask.kind == Mask::Kind::full;
+    if (is_full && !contains(features_, "causal")) return;
     std::array corners = {Anchor::top_left, Anchor::bottom_right};
     if (is_full && base_.query_len <= base_.key_len) std::swap(corners[0], corners[1]);
     for (const Anchor anchor : corners) {
@@ -376,16 +377,18 @@ class Fitter {
 
   void choose_order(Fit& fit) const {
     const auto takes = [&](const Problem& p) {
-      return std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
-        return beyond(Terms{.layouts = terms->layouts, .dense_layouts = terms->dense_layouts}, p)
-            .empty();
+      const auto needed = needed_by(p);
+      const bool declared = std::all_of(needed.begin(), needed.end(), [&](const Feature* feature) {
+        return !feature->in_layout || contains(features_, feature->name);
       });
+      return declared && std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
+               return beyond(
+                          Terms{.layouts = terms->layouts, .dense_layouts = terms->dense_layouts},
+                          p)
+                   .empty();
+             });
     };
-    const auto needed = needed_by(base_);
-    const bool declared = std::all_of(needed.begin(), needed.end(), [&](const Feature* feature) {
-      return !feature->in_layout || contains(features_, feature->name);
-    });
-    if (declared && takes(base_)) return;
+    if (takes(base_)) return;
     std::vector<std::string> orders = {"bhsd", "bshd", "sbhd"};
     for (const Terms* terms : terms_) {
       if (terms->layouts)

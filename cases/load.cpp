@@ -109,8 +109,8 @@ nlohmann::json entry_of(const Case& test_case) {
   const std::string stem = path.substr(begin);
   WantedCases wanted = {.id = std::string(base_id(test_case.id))};
   std::vector<Case> cases;
-  read_cases(json.root(),
-             {.stem = stem, .json = &json, .seed = test_case.seed, .wanted = &wanted}, cases);
+  read_cases(json.root(), {.stem = stem, .json = &json, .seed = test_case.seed, .wanted = &wanted},
+             cases);
   if (wanted.entries.empty()) {
     throw InputError("", fmt::format("{} no longer has {}", test_case.file, wanted.id));
   }

@@ -158,7 +158,8 @@ std::vector<Relief> reliefs(const Case& test_case, const Testee& testee, Executo
   std::vector<Relief> found;
   for (Smaller& smaller : smaller_than(entry, test_case.problem)) {
     if (interrupted()) break;
-    const std::optional<bool> without = passes(smaller.entry, test_case.seed, testee, executor, options);
+    const std::optional<bool> without =
+        passes(smaller.entry, test_case.seed, testee, executor, options);
     if (!without) continue;
     smaller.relief.passes = *without;
     found.push_back(std::move(smaller.relief));

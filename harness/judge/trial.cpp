@@ -41,7 +41,8 @@ constexpr std::array kFaults = {SIGSEGV, SIGBUS};
 
 // Who declares no LSE and reads or writes it all the same dies of that, by one of these.
 std::string absence_of_lse(const Description& testee, DType dtype) {
-  if (!testee.returns_lse(dtype)) return "lse is absent, its data NULL: the feature is not declared";
+  if (!testee.returns_lse(dtype))
+    return "lse is absent, its data NULL: the feature is not declared";
   if (!testee.dialect.lse.apart) return "";
   return "lse is absent, its data NULL: as declared, maximum and sum stand in its place";
 }

@@ -170,9 +170,8 @@ class Count {
   // Not of formats and features that are none of the testee's.
   bool speaks_of(std::string_view clause, const TesteeRecord& testee) const {
     for (const Feature* feature : features_with(clause)) {
-      const bool is_absent = feature->key == kOfFormats
-                                 ? feature->name != record_.dtype
-                                 : !contains(testee.features, feature->name);
+      const bool is_absent = feature->key == kOfFormats ? feature->name != record_.dtype
+                                                        : !contains(testee.features, feature->name);
       // Nothing asks for LSE; who returns none in a format is judged there on O alone.
       if (is_absent || (feature->name == "lse" && contains(lacking_, "lse"))) {
         return false;

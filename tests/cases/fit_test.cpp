@@ -12,6 +12,7 @@
 #include <set>
 
 #include "cases/generate.h"
+#include "cases/laws.h"
 #include "spec/contains.h"
 #include "spec/description.h"
 #include "spec/feature.h"
@@ -233,6 +234,7 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
   struct InVain {
     CaseWithEntry base;
     const char *limits, *why, *stopped_by;
+    std::vector<std::string> features = {"causal", "strides", "dense-mask"};
   };
   const InVain kInVain[] = {
       {case_of(with(kProblem, {{"mask", "causal bottom_right"}}), {"MASK-3"}),
@@ -241,6 +243,12 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
        "what it tries",
        "corner"},
       {case_of(kProblem), R"({"masks": ["causal"]})", "mask full: takes causal", "full mask"},
+      {case_of(kProblem),
+       R"({"never": [{"masks": ["full"]}]})",
+       "never {\"masks\":[\"full\"]}",
+       "never",
+       {"strides"}},
+      {case_of(kProblem), R"({"layouts": ["bhds"]})", "layout bhsd: takes bhds", "layout"},
       {case_of(with(kProblem, {{"mask", "causal"}})),
        R"({"dtypes": {"f16": {"features": ["strides"]}}})", "causal: not taken in f16", "causal"},
       {case_of(with(kProblem, {{"mask", "causal"}})),
@@ -261,7 +269,7 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
                {"MASK-7"}),
        R"({"key_len": 3})", "key_len 2: takes 3; with sk:3: ", "what it is about"}};
   for (const InVain& each : kInVain) {
-    const Fitted fit = fitted_to(each.base, each.limits, {"causal", "strides", "dense-mask"});
+    const Fitted fit = fitted_to(each.base, each.limits, each.features);
     EXPECT_FALSE(fit.asked) << fit_or_why(fit);
     EXPECT_THAT(fit.why, testing::StartsWith(each.why));
     EXPECT_EQ(fit.stopped_by, each.stopped_by) << fit.why;
@@ -554,8 +562,13 @@ void check_asked(const CaseWithEntry& base, const Case& asked, const Description
   const Case& c = base.test_case;
   RC_ASSERT(!exclusion(asked.problem, testee).has_value());
   RC_ASSERT(!asked.clauses.empty());
-  // What lay in pages or was packed may have lengths instead, which it cites then.
-  const auto needed = clauses_needed_by(asked.problem);
+  // What lay in pages or was packed may have lengths instead, which it cites then; and laws may
+  // need other problems beside it.
+  auto needed = clauses_needed_by(asked.problem);
+  for (const std::string& law : asked.laws) {
+    const auto more = clauses_of_variants(*find_law(law), asked.problem);
+    needed.insert(needed.end(), more.begin(), more.end());
+  }
   for (const std::string& clause : asked.clauses) {
     RC_ASSERT(contains(c.clauses, clause) || contains(needed, clause));
   }

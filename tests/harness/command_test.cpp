@@ -99,7 +99,8 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
   const auto entry = parse_json(contents(folder_ / "dump" / "problem.json")).at("entry");
   EXPECT_TRUE(entry.contains("problem")) << entry;
   const std::string fitted = (folder_ / "fitted").string();
-  EXPECT_EQ(attest_command("repro " + id + "/fit=d:64 --testee naive --dump " + fitted).exit_code, 0);
+  EXPECT_EQ(attest_command("repro " + id + "/fit=d:64 --testee naive --dump " + fitted).exit_code,
+            0);
   EXPECT_TRUE(fs::exists(folder_ / "fitted" / "O.npy"));
   // What is expected does not depend on what came back.
   const std::string other = (folder_ / "crash").string();
