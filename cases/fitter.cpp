@@ -54,6 +54,9 @@ class Fitter {
     return fit;
   }
 
+  // What of a problem that came of it lies beyond what features that are absent imply.
+  std::string beyond_implied(const Problem& fitted) const { return beyond(implied_, fitted); }
+
   // None of those.
   void forbid(Size size, const SizeSet& sizes) { forbidden_[size].push_back(sizes); }
 
@@ -451,6 +454,8 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
     return in_vain(error.what(), "what it is about");
   }
   why = beyond(limits, asked->problem);
+  // Fewer batch elements may be the empty ones among them.
+  if (why.empty()) why = fitter.beyond_implied(asked->problem);
   if (why.empty()) {
     if (asked->clauses.empty()) {
       const std::string lost = lost_in(asked->problem, base.test_case);

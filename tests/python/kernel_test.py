@@ -384,7 +384,8 @@ class TorchTest(unittest.TestCase):
     def test_misuse_is_told(self):
         verdicts = judged("torch_kernels.py", ["in_place", "elsewhere", "numpy_array"])
         self.assertEqual(verdicts["in_place"].reason, "input_mutated")
-        self.assertEqual(verdicts["in_place"].message, "forward: the kernel wrote to q, 0 bytes from its start")
+        self.assertRegex(verdicts["in_place"].message,
+                         r"^forward: the kernel wrote to q, \d bytes from its start$")
         self.assertEqual(verdicts["elsewhere"].message,
                          "forward failed: o is on meta, expected cpu")
         self.assertEqual(verdicts["numpy_array"].message,
