@@ -12,6 +12,7 @@
 #include "spec/clause.h"
 #include "spec/contains.h"
 #include "spec/json_reader.h"
+#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
