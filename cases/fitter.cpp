@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/avoid.h"
 #include "cases/carrier.h"
 #include "cases/fit.h"
 #include "spec/contains.h"
@@ -413,25 +414,6 @@ class Fitter {
   std::vector<const Terms*> terms_;
   std::map<Size, std::vector<SizeSet>> forbidden_;
 };
-
-// What to avoid of each "never" that the problem meets: its sizes, one of which is to be another.
-// None if there is no way out of one of them.
-std::map<Size, std::vector<SizeSet>> to_avoid(const KernelLimits& limits, const Problem& problem) {
-  std::map<Size, std::vector<SizeSet>> sets;
-  for (const auto& [terms, text] : limits.never) {
-    if (!meets(terms, problem)) continue;
-    bool some = !terms.head_dims.empty();
-    if (some) sets[Size::head_dim].push_back(SizeSet::listed({problem.head_dim}));
-    for (const auto& [size, among] : terms.sizes) {
-      const bool follows = size == Size::mask_offset || size == Size::group || size == Size::pairs;
-      if (follows) continue;
-      sets[size].push_back(among);
-      some = true;
-    }
-    if (!some) return {};
-  }
-  return sets;
-}
 
 Fitted stopped(const std::string& why) { return {.why = why, .stopped_by = limit_named_by(why)}; }
 
