@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spec/contains.h"
@@ -41,6 +42,11 @@ std::vector<Anchor> anchors_of(const Mask& mask) {
     found.insert(found.end(), below.begin(), below.end());
   }
   return found;
+}
+
+bool has_offset(const Mask& mask) {
+  return (about(mask.kind).is_anchored && mask.offset != 0) ||
+         std::any_of(mask.parts.begin(), mask.parts.end(), has_offset);
 }
 
 // Whether what the clause speaks of is there in the fitted problem, if it was in the case's, where
@@ -138,6 +144,15 @@ bool may_lie_outside(std::string_view clause) {
   return clause.starts_with("LAW-") ||
          std::any_of(std::begin(kCarriers), std::end(kCarriers),
                      [&](const Carrier& carrier) { return speaks_of(carrier, clause); });
+}
+
+void strike_other_corner(Case& test_case) {
+  const Mask& mask = test_case.problem.mask;
+  const auto anchors = anchors_of(mask);
+  std::vector<std::string> left = test_case.clauses;
+  if (!contains(anchors, Anchor::top_left)) std::erase(left, "MASK-2");
+  if (!contains(anchors, Anchor::bottom_right) && !has_offset(mask)) std::erase(left, "MASK-3");
+  if (!left.empty()) test_case.clauses = std::move(left);
 }
 
 void strike_uncarried(Case& fitted, const Problem& base) {

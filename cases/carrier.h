@@ -9,6 +9,10 @@
 
 namespace attest {
 
+// An entry may try both corners of a mask, and cites MASK-2 of the one, MASK-3 of the other and of
+// offsets: takes from what one case of it cites that of which its mask has nothing. One stays.
+void strike_other_corner(Case& test_case);
+
 // Takes from what a fitted case cites what its problem no longer carries, as `base` did.
 void strike_uncarried(Case& fitted, const Problem& base);
 

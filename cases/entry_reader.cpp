@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
+#include "cases/carrier.h"
 #include "cases/check_case.h"
 #include "cases/citation.h"
 #include "cases/expand.h"
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
 #include "spec/json_reader.h"
-#include "spec/mask_kind.h"
 
 namespace attest {
 namespace {
@@ -93,25 +90,6 @@ void strike_gradients(Case& test_case, const std::string& stem, const std::strin
   }
 }
 
-bool has_top_left(const Mask& mask) {
-  return (about(mask.kind).is_anchored && mask.anchor == Anchor::top_left) ||
-         std::any_of(mask.parts.begin(), mask.parts.end(), has_top_left);
-}
-bool has_bottom_right_or_offset(const Mask& mask) {
-  return (about(mask.kind).is_anchored &&
-          (mask.anchor == Anchor::bottom_right || mask.offset != 0)) ||
-         std::any_of(mask.parts.begin(), mask.parts.end(), has_bottom_right_or_offset);
-}
-
-// Likewise where it tries both corners: MASK-2 is of the one, MASK-3 of the other and of offsets.
-void strike_corners(Case& test_case) {
-  const Mask& mask = test_case.problem.mask;
-  std::vector<std::string> left = test_case.clauses;
-  if (!has_top_left(mask)) std::erase(left, "MASK-2");
-  if (!has_bottom_right_or_offset(mask)) std::erase(left, "MASK-3");
-  if (!left.empty()) test_case.clauses = std::move(left);
-}
-
 // The case of one dtype and one class of data.
 Case make_case(const Entry& entry, const PlacedProblem& placed, const std::string& dtype,
                const std::string& data, const FileRead& source) {
@@ -135,7 +113,7 @@ Case make_case(const Entry& entry, const PlacedProblem& placed, const std::strin
                  .file = source.file,
                  .line = source.json ? source.json->line_of(entry.pointer) : 0};
   test_case.problem.dtype = *dtype_named(dtype);
-  strike_corners(test_case);
+  strike_other_corner(test_case);
   strike_gradients(test_case, placed.stem, entry.pointer);
   if (const auto defect = defect_of(test_case.problem)) {
     const std::string culprit = placed.reader.culprit_of(defect->clause);

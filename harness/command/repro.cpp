@@ -62,10 +62,8 @@ std::string folder_name(std::string name) {
 nlohmann::json entry_of(const Case& test_case, const ReproArguments& asked,
                         const Installation& installation) {
   if (asked.cases.shapes.empty()) return attest::entry_of(test_case);
-  const auto fit = fit_of(test_case.id);
   for (CaseWithEntry& each : load_shapes(asked.cases.shapes, installation.cases).cases) {
-    if (each.test_case.id != base_id(test_case.id)) continue;
-    return fit.empty() ? std::move(each.entry) : entry_with_fit(each, Fit::parse(fit));
+    if (each.test_case.id == test_case.id) return std::move(each.entry);
   }
   throw InputError("", test_case.id + " is no shape any more");
 }

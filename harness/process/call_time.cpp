@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 namespace attest {
@@ -18,13 +17,9 @@ double seconds_between(CallTime::Clock::time_point from, CallTime::Clock::time_p
 double limit_for(const nlohmann::json& request, double seconds) {
   const auto problem = request.find("problem");
   if (problem == request.end()) return seconds;
-  const auto product_of = [&](std::initializer_list<const char*> sizes) {
-    double product = 1;
-    for (const char* size : sizes) product *= problem->value(size, 0.0);
-    return product;
-  };
-  const double pairs = product_of({"batch", "query_heads", "query_len", "key_len"});
-  return seconds + pairs * (product_of({"head_dim"}) + product_of({"value_dim"})) / 2e9;
+  const auto size = [&](const char* name) { return problem->value(name, 0.0); };
+  const double pairs = size("batch") * size("query_heads") * size("query_len") * size("key_len");
+  return seconds + pairs * (size("head_dim") + size("value_dim")) / 2e9;
 }
 
 void CallTime::look(const std::vector<pid_t>& family, Clock::time_point now) {

@@ -5,6 +5,9 @@
 
 #include <functional>
 #include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cases/entry.h"
 
@@ -131,6 +134,27 @@ TEST(CarrierOfSizesTest, ClausesOfFeaturesThatAreLeftOutGoWithThem) {
   c.problem = fitted;
   strike_uncarried(c, base);
   EXPECT_THAT(c.clauses, ElementsAre("SINK-1", "SOFTMAX-1"));
+}
+
+TEST(CarrierOfSizesTest, OfTwoCornersACaseCitesThatOfItsMask) {
+  const auto cited = [](const Mask& mask, std::vector<std::string> clauses) {
+    Case c;
+    c.problem.mask = mask;
+    c.clauses = std::move(clauses);
+    strike_other_corner(c);
+    return c.clauses;
+  };
+  const Mask top_left = Mask::causal(Anchor::top_left), prefix = Mask::prefix({1});
+  const Mask bottom_right = Mask::causal(Anchor::bottom_right);
+  const Mask moved = Mask::causal(Anchor::top_left, -3);
+  EXPECT_THAT(cited(top_left, {"MASK-2", "MASK-3"}), ElementsAre("MASK-2"));
+  EXPECT_THAT(cited(bottom_right, {"MASK-2", "MASK-3"}), ElementsAre("MASK-3"));
+  EXPECT_THAT(cited(moved, {"MASK-2", "MASK-3"}), ElementsAre("MASK-2", "MASK-3"));
+  EXPECT_THAT(cited(Mask::any_of({top_left, bottom_right}), {"MASK-2", "MASK-3"}),
+              ElementsAre("MASK-2", "MASK-3"));
+  EXPECT_THAT(cited(Mask::all_of({prefix, moved}), {"MASK-3", "MASK-8"}),
+              ElementsAre("MASK-3", "MASK-8"));
+  EXPECT_THAT(cited(top_left, {"MASK-3"}), ElementsAre("MASK-3")) << "the only one";
 }
 
 TEST(CarrierOfSizesTest, LengthsAreCarriedByPadding) {

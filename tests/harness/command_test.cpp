@@ -98,6 +98,7 @@ TEST_F(CommandTest, ReproDumpsEverythingAboutACase) {
   }
   const auto entry = parse_json(contents(folder_ / "dump" / "problem.json")).at("entry");
   EXPECT_TRUE(entry.contains("problem")) << entry;
+  EXPECT_THAT(attest_command("list --cases " + id + "/fit=d:64").text, HasSubstr(id));
   const std::string fitted = (folder_ / "fitted").string();
   EXPECT_EQ(attest_command("repro " + id + "/fit=d:64 --testee naive --dump " + fitted).exit_code,
             0);
