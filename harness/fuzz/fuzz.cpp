@@ -316,6 +316,7 @@ VerdictRecord record_of(const Find& find, const Testee& testee, RunOptions optio
                        .testee = testee.name,
                        .dtype = std::string(name(test_case.problem.dtype)),
                        .because = test_case.because,
+                       .problem = to_string(test_case.problem),
                        .verdict = find.verdict};
   options.from = file.string();
   record.verdict.repro = repro_line(test_case, testee, options);

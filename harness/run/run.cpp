@@ -347,14 +347,15 @@ Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& execu
     }
   };
   Verdict verdict = options.floor->among_others(look);
-  const bool in_doubt =
+  const bool late =
       verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy;
+  const bool in_doubt = late || verdict.reason == "no_memory";
   if (in_doubt && options.tries_again) {
     verdict = options.floor->alone([&] {
       if (gave_up && gave_up()) {
         verdict.outcome = Outcome::not_run;
         verdict.reason = "gave_up";
-        verdict.message += ", while the machine was busy; not tried again";
+        if (late) verdict.message += ", while the machine was busy; not tried again";
         return verdict;
       }
       executor.renew();

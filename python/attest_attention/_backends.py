@@ -11,6 +11,8 @@ import numpy as np
 from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
 
+_MUCH = 1 << 30  # bytes
+
 # Of arrays by name, the outputs in order.
 Differentiable = Callable[[Dict[str, Any]], Sequence[Any]]
 
@@ -63,6 +65,13 @@ class Backend:
         raise NotImplementedError("NumPy has no gradients")
 
     # ---- On a device -------------------------------------------------------------------------
+
+    def lacks_memory(self, error: BaseException) -> bool:
+        """Whether it says that the device had no memory left."""
+        return False
+
+    def give_back(self) -> None:
+        """Memory of the device that it keeps for later, where that is much: others want it."""
 
     def lend(self, view: View) -> Any:
         """An array on that memory; None if the library has no such arrays."""
@@ -121,6 +130,13 @@ class Torch(Backend):
                                           [dy for _, dy in asked], allow_unused=True)
         return {name: self._torch.zeros_like(leaf) if gradient is None else gradient
                 for (name, leaf), gradient in zip(leaves.items(), found)}
+
+    def lacks_memory(self, error: BaseException) -> bool:
+        return isinstance(error, self._torch.cuda.OutOfMemoryError)
+
+    def give_back(self) -> None:
+        if self._torch.cuda.memory_reserved() > _MUCH:
+            self._torch.cuda.empty_cache()
 
     def lend(self, view: View) -> Any:
         return self._torch.utils.dlpack.from_dlpack(view.__dlpack__())
@@ -198,6 +214,9 @@ class Jax(Backend):
         (found,) = pull(tuple(zeros(y) if dy is None else dy.reshape(y.shape)
                               for y, dy in zip(outputs, d_outputs)))
         return dict(found)
+
+    def lacks_memory(self, error: BaseException) -> bool:
+        return "RESOURCE_EXHAUSTED" in str(error)
 
     def lend(self, view: View) -> Any:
         if view.dtype == "i64" or not view.dense or 0 in view.shape:

@@ -13,6 +13,10 @@ class DeviceError(Exception):
     """What the device's driver says, by its name."""
 
 
+class NoDeviceMemory(DeviceError):
+    """Others may hold it for a while."""
+
+
 class Device(Protocol):
     """Addresses and streams are whole numbers. Whatever takes a stream is only put into it."""
 
@@ -48,6 +52,7 @@ _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
+_NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _LARGE = 1 << 26
 
 
@@ -83,8 +88,9 @@ class Cuda:
     def _call(self, name: str, *arguments: Any) -> None:
         code = int(getattr(self._driver, name)(*arguments))
         if code:
-            raise DeviceError(f"{name}: {self._told('cuGetErrorName', code)}, "
-                              f"{self._told('cuGetErrorString', code)}")
+            error = NoDeviceMemory if code == _NO_MEMORY else DeviceError
+            raise error(f"{name}: {self._told('cuGetErrorName', code)}, "
+                        f"{self._told('cuGetErrorString', code)}")
 
     def _told(self, name: str, code: int) -> str:
         text = ctypes.c_char_p()

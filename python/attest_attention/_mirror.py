@@ -152,11 +152,14 @@ class Mirror:
         """A tensor with these of its axes, the others being of size 1."""
         told = self._told[name]
         address = self._address + self._places[name] + told["offset"] - told["region_offset"]
-        # A stride that is never used may be one that nothing could have.
-        shape = tuple(told["shape"][axes])
-        strides = tuple(stride if size != 1 else 1
-                        for size, stride in zip(shape, told["stride"][axes]))
-        return View(address, shape, strides, told["dtype"], self._device.kind)
+        shape, beside = tuple(told["shape"][axes]), 1
+        strides: List[int] = []
+        for size, stride in reversed(list(zip(shape, told["stride"][axes]))):
+            # A stride that is never used may be one that nothing could have. Kernels look at its
+            # alignment all the same: it steps over the axes within, as in dense memory.
+            strides.insert(0, stride if size != 1 else beside)
+            beside = max(beside, strides[0] * size)
+        return View(address, shape, tuple(strides), told["dtype"], self._device.kind)
 
     # ---- When the device is idle -------------------------------------------------------------
 

@@ -123,6 +123,7 @@ class OnDevice:
                 self._device.synchronize()
                 for call in calls:
                     call.mirror.close()
+                self._backend.give_back()
 
     def _ordinary(self, new: Callable[[int], _Call]) -> _Call:
         call = new(DEFAULT_STREAM)

@@ -220,6 +220,41 @@ Record run_slowly(int count, int time_outs, bool busy, int& calls, RunOptions op
       [](const VerdictRecord&) {}, [] { return false; });
 }
 
+// Has no memory for as many calls as it is told, in its own words.
+class PoorExecutor : public RefusingExecutor {
+ public:
+  PoorExecutor(int calls, std::string reason)
+      : RefusingExecutor(false), left_(calls), reason_(std::move(reason)) {}
+  Reply execute(nlohmann::json request) override {
+    if (left_ == 0) return RefusingExecutor::execute(std::move(request));
+    --left_;
+    return {.body = {{"status", "error"}, {"reason", reason_}, {"message", "of 80 GiB none"}}};
+  }
+
+ private:
+  int left_;
+  std::string reason_;
+};
+
+Verdict run_poorly(int calls, const std::string& reason) {
+  std::stringstream out;
+  return run(
+             cases(1), {testee("a")}, {}, {},
+             [&](const Testee&) { return std::make_unique<PoorExecutor>(calls, reason); }, out,
+             [](const VerdictRecord&) {}, [] { return false; })
+      .verdicts.at(0)
+      .verdict;
+}
+
+TEST(RunTest, WhoLacksMemoryIsTriedAgainAloneAndThenNotJudged) {
+  EXPECT_EQ(run_poorly(1, "no_memory").reason, "wrong_refusal") << "as the second try has it";
+  const Verdict never = run_poorly(9, "no_memory");
+  EXPECT_EQ(never.outcome, Outcome::not_run);
+  EXPECT_EQ(never.reason, "no_memory");
+  EXPECT_NE(never.message.find("of 80 GiB none"), std::string::npos);
+  EXPECT_EQ(run_poorly(9, "no_time").reason, "wrong_refusal");
+}
+
 TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
   int calls = 0;
   const Verdict again = run_slowly(1, 1, true, calls).verdicts.at(0).verdict;

@@ -168,6 +168,20 @@ class GuardTest(unittest.TestCase):
         self.assertEqual(found, (None, ("guard", f"wrote between the rows of o, {5 * PAGE} bytes "
                                                  "from its start")))
 
+    def test_a_stride_that_is_never_used_is_that_of_dense_memory(self):
+        # PyTorch's efficient back end refuses one query whose rows lie 1 apart: it looks at
+        # alignment alone.
+        for shape, given, expected in (((2, 4, 1, 8), (32, 8, 2**62, 1), (32, 8, 8, 1)),
+                                       ((1, 4, 3, 8), (2**62, 8, 32, 1), (96, 8, 32, 1)),
+                                       ((2, 1, 3, 1), (9, 0, 3, 5), (9, 9, 3, 1))):
+            fd = os.memfd_create("dense")
+            os.ftruncate(fd, PAGE)
+            mirror = _mirror.Mirror(fake_device.Device(), _mirror.Memory(fd, fd), {"q": {
+                "memory": "input", "dtype": "f32", "shape": list(shape), "stride": list(given),
+                "offset": 0, "bytes": 1024, "region_offset": 0, "region_bytes": PAGE}})
+            self.assertEqual(mirror.view("q").strides, expected)
+            os.close(fd)
+
     def _with_hole(self, work):
         fd = os.memfd_create("sparse")
         os.ftruncate(fd, 8 * PAGE)
@@ -284,6 +298,22 @@ class ErrorTest(unittest.TestCase):
         self.assertEqual(reply["status"], "error")
         self.assertIn("CUDA_ERROR_ILLEGAL_ADDRESS", reply["message"])
         self.assertIs(reply["ends"], True)
+
+    def test_lack_of_memory_is_told_from_other_errors(self):
+        class Full(fake_device.Device):
+            def allocate(self, size):
+                raise _device.NoDeviceMemory("cuMemAlloc_v2: out of memory")
+
+        class Poor(fake_device.OnFake):
+            def lacks_memory(self, error):
+                return "not this one" in str(error)
+
+        reply, _ = replied("right", device=Full())
+        self.assertEqual((reply["status"], reply["reason"]), ("error", "no_memory"))
+        reply, _ = replied("raises", library=Poor)  # as a kernel's own library has it
+        self.assertEqual(reply["reason"], "no_memory")
+        reply, _ = replied("raises")
+        self.assertNotIn("reason", reply)
 
     def test_other_errors_do_not(self):
         reply, _ = replied("raises")

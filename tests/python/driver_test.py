@@ -41,8 +41,8 @@ class DriverTest(unittest.TestCase):
 
     def test_errors_are_told_by_their_names(self):
         self.assertEqual(self.told("no_memory"),
-                         "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY, out of memory")
-        self.assertEqual(self.told("lost"), "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS, "
+                         "NoDeviceMemory: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY, out of memory")
+        self.assertEqual(self.told("lost"), "DeviceError: cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS, "
                                             "an illegal memory access was encountered")
 
 
@@ -85,6 +85,6 @@ if __name__ == "__main__" and sys.argv[1:2] and sys.argv[1] in globals():
     try:
         globals()[sys.argv[1]](Cuda())
     except DeviceError as error:
-        print(error)
+        print(f"{type(error).__name__}: {error}")
 elif __name__ == "__main__":
     unittest.main()
