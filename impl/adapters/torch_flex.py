@@ -16,6 +16,9 @@ FEATURES = ["causal", "window", "dense-mask", "prefix", "segments", "block-spars
             "any-scale", "strides", "transposed", "expanded"]
 
 
+FAR = 2**30  # than any position
+
+
 def at(table, axis, index):
     """The index into an axis that may have size 1."""
     return index if table.shape[axis] > 1 else index * 0
@@ -30,7 +33,8 @@ def mask_of(mask, shift):
     if kind == "any_of" and mask.parts:
         return flex.or_masks(*(mask_of(part, shift) for part in mask.parts))
     if kind == "band":
-        left, right = (2**40 if end is None else end for end in (mask.left, mask.right))
+        # Compiled, positions are of 32 bits, and a number beyond is cut to them.
+        left, right = (FAR if end is None else min(end, FAR) for end in (mask.left, mask.right))
         return lambda b, h, q, kv: (kv >= q + first - left) & (kv <= q + first + right)
     if kind == "dilated":
         return lambda b, h, q, kv: (kv - q - first) % mask.dilation == 0

@@ -30,7 +30,8 @@ math = attest.kernel(
     features=["causal", "gqa", "lse", "any-scale", "strides", "expanded", *STREAMS],
     # sdp_utils.cpp, check_flash_causal_non_square_seqlens: since 2.1 the corner is the lower right.
     limits={"masks": ["full", "causal bottom_right"], "mask_offset": 0,
-            "head_dim": {"multiple": 8, "max": 256}},  # mha_fwd
+            "head_dim": {"multiple": 8, "max": 256},  # mha_fwd
+            "batch": {"max": 65535}},  # flash_fwd_launch_template.h: an axis of the grid
     empty_rows={"lse": "inf"},  # flash_attn/softmax.h: sum == 0 gives INFINITY; mha_fwd: Sk = 0
     arithmetic={each: flash_on_cuda(each) for each in HALVES}, **CUDA)
 def flash(p, q, k, v):
@@ -80,6 +81,7 @@ def efficient(p, q, k, v):
     # sdp_utils.cpp, check_cudnn_tensor_shapes: d % 8, d <= 256 on Hopper; s_q = s_kv = 1 has no
     # backward pass.
     limits={"head_dim": {"multiple": 8, "max": 256},
+            "batch": {"max": 65535},  # measured: mha_graph.execute fails with 132810
             "never": [{"backward": True, "query_len": 1, "key_len": 1}]},
     arithmetic={each: cudnn_on_cuda(each) for each in HALVES}, **CUDA)
 def cudnn(p, q, k, v):

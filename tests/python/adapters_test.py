@@ -4,6 +4,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import fnmatch
 import json
 import pathlib
 import re
@@ -18,10 +19,15 @@ import attest_attention as attest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = TREE / "impl/adapters"
+sys.path.insert(0, str(FOLDER))
+import findings
+import in_scripts
 LOCK = json.loads((FOLDER / "versions.json").read_text())
 BITS = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16}
 ADAPTERS = {name: about for system in LOCK["systems"].values()
             for name, about in system["adapters"].items()}
+GROUP = {"outcome": "FAIL", "reason": "", "blamed": "", "clauses": [], "cases": "", "tensor": "",
+         "example": "", "problem": "", "message": "", "dtypes": [], "count": 1}
 ROOTS = {"torch", "jax", "onnx", "onnxruntime", "mlx", "flash_attn"}
 
 
@@ -109,25 +115,75 @@ class AdaptersTest(unittest.TestCase):
 
 
 class LockTest(unittest.TestCase):
-    def test_bugs_are_of_kernels_versions_and_clauses_that_there_are(self):
-        clauses = set(re.findall(r"\b[A-Z]+-\d+\b", (TREE / "spec/CLAUSES.md").read_text()))
-        self.assertGreaterEqual(len(LOCK["bugs"]), 20)
-        for bug in LOCK["bugs"]:
-            with self.subTest(bug["bug"]):
-                self.assertEqual(set(bug), {"system", "version", "kernel", "bug", "link",
-                                            "clauses"})
-                system = LOCK["systems"][bug["system"]]
-                self.assertIn(bug["version"], system["versions"])
-                self.assertIn(bug["kernel"], [kernel for about in system["adapters"].values()
-                                              for kernel in about["kernels"]])
-                self.assertTrue(bug["clauses"] and set(bug["clauses"]) <= clauses, bug["clauses"])
-                self.assertRegex(bug["link"],
-                                 r"^$|^https://github\.com/[\w.-]+/[\w.-]+/issues/\d+$")
-
     def test_versions_are_numbers_newest_first(self):
         for name, system in LOCK["systems"].items():
             numbers = [tuple(map(int, each.split("."))) for each in system["versions"]]
             self.assertEqual(numbers, sorted(numbers, reverse=True), name)
+
+
+class FindingsTest(unittest.TestCase):
+    def test_findings_are_of_kernels_versions_and_clauses_that_there_are(self):
+        clauses = set(re.findall(r"\b[A-Z]+-\d+\b", (TREE / "spec/CLAUSES.md").read_text()))
+        released = [(each["id"], version) for each in findings.ALL if each["kind"] == "bug"
+                    for version in each["versions"] if version != "*"]
+        self.assertGreaterEqual(len(released), 20)
+        self.assertEqual(len(findings.BY_ID), len(findings.ALL), "an id stands twice")
+        for each in findings.ALL:
+            with self.subTest(each["id"]):
+                self.assertLessEqual({"id", "system", "kernels", "versions", "kind", "what", "link",
+                                      "reported", "clauses"}, set(each))
+                self.assertIn(each["kind"], ("bug", "dialect", "limit"))
+                system = LOCK["systems"][each["system"]]
+                kernels = [kernel for about in system["adapters"].values()
+                           for kernel in about["kernels"]]
+                for pattern in each["kernels"]:
+                    self.assertTrue(fnmatch.filter(kernels, pattern), pattern)
+                self.assertLessEqual(set(each["versions"]), {"*", *system["versions"]})
+                self.assertTrue(each["clauses"] and set(each["clauses"]) <= clauses)
+                self.assertRegex(each["link"],
+                                 r"^$|^https://github\.com/[\w.-]+/[\w.-]+/issues/\d+$")
+                self.assertRegex(each["reported"], r"^$|^20\d\d-\d\d-\d\d$")
+                for where in each.get("where", []):
+                    self.assertLessEqual(set(where), set(GROUP))
+
+    def test_a_failure_is_explained_by_what_it_is_like(self):
+        about = {"system": "onnxruntime", "version": "1.32.0", "kernel": "onnxruntime_mha"}
+        group = {**GROUP, "reason": "bound", "problem": "f32 b1 h1/1 q2 k5 d8 causal top_left"}
+        self.assertEqual(findings.of(about, group)["id"], "ort-mha-unidirectional")
+        self.assertIsNone(findings.of(about, {**group, "problem": "f32 b1 h1/1 q2 k5 d8 full"}))
+        self.assertIsNone(findings.of({**about, "kernel": "onnxruntime_attention"}, group))
+        old = {"system": "torch", "version": "2.4.1", "kernel": "torch_math_cpu"}
+        empty = {**GROUP, "reason": "nonfinite", "blamed": "EMPTY-1"}
+        self.assertEqual(findings.of(old, empty)["id"], "torch-math-cpu-empty-rows")
+        self.assertIsNone(findings.of({**old, "version": "2.11.0"}, empty))
+
+
+class ScriptsTest(unittest.TestCase):
+    """What shows a finding without Attest."""
+
+    SCRIPT = ("# a case\ndef kernel(q, k, v, *others, **more):  # your kernel: dV in f32\n"
+              "    raise NotImplementedError(\"put the kernel in\")\nactual = 1\n")
+
+    def test_those_by_hand_are_of_findings_and_short(self):
+        for path in (FOLDER / "scripts").iterdir():
+            text = path.read_text()
+            self.assertIn(path.stem, findings.BY_ID)
+            self.assertLessEqual(text.count("\n"), 30, path.name)
+            compile(text, path.name, "exec")
+            self.assertNotIn("import attest", text)
+            self.assertTrue(text.splitlines()[-1].startswith("assert "), path.name)
+
+    def test_a_kernel_takes_the_place_of_the_placeholder(self):
+        names = [kernel for about in ADAPTERS.values() for kernel in about["kernels"]]
+        for kernel in in_scripts.KERNELS:
+            self.assertIn(kernel, names)
+            script = in_scripts.filled(self.SCRIPT, kernel, "dV")
+            compile(script, kernel, "exec")
+            for left in ("NotImplementedError", "TENSOR", "OPERATOR", "RUN"):
+                self.assertNotIn(left, script)
+            self.assertTrue(script.startswith("# a case\ndef kernel("))
+            self.assertTrue(script.endswith("\nactual = 1\n"))
+        self.assertIsNone(in_scripts.filled(self.SCRIPT, "torch_flash_cpu", "O"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,60 @@
+"""findings.json: what is known of released systems, and which failures of a record that explains."""
+import fnmatch
+import json
+import pathlib
+
+ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
+BY_ID = {each["id"]: each for each in ALL}
+
+
+def named(finding):
+    """Whether it may be named: its owner has been told, or a tracker has it."""
+    return finding["kind"] != "bug" or bool(finding["link"] or finding["reported"])
+
+
+def concerns(finding, record):
+    """Whether it speaks of that kernel in that version."""
+    return finding["system"] == record["system"] and \
+        any(fnmatch.fnmatchcase(record["kernel"], each) for each in finding["kernels"]) and \
+        any(fnmatch.fnmatchcase(record["version"], each) for each in finding["versions"])
+
+
+def explains(finding, group):
+    """Whether a group of like failures is what the finding says: by what its `where` tells, each
+    field by one of its patterns; else by a clause that it breaks."""
+    where = finding.get("where")
+    if not where:
+        return bool(set(finding["clauses"]) & {group["blamed"], *group["clauses"]})
+    return any(all(any(fnmatch.fnmatchcase(group[field], pattern) for pattern in patterns)
+                   for field, patterns in each.items()) for each in where)
+
+
+def of(record, group):
+    """The first finding that explains it; None where it is left open."""
+    return next((finding for finding in ALL
+                 if concerns(finding, record) and explains(finding, group)), None)
+
+
+def failures(record):
+    """What failed in the tier, then what failed of random problems."""
+    return [group for group in record["groups"] + record.get("fuzz", {}).get("groups", [])
+            if group["outcome"] == "FAIL"]
+
+
+def among(record):
+    return [(of(record, group), group) for group in failures(record)]
+
+
+def found_by(finding, record):
+    """"tier", "fuzz", or "" where no failure of the record is explained by it."""
+    for by, groups in (("tier", record["groups"]),
+                       ("fuzz", record.get("fuzz", {}).get("groups", []))):
+        if any(group["outcome"] == "FAIL" and of(record, group) is finding for group in groups):
+            return by
+    return ""
+
+
+def missed(record):
+    """The bugs that this version is known to have, and no failure shows."""
+    return [finding for finding in ALL if finding["kind"] == "bug" and concerns(finding, record) and
+            not found_by(finding, record)]

@@ -1,0 +1,145 @@
+"""impl/adapters/publish: what may be named, what is left open, and the page, in a browser where
+there is one. ATTEST names the command."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = TREE / "impl/adapters"
+sys.path.insert(0, str(FOLDER))
+import findings
+
+PUBLISHED = TREE / "reports/published"
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+TOLD = next(each for each in findings.ALL if each["id"] == "jax-window-ignored")
+UNTOLD = next(each for each in findings.ALL if each["id"] == "ort-mha-unidirectional")
+
+
+def group(**more):
+    return {"outcome": "FAIL", "reason": "bound", "blamed": "MASK-4", "clauses": ["MASK-4"],
+            "cases": "mask/window", "tensor": "O", "count": 3, "dtypes": ["f32"],
+            "example": "mask/window/some/s=1", "problem": "f32 q2 k5 window 1..0 top_left",
+            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", **more}
+
+
+def record(finding, **more):
+    return {"system": finding["system"], "version": finding["versions"][0].replace("*", "1.0"),
+            "kernel": finding["kernels"][0], "adapter": "a.py", "device": "cpu",
+            "outcomes": {"PASS": 7, "FAIL": 3}, "conclusion": "not conformant", "profiles": {},
+            "unsupported": {}, "passing_ratios": {"O": 0.5, "LSE": "inf"}, "seconds": 1.0,
+            "clauses": {"MASK-4": {"PASS": 7, "FAIL": 3}, "LSE-1": {"PASS": 2}},
+            "groups": [group()], "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
+
+
+UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"])
+
+
+class PublishTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.into = pathlib.Path(folder.name)
+        self.judged = self.into / "judged"
+        self.judged.mkdir()
+
+    def publish(self, *words):
+        return subprocess.run(
+            [sys.executable, "-B", str(FOLDER / "publish"), "--into", str(self.into), *words],
+            capture_output=True, text=True,
+            env={**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]})
+
+    def take_in(self, *records):
+        (self.judged / "summary.json").write_text(json.dumps({
+            "command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
+            "machine": {"cpu": "a cpu", "cores": 2}, "records": records, "skipped": []}))
+        return self.publish(str(self.judged))
+
+    def page(self):
+        return (self.into / "index.html").read_text()
+
+    def test_what_a_tracker_has_is_named_and_counted_as_found(self):
+        done = self.take_in(record(TOLD))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        kept = json.loads((self.into / "jax-0.7.2-cpu.json").read_text())["kernels"][0]
+        self.assertEqual(kept["groups"][0]["finding"], TOLD["id"])
+        self.assertEqual(kept["groups"][0]["example"], "mask/window/some/s=1")
+        for said in (TOLD["what"], TOLD["link"], "<td>yes</td>", "a cpu", "by the tier"):
+            self.assertIn(said, self.page())
+        self.assertIn({"finding": TOLD["id"], "by": "tier"}, kept["recall"])
+
+    def test_what_its_owner_has_not_been_told_is_counted_and_not_named(self):
+        self.assertFalse(findings.named(UNTOLD), "take another, this one may be named now")
+        done = self.take_in(record(UNTOLD, groups=[UNTOLD_GROUP]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        file, = self.into.glob("*.json")
+        for text in (file.read_text(), self.page()):
+            for secret in (UNTOLD["what"], UNTOLD["id"], "mask/window", "exact 2", "q2 k5"):
+                self.assertNotIn(secret, text)
+        self.assertIn("not named before their owners have been told", self.page())
+
+    def test_nothing_is_published_while_a_failure_is_left_open(self):
+        done = self.take_in(record(TOLD), record(UNTOLD, groups=[group(problem="f32 full")]))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("mask/window/some/s=1: O[0,0,0,0] = 1, exact 2", done.stderr)
+        self.assertEqual(list(self.into.glob("*.*")), [])
+
+    def test_a_folder_without_a_summary_is_told(self):
+        done = self.publish(str(self.into))
+        self.assertEqual((done.returncode, "no summary.json" in done.stderr), (1, True))
+
+    def test_what_random_problems_found_counts_as_found_by_them(self):
+        fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
+        self.assertEqual(self.take_in(record(TOLD, groups=[], fuzz=fuzz)).returncode, 0)
+        self.assertIn("0 by the tier, 1 by random problems alone", self.page())
+
+    def test_a_bug_that_is_not_found_is_told(self):
+        self.assertEqual(self.take_in(record(TOLD, groups=[])).returncode, 0)
+        self.assertIn("0 of 1: 0 by the tier, 0 by random problems alone, 1 not", self.page())
+
+
+class PageTest(unittest.TestCase):
+    """Of the tree."""
+
+    def test_it_is_as_it_would_be_made(self):
+        env = {**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]}
+        done = subprocess.run([sys.executable, "-B", str(FOLDER / "publish"), "--check"], env=env,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_each_clause_has_a_row_and_each_kernel_a_column(self):
+        page = (PUBLISHED / "index.html").read_text()
+        told = subprocess.run([os.environ["ATTEST"], "list", "--clauses"], capture_output=True,
+                              text=True, check=True).stdout
+        for clause in (line.split()[0] for line in told.splitlines()):
+            self.assertEqual(len(re.findall(rf"<th>{clause} ", page)), 1, clause)
+        kernels = sum(len(json.loads(file.read_text())["kernels"])
+                      for file in PUBLISHED.glob("*.json"))
+        self.assertGreaterEqual(kernels, 10)
+        self.assertEqual(page.count("<span>"), kernels)
+
+    @unittest.skipUnless(BROWSER, "there is no browser")
+    def test_a_browser_shows_it_and_its_filter_is_in_the_address(self):
+        def shown(query):
+            told = subprocess.run(
+                [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+                 "--virtual-time-budget=5000", "--dump-dom",
+                 (PUBLISHED / "index.html").as_uri() + query], capture_output=True, text=True,
+                timeout=120)
+            self.assertNotIn("CONSOLE", told.stderr)
+            rows = re.findall(r"<tr data-words=\"[^\"]*\"([^>]*)><th>([A-Z]+-\d+) ", told.stdout)
+            return [clause for attributes, clause in rows if "hidden" not in attributes]
+
+        everything = shown("")
+        self.assertGreater(len(everything), 80)
+        self.assertEqual(shown("?show=empty-1"), ["EMPTY-1"])
+        self.assertEqual(shown("?show=onnx"), everything)
+
+
+if __name__ == "__main__":
+    unittest.main()
