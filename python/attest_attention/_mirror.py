@@ -225,10 +225,13 @@ class Mirror:
                                       "from its start")
 
     def _strays(self) -> Iterator[Fault]:
-        """What is not 0 in holes."""
+        """What is not 0 in holes, which may be many GB."""
+        if not self._holes:
+            return
+        self._pinned.append(self._device.pinned(_AT_ONCE))
         for hole in self._holes:
             for at in range(0, hole.size, _AT_ONCE):
-                part = np.empty(min(_AT_ONCE, hole.size - at), np.uint8)
+                part = self._pinned[-1][:min(_AT_ONCE, hole.size - at)]
                 self._device.copy_out(part, self._address + hole.place + at, 0)
                 self._device.synchronize()
                 if part.any():
