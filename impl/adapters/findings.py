@@ -1,4 +1,5 @@
 """findings.json: what is known of released systems, and which failures of a record that explains."""
+import collections
 import fnmatch
 import json
 import pathlib
@@ -43,6 +44,15 @@ def failures(record):
 
 def among(record):
     return [(of(record, group), group) for group in failures(record)]
+
+
+def counted(record):
+    """{what explains failures, or the case of such a group and why it is open: how many}."""
+    counts = collections.Counter()
+    for finding, group in among(record):
+        counts[finding["what"] if finding else
+               f"NOT EXPLAINED: {group['reason']} {group['example']}"] += group["count"]
+    return counts
 
 
 def found_by(finding, record):
