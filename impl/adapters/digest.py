@@ -83,7 +83,8 @@ def figures(folder, seconds, explained):
     judged = sum(outcomes.values()) - outcomes["UNSUPPORTED"] - outcomes["NOT_RUN"]
     report = json.loads((folder / "report.json").read_text())
     return {"outcomes": {each: outcomes[each] for each in outcomes}, "conclusion":
-            report["conclusion"], "profiles": standings(report), "unsupported": dict(refused.most_common()),
+            report["conclusion"], "profiles": standings(report),
+            "unsupported": dict(refused.most_common()),
             "passing_ratios": dict(sorted(ratios.items())), "clauses": clauses(folder),
             "groups": groups(folder, explained), "seconds": round(seconds, 1),
             "verdicts_a_second": round(judged / seconds, 1)}

@@ -1,4 +1,4 @@
-"""findings.json: what is known of released systems, and which failures of a record that explains."""
+"""findings.json: what is known of released systems, and which failures of a record it explains."""
 import collections
 import fnmatch
 import json

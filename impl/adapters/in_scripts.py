@@ -80,7 +80,8 @@ def kernel(q, k, v, *others, scale, softcap=0.0):  # mlx.core.fast: TENSOR
     arrays = [mx.array(x) for x in (q, k, v)] + biases
     if d_o is None:
         return np.array(attend(*arrays))
-    return np.array(mx.vjp(attend, arrays, [mx.array(d_o)])[1][["dQ", "dK", "dV", "dBias"].index("TENSOR")])
+    gradients = mx.vjp(attend, arrays, [mx.array(d_o)])[1]
+    return np.array(gradients[["dQ", "dK", "dV", "dBias"].index("TENSOR")])
 ''',
     "onnxruntime_mha": _contributed("MultiHeadAttention", '''\
 {"q": packed(q), "k": packed(k), "v": packed(v), "b": None, "p": None, "bias": bias}''', '''\
