@@ -3,9 +3,15 @@ import collections
 import fnmatch
 import json
 import pathlib
+import re
 
 ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
 BY_ID = {each["id"]: each for each in ALL}
+
+
+def numbers(version):
+    """To be compared: [2, 11, 0] of "2.11.0+cu130"."""
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
 
 
 def named(finding):

@@ -37,7 +37,8 @@ def record(finding, **more):
             "groups": [group()], "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
 
 
-UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"])
+UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"],
+                     script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
 
 
 class PublishTest(unittest.TestCase):
@@ -97,6 +98,14 @@ class PublishTest(unittest.TestCase):
         fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
         self.assertEqual(self.take_in(record(TOLD, groups=[], fuzz=fuzz)).returncode, 0)
         self.assertIn("0 by the tier, 1 by random problems alone", self.page())
+
+    def test_what_one_bug_explains_is_not_another_found(self):
+        both = record({**findings.BY_ID["onnx-softcap-order"], "versions": ["1.20.1"]}, groups=[
+            group(problem="f32 q2 k5 softcap=1 causal bottom_right")])
+        self.assertEqual(self.take_in(both).returncode, 0)
+        kept = json.loads((self.into / "onnx-1.20.1-cpu.json").read_text())["kernels"][0]
+        by = {each["finding"]: each["by"] for each in kept["recall"]}
+        self.assertEqual((by["onnx-softcap-order"], by["onnx-causal-lengths"]), ("tier", ""))
 
     def test_a_bug_that_is_not_found_is_told(self):
         self.assertEqual(self.take_in(record(TOLD, groups=[])).returncode, 0)
