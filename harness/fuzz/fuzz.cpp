@@ -212,7 +212,7 @@ class Search {
  private:
   void try_problems() {
     const auto executor = make_executor_(testee_);
-    while (!interrupted_() && (options_.seconds == 0 || seconds_since(start_) < options_.seconds)) {
+    while (!ends()) {
       const auto number = tries_.next();
       if (!number) return;
       Drawn drawn = draws_.draw(*number);
@@ -234,13 +234,18 @@ class Search {
     }
   }
 
+  // Finds are made small within the search's time, too.
+  bool ends() const {
+    return interrupted_() || (options_.seconds > 0 && seconds_since(start_) >= options_.seconds);
+  }
+
   void look() {
     while (auto find = tries_.look(result_.record)) {
       json& name = find->entry["name"];
       name = entry_name(testee_, name);
       if (!causes_.worth_shrinking(*find)) continue;
-      Find small =
-          shrunk(*find, "attest fuzz", testee_, options_.run, make_executor_, interrupted_);
+      Find small = shrunk(*find, "attest fuzz", testee_, options_.run, make_executor_,
+                          [this] { return ends(); });
       if (!causes_.add(small)) continue;
       result_.found.push_back(std::move(small));
       if (result_.found.size() == options_.finds) tries_.end();
@@ -281,9 +286,10 @@ Find shrunk(const Find& find, const std::string& by, const Testee& testee,
   constexpr double kMostSeconds = 120;
   const auto start = Clock::now();
   const auto executor = make_executor(testee);
+  const auto ends = [&] { return interrupted() || seconds_since(start) > kMostSeconds; };
   std::optional<Find> smallest;
   const auto fails = [&](const json& candidate) {
-    if (interrupted() || seconds_since(start) > kMostSeconds) return false;
+    if (ends()) return false;
     try {
       PreparedCase prepared(read_entry(candidate, kFuzzStem), 1);
       Verdict verdict = verdict_on(prepared, testee, *executor, options);
@@ -300,12 +306,16 @@ Find shrunk(const Find& find, const std::string& by, const Testee& testee,
   };
   if (fails(find.entry)) shrink(find.entry, kMostTries, fails);
   // As whoever repeats it will: with a testee that did nothing before.
-  executor->renew();
+  if (smallest) executor->renew();
   const bool repeats = smallest && fails(smallest->entry);
-  Find result = repeats ? *smallest : find;
+  const bool in_time = !ends();
+  Find result = smallest && (repeats || !in_time) ? *smallest : find;
+  const char* how = repeats    ? ""
+                    : in_time  ? " once, and not again when tried alone"
+                    : smallest ? ", and not as small as it gets, for the time was up"
+                               : ", and not tried again, for the time was up";
   result.entry["because"] =
-      fmt::format("Found by {}{}: {}", by, repeats ? "" : " once, and not again when tried alone",
-                  one_line(excerpt(result.verdict.message)));
+      fmt::format("Found by {}{}: {}", by, how, one_line(excerpt(result.verdict.message)));
   return result;
 }
 

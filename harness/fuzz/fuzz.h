@@ -54,7 +54,8 @@ FuzzResult fuzz(const Testee& testee, const std::vector<CaseWithEntry>& suite,
 
 // Makes an entry on which that verdict was given as small as it gets while the outcome and its
 // reason stay the same, and says in it what was found, and `by` whom. What does not fail again when
-// it is tried alone stays as it is. What is not `wanted` counts as no failure.
+// it is tried alone stays as it is; once `interrupted` says so, what is smallest then. What is not
+// `wanted` counts as no failure.
 Find shrunk(
     const Find& find, const std::string& by, const Testee& testee, const RunOptions& options,
     const MakeExecutor& make_executor, const std::function<bool()>& interrupted,

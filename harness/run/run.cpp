@@ -7,7 +7,6 @@
 #include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <ostream>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "harness/run/conclude.h"
 #include "harness/run/examine.h"
 #include "harness/run/jobs.h"
+#include "harness/run/portion.h"
 #include "harness/run/seal.h"
 #include "spec/contains.h"
 #include "spec/json_text.h"
@@ -167,48 +167,6 @@ class Ends {
   std::atomic<bool> failed_ = false;
 };
 
-// A case and those who are tried on it one after the other, for what it is compared with is
-// computed once.
-struct Portion {
-  const Case* test_case = nullptr;
-  std::size_t first = 0, end = 0;  // of the testees
-};
-
-// In the order of the record. Cases that take seconds are as many portions as testees where there
-// are more jobs than that many cases keep busy: they would wait for the slowest testee's last.
-std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees,
-                                 const RunOptions& options) {
-  const auto is_slow = [](const Case& c) { return c.excerpt > 0; };
-  const auto slow = std::count_if(cases.begin(), cases.end(), is_slow);
-  const bool splits = slow < 4 * std::ptrdiff_t{options.jobs} && options.jobs > 1;
-  std::vector<Portion> portions;
-  for (const Case& c : cases) {
-    const std::size_t step = splits && is_slow(c) ? 1 : std::max<std::size_t>(testees, 1);
-    for (std::size_t t = 0; t < testees; t += step) portions.push_back({&c, t, t + step});
-  }
-  return portions;
-}
-
-// The order in which they are examined: theirs, but that the few that take seconds come first, the
-// longest before all, lest the others wait for one at the end.
-std::vector<std::size_t> order_of(const std::vector<Portion>& portions, const RunOptions& options) {
-  std::vector<std::size_t> order(portions.size());
-  std::iota(order.begin(), order.end(), std::size_t(0));
-  if (options.fail_fast || options.max_seconds > 0) return order;
-  constexpr Index kManyHeads = 50'000;  // in all sequences: each costs a little
-  const auto work = [&](std::size_t i) {
-    const Case& c = *portions[i].test_case;
-    const Problem& p = c.problem;
-    const double heads = static_cast<double>(p.batch) * static_cast<double>(p.query_heads);
-    if (c.excerpt == 0) return heads >= kManyHeads ? 1.0 : 0.0;
-    return heads * static_cast<double>(p.query_len) * static_cast<double>(p.key_len) *
-           static_cast<double>(p.head_dim + p.value_dim) * (p.backward ? 3 : 1);
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t one, std::size_t other) { return work(one) > work(other); });
-  return order;
-}
-
 // What a case becomes that takes more memory than there is; nothing if it doesn't.
 std::optional<Verdict> beyond_budget(const MemoryBudget& budget, const Case& test_case) {
   const std::string why = budget.refuses(test_case.problem);
@@ -272,6 +230,68 @@ const Preparation& prepared_once(Preparations& known, const Case& test_case, Flo
   return known.emplace(test_case.id, floor.among_others([&] { return prepare(test_case); }))
       .first->second;
 }
+
+// How testees fare on portions.
+class Portions {
+ public:
+  Portions(const std::vector<Testee>& testees, const RunOptions& options,
+           const std::function<bool()>& interrupted)
+      : testees_(testees),
+        interrupted_(interrupted),
+        ends_(options, testees.size()),
+        budget_(options.memory) {}
+
+  // One for each testee, in a run that is interrupted fewer; nothing where one lacked memory, and
+  // is to be tried again later.
+  std::optional<std::vector<VerdictRecord>> verdicts_on(const Portion& portion,
+                                                        ExecutorPool& executors,
+                                                        const RunOptions& options) {
+    const InStage stage(RunStage::rest);
+    const MemoryBudget::Share share(budget_, bytes_for_all(portion, testees_, budget_, options));
+    Preparations preparations;
+    std::vector<VerdictRecord> verdicts;
+    for (std::size_t t = portion.first; t < portion.end && !interrupted_(); ++t) {
+      const Testee& testee = testees_[t];
+      const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
+      const Case& test_case = instead && instead->fitted ? *instead->fitted : *portion.test_case;
+      const auto leave_out = [&](Verdict untried) {
+        verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
+      };
+      if (instead && !instead->fitted) {
+        leave_out(instead->verdict);
+        continue;
+      }
+      auto untried = ends_.untried(t, test_case);
+      if (!untried) untried = beyond_budget(budget_, test_case);
+      if (untried) {
+        leave_out(std::move(*untried));
+        continue;
+      }
+      const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
+      const auto executor = executors.take(testee.name, testee);
+      VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,
+                                             [&] { return ends_.gave_up(t); });
+      if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
+        // It was broken off. In a run that is interrupted it is left out, as all that never began.
+        untried = ends_.untried(t, test_case);
+        if (untried && !interrupted_()) leave_out(*untried);
+      } else if (verdict.verdict.reason == "no_memory" && options.without_memory_later) {
+        return std::nullopt;
+      } else if (ends_.note(t, verdict.verdict)) {
+        verdicts.push_back(std::move(verdict));
+      } else {
+        leave_out(*ends_.untried(t, test_case));
+      }
+    }
+    return verdicts;
+  }
+
+ private:
+  const std::vector<Testee>& testees_;
+  const std::function<bool()>& interrupted_;
+  Ends ends_;
+  MemoryBudget budget_;
+};
 
 }  // namespace
 
@@ -349,7 +369,7 @@ Verdict verdict_on(PreparedCase& prepared, const Testee& testee, Executor& execu
   Verdict verdict = options.floor->among_others(look);
   const bool late =
       verdict.outcome == Outcome::timeout && !verdict.time.empty() && verdict.time.back().busy;
-  const bool in_doubt = late || verdict.reason == "no_memory";
+  const bool in_doubt = late || (verdict.reason == "no_memory" && !options.without_memory_later);
   if (in_doubt && options.tries_again) {
     verdict = options.floor->alone([&] {
       if (gave_up && gave_up()) {
@@ -400,54 +420,34 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   in_order.put_first(beyond_caps(cases, testees, options));
   const std::vector<std::size_t> order = order_of(portions, options);
   std::atomic<std::size_t> next = 0;
-  ExecutorPool executors(make_executor, options.workers);
-  Ends ends(options, testees.size());
-  MemoryBudget budget(options.memory);
-  in_parallel(options.jobs, [&] {
-    for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
-      const InStage stage(RunStage::rest);
-      const Portion& portion = portions[order[n]];
-      const MemoryBudget::Share share(budget, bytes_for_all(portion, testees, budget, options));
-      Preparations preparations;
-      std::vector<VerdictRecord> verdicts;
-      for (std::size_t t = portion.first; t < portion.end; ++t) {
-        const Testee& testee = testees[t];
-        if (interrupted()) break;
-        const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
-        const Case& test_case = instead && instead->fitted ? *instead->fitted : *portion.test_case;
-        const auto leave_out = [&](Verdict untried) {
-          verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
-        };
-        if (instead && !instead->fitted) {
-          leave_out(instead->verdict);
-          continue;
-        }
-        auto untried = ends.untried(t, test_case);
-        if (!untried) untried = beyond_budget(budget, test_case);
-        if (untried) {
-          leave_out(std::move(*untried));
-          continue;
-        }
-        const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
-        const auto executor = executors.take(testee.name, testee);
-        VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,
-                                               [&] { return ends.gave_up(t); });
-        if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
-          // It was broken off. In a run that is interrupted it is left out, as all that never
-          // began.
-          untried = ends.untried(t, test_case);
-          if (untried && !interrupted()) leave_out(*untried);
-          continue;
-        }
-        if (ends.note(t, verdict.verdict)) {
-          verdicts.push_back(std::move(verdict));
+  Portions tries(testees, options, interrupted);
+  // What there was no memory for, and the others have had, is tried again when nobody else is at
+  // work: each would stop them all.
+  RunOptions beside_others = options;
+  beside_others.without_memory_later = options.tries_again;
+  std::vector<std::size_t> put_off;  // places
+  {
+    std::mutex putting_off;
+    ExecutorPool executors(make_executor, options.workers);
+    in_parallel(options.jobs, [&] {
+      for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
+        const std::size_t place = order[n];
+        auto verdicts = tries.verdicts_on(portions[place], executors, beside_others);
+        if (verdicts) {
+          in_order.put(place, std::move(*verdicts));
         } else {
-          leave_out(*ends.untried(t, test_case));
+          const std::lock_guard lock(putting_off);
+          put_off.push_back(place);
         }
       }
-      in_order.put(order[n], std::move(verdicts));
-    }
-  });
+    });
+  }
+  std::sort(put_off.begin(), put_off.end());
+  ExecutorPool executors(make_executor, options.workers);
+  for (const std::size_t place : put_off) {
+    if (interrupted()) break;
+    in_order.put(place, *tries.verdicts_on(portions[place], executors, options));
+  }
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);
   if (options.changes) note_changes(*record.footer, options.changes());

@@ -89,6 +89,7 @@ def efficient_on_cuda(dtype):
     return matrix_units(
         dtype,
         key_block=32,  # kernel_forward.h: kKeysPerBlock % 32 == 0
+        ds_from="rounded_p",  # kernel_backward.h: attn_T.at of shared memory, where P lies rounded
         ds_scaled="before_rounding",  # kernel_backward.h: (doivj - di) * attn * scale
         kv_splits=1,  # kernel_forward.h: one loop over keys; forward has no split
         dbias_terms="rounded")  # output_t grad_bias, summed over what was expanded by autograd

@@ -535,6 +535,25 @@ TEST_F(FuzzTest, KeepsWhatDoesNotFailAgainAsItIs) {
   EXPECT_THAT(result.found[0].entry.at("because").get<std::string>(), HasSubstr("not again"));
 }
 
+TEST_F(FuzzTest, MakesAFindSmallOnlyWhileThereIsTime) {
+  const auto wrong = [](const attest_problem& p) { return p.query_len > 2; };
+  const FuzzResult found = search(wrong, {.count = 200});
+  ASSERT_EQ(found.found.size(), 1u);
+  Find large = found.found[0];
+  large.entry["problem"] = {{"query_len", 40}, {"key_len", 30}, {"head_dim", 16}};
+  for (const int looks : {0, 6}) {
+    int left = looks;
+    const Find small = shrunk(
+        large, "a test", testee_, {},
+        [&](const Testee&) { return std::make_unique<Kernel>(wrong); },
+        [&] { return left-- <= 0; });
+    EXPECT_THAT(small.entry.at("because").get<std::string>(),
+                HasSubstr(looks ? "not as small as it gets" : "not tried again"));
+    EXPECT_EQ(small.entry.at("problem") == large.entry.at("problem"), looks == 0);
+    EXPECT_NE(small.entry.at("problem"), json({{"query_len", 3}})) << "there was time for that";
+  }
+}
+
 TEST_F(FuzzTest, EndsAtOnceWhenInterrupted) {
   int tried = 0;
   const FuzzResult result = fuzz(

@@ -18,6 +18,8 @@
 namespace attest {
 namespace {
 
+using ::testing::ElementsAre;
+
 // Answers every request with "refused"; or breaks our own side, where the test wants that.
 class RefusingExecutor : public Executor {
  public:
@@ -220,12 +222,13 @@ Record run_slowly(int count, int time_outs, bool busy, int& calls, RunOptions op
       [](const VerdictRecord&) {}, [] { return false; });
 }
 
-// Has no memory for as many calls as it is told, in its own words.
+// Has no memory for as many calls as it is told, in its own words. Notes the numbers of queries.
 class PoorExecutor : public RefusingExecutor {
  public:
-  PoorExecutor(int calls, std::string reason)
-      : RefusingExecutor(false), left_(calls), reason_(std::move(reason)) {}
+  PoorExecutor(int calls, std::string reason, std::vector<int>* asked = nullptr)
+      : RefusingExecutor(false), left_(calls), reason_(std::move(reason)), asked_(asked) {}
   Reply execute(nlohmann::json request) override {
+    if (asked_) asked_->push_back(request.at("problem").at("query_len"));
     if (left_ == 0) return RefusingExecutor::execute(std::move(request));
     --left_;
     return {.body = {{"status", "error"}, {"reason", reason_}, {"message", "of 80 GiB none"}}};
@@ -234,6 +237,7 @@ class PoorExecutor : public RefusingExecutor {
  private:
   int left_;
   std::string reason_;
+  std::vector<int>* asked_;
 };
 
 Verdict run_poorly(int calls, const std::string& reason) {
@@ -253,6 +257,21 @@ TEST(RunTest, WhoLacksMemoryIsTriedAgainAloneAndThenNotJudged) {
   EXPECT_EQ(never.reason, "no_memory");
   EXPECT_NE(never.message.find("of 80 GiB none"), std::string::npos);
   EXPECT_EQ(run_poorly(9, "no_time").reason, "wrong_refusal");
+}
+
+TEST(RunTest, WhatLacksMemoryIsTriedAgainWhenAllOthersHaveTheirVerdicts) {
+  std::vector<Case> three = cases(3);
+  for (int i = 0; i < 3; ++i) three[i].problem.query_len = 10 + i;
+  std::vector<int> asked;  // by the number of queries
+  std::stringstream out;
+  const auto make = [&](const Testee&) {
+    return std::make_unique<PoorExecutor>(asked.empty() ? 1 : 0, "no_memory", &asked);
+  };
+  const Record record = run(
+      three, {testee("a")}, {}, {}, make, out, [](const VerdictRecord&) {}, [] { return false; });
+  EXPECT_THAT(asked, ElementsAre(10, 11, 12, 10));
+  EXPECT_EQ(record.verdicts.size(), 3u);
+  for (const VerdictRecord& v : record.verdicts) EXPECT_EQ(v.verdict.reason, "wrong_refusal");
 }
 
 TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
