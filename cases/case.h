@@ -59,6 +59,7 @@ struct Extras {
   DenseMask bias_allows = {};       // of the bias's shape: -inf where it is 0; empty: all finite
   std::vector<double> slopes = {};  // of ALiBi, in dense order; empty: the standard ones
   std::string sink = "normal";      // one of sink_kinds()
+  friend bool operator==(const Extras&, const Extras&) = default;
 };
 
 struct Case {

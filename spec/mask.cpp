@@ -102,6 +102,16 @@ Mask of_batch(Mask mask, Index b, const Lengths& sizes) {
   return mask;
 }
 
+bool operator==(const Mask& a, const Mask& b) {
+  const auto same = [](const auto& one, const auto& other) {
+    return one == other || (one && other && *one == *other);
+  };
+  return a.kind == b.kind && a.anchor == b.anchor && a.offset == b.offset && a.left == b.left &&
+         a.right == b.right && same(a.table, b.table) && a.block_query == b.block_query &&
+         a.block_key == b.block_key && a.prefix_lens == b.prefix_lens &&
+         same(a.segments, b.segments) && a.dilation == b.dilation && a.parts == b.parts;
+}
+
 std::vector<MaskTable> tables_of(const Mask& mask) {
   std::vector<MaskTable> tables;
   add_tables(mask, tables);

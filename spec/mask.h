@@ -62,6 +62,7 @@ struct DenseMask {
   std::vector<std::uint8_t> allowed;  // 0 or 1, dense order
 
   bool at(const Position& p) const { return allowed[broadcast_index(shape, p)] != 0; }
+  friend bool operator==(const DenseMask&, const DenseMask&) = default;
 };
 
 // Which segment (document) each query and each key belongs to: [batches, length], `batches` being B
@@ -74,9 +75,11 @@ struct SegmentNumbers {
   std::int32_t at(Index batch, Index position) const {
     return number[static_cast<std::size_t>(broadcast(batches, batch) * length + position)];
   }
+  friend bool operator==(const SegmentNumbers&, const SegmentNumbers&) = default;
 };
 struct Segments {
   SegmentNumbers query, key;
+  friend bool operator==(const Segments&, const Segments&) = default;
 };
 
 struct Mask {
@@ -173,6 +176,9 @@ struct Mask {
   Index prefix_of(Index batch) const {
     return prefix_lens[prefix_lens.size() == 1 ? 0 : static_cast<std::size_t>(batch)];
   }
+
+  // The same, written the same way; tables by what is in them.
+  friend bool operator==(const Mask& a, const Mask& b);
 
  private:
   // The key on the diagonal of a band or a dilation.

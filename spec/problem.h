@@ -18,6 +18,7 @@ namespace attest {
 struct Layouts {
   Layout q = {}, k = {}, v = {}, o = {}, d_o = {}, dq = {}, dk = {}, dv = {};
   Layout bias = {};  // its axes are batch, head, query, key
+  friend bool operator==(const Layouts&, const Layouts&) = default;
 
   // Of a tensor of kLaidOut.
   Layout& operator[](TensorName tensor);
@@ -38,6 +39,7 @@ struct Dropout {
   double probability = 0;  // of dropping an element; 0 <= p < 1
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
+  friend bool operator==(const Dropout&, const Dropout&) = default;
 };
 
 // K and V behind a page table (PAGE-1): key j of batch element b is slot j % page_size of page
@@ -49,6 +51,7 @@ struct Paging {
 
   // The table as a kernel gets it, [B, entries]: what lies beyond a row's end is -1.
   Index entries() const;
+  friend bool operator==(const Paging&, const Paging&) = default;
 };
 
 // The batch and position coordinates of a row of a tensor.
@@ -85,6 +88,8 @@ struct Problem {
                           // sink where there are any
   bool d_lse = false;     // whether the loss depends on LSE too (GRAD-5); backward only
   Layouts layouts = {};
+
+  friend bool operator==(const Problem&, const Problem&) = default;
 
   // Of the tensors as they are stored.
   Shape q_shape() const { return query_shape(head_dim); }

@@ -11,6 +11,7 @@
 
 #include "harness/probe/questions.h"
 #include "spec/contains.h"
+#include "spec/feature.h"
 
 namespace attest {
 namespace {
@@ -194,9 +195,17 @@ void ask_forms(Bench& bench, DType dtype, Answers& answers) {
       {"dilated top_left", Mask::dilated(2, Anchor::top_left)},
       {"dilated bottom_right", Mask::dilated(2, Anchor::bottom_right)},
       {"prefix", Mask::prefix({8})}};
+  // Of masks that it does not look at, it says nothing that they are taken.
+  const auto lacks = [&](const std::string& feature) {
+    return told(answers, "features." + feature) == false;
+  };
+  std::size_t looked_at = 0;
   for (const auto& form : forms) {
     Problem p = plain_problem(bench, dtype);
     p.mask = form.second;
+    const auto needed = features_of(p);
+    if (std::any_of(needed.begin(), needed.end(), lacks)) continue;
+    ++looked_at;
     if (of_masks(p)) masks.emplace_back(form.first);
   }
   for (const char* form : {"", "k", "qk", "hqk", "bk", "bhqk"}) {
@@ -222,9 +231,16 @@ void ask_forms(Bench& bench, DType dtype, Answers& answers) {
     answers.push_back(takes.told(std::move(answer)));
   };
   list("layouts", orders, 4, of_orders);
-  list("masks", masks, std::size(forms), of_masks);
-  list("bias_axes", axes, 6, of_axes);
-  list("lengths", lengths, 2, of_lengths);
+  list("masks", masks, looked_at, of_masks);
+  const auto list_of = [&](const char* feature, const char* key,
+                           const std::vector<std::string>& taken, std::size_t all,
+                           const Takes& takes) {
+    if (!lacks(feature)) return list(key, taken, all, takes);
+    answers.push_back(
+        means_nothing(fmt::format("limits.{}", key), fmt::format("it has no feature {}", feature)));
+  };
+  list_of("bias", "bias_axes", axes, 6, of_axes);
+  list_of("lengths", "lengths", lengths, 2, of_lengths);
 }
 
 }  // namespace

@@ -193,9 +193,11 @@ void ask_window(Bench& bench, Answers& answers) {
   if (!left.value.is_null() && !right.value.is_null()) said.value = width ? "width" : "ends";
   said.words = left.words = right.words = fmt::format("a window of 6 and 6: {}", seen.words());
   if (width) left.declared = right.declared = Answer::Declared::any;
-  unbounded.value = "none";
+  const bool looked = left.told() && right.told();
+  if (looked) unbounded.value = "none";
   std::string broke;
   for (const Index number : {Index(-1), Index(0)}) {
+    if (!looked) break;
     // What a window of a width says, it says on both sides.
     const Reach far = reach(bench, number, width ? number : 2);
     unbounded.inputs += fmt::format("{}{} as the left end: {}",
@@ -203,7 +205,8 @@ void ask_window(Bench& bench, Answers& answers) {
     if (far.reaction.taken() && far.sees_own && far.left == kMiddle) unbounded.value = number;
     if (far.reaction.broke) broke = far.reaction.refused;
   }
-  unbounded.words = "a number that shows all keys before a row; -1 and 0 were tried";
+  unbounded.words = looked ? "a number that shows all keys before a row; -1 and 0 were tried"
+                           : "what a window says is not looked at, or not as numbers of keys";
   if (unbounded.value == "none" && !broke.empty()) {
     unbounded.value = nullptr;
     unbounded.words = broke;

@@ -73,6 +73,9 @@ void ask_right(Bench& bench, const std::string& key, const nlohmann::json& field
 
 // How far the rate of keeping is from 1 - p, as chance lets it be told.
 void ask_keep_rate(Bench& bench, Answers& answers) {
+  if (told(answers, "features.dropout-generated") != true) {
+    return answers.push_back(means_nothing("keep_quantum", "it draws no keep-mask"));
+  }
   Answer answer = {.key = "keep_quantum", .declared = Answer::Declared::at_least};
   const DType dtype = bench.telling_format();
   double off = 0, noise = 0;

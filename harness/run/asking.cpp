@@ -7,15 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
-#include <variant>
+#include <vector>
 
 #include "cases/entry.h"
 #include "cases/fit.h"
-#include "harness/process/wire.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
-#include "spec/json_text.h"
 
 namespace attest {
 namespace {
@@ -28,26 +27,11 @@ Verdict unsupported(const Case& test_case, std::string reason, std::string why) 
           .clauses = is_long ? std::vector<std::string>() : test_case.clauses};
 }
 
-void add_tables(const Mask& mask, std::string& text) {
-  for (const MaskTable& table : tables_of(mask)) {
-    std::visit(
-        [&](const auto* elements) {
-          text += fmt::format(" [{}] {}", fmt::join(table.shape, ","), fmt::join(*elements, ","));
-        },
-        table.elements);
-  }
-}
-
-// All by which cases differ, but their clauses and their random numbers.
-std::string likeness(const Case& c) {
-  std::string text = fmt::format("{} {} {} {} {} {} {}", json_text(problem_to_json(c.problem)),
-                                 c.data, static_cast<int>(c.hidden), static_cast<int>(c.check),
-                                 c.excerpt, c.statistical, json_text(c.laws));
-  if (c.excerpt_heads) text += fmt::format(" {} {}", c.excerpt_heads->query, c.excerpt_heads->key);
-  text += fmt::format(" {} {} {} {}", c.extras.bias, c.extras.sink, json_text(c.extras.slopes),
-                      json_text(c.extras.bias_allows.allowed));
-  add_tables(c.problem.mask, text);
-  return text;
+// Whether cases differ in their ids, clauses and random numbers alone.
+bool is_alike(const Case& a, const Case& b) {
+  return a.problem == b.problem && a.data == b.data && a.hidden == b.hidden && a.check == b.check &&
+         a.excerpt == b.excerpt && a.excerpt_heads == b.excerpt_heads &&
+         a.statistical == b.statistical && a.laws == b.laws && a.extras == b.extras;
 }
 
 std::string without_seed(const std::string& id) { return id.substr(0, id.rfind("/s=")); }
@@ -144,17 +128,25 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
 // Those that have become alike run once, if that one has all their clauses.
 void leave_out_alike(const std::vector<Case>& cases,
                      std::unordered_map<std::string, Asking::Instead>& instead) {
-  std::unordered_map<std::string, const Case*> first;
+  std::unordered_map<std::string, std::vector<const Case*>> asked;  // by what most differ in
+  // The first that is alike; the case itself if there was none before.
+  const auto first_like = [&](const Case& c) {
+    std::vector<const Case*>& near = asked[to_string(c.problem) + " " + c.data];
+    for (const Case* const each : near) {
+      if (is_alike(*each, c)) return each;
+    }
+    return near.emplace_back(&c);
+  };
   for (const Case& c : cases) {
-    if (!instead.contains(c.id)) first.emplace(likeness(c), &c);
+    if (!instead.contains(c.id)) first_like(c);
   }
   for (const Case& c : cases) {
     const auto place = instead.find(c.id);
     if (place == instead.end() || !place->second.fitted) continue;
     const Case& fitted = *place->second.fitted;
-    const auto [other, is_first] = first.emplace(likeness(fitted), &fitted);
-    if (is_first || !has_all(other->second->clauses, fitted.clauses)) continue;
-    place->second.verdict = unsupported(fitted, "alike", other->second->id);
+    const Case* const other = first_like(fitted);
+    if (other == &fitted || !has_all(other->clauses, fitted.clauses)) continue;
+    place->second.verdict = unsupported(fitted, "alike", other->id);
     place->second.fitted = nullptr;
   }
 }

@@ -235,8 +235,10 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   const bool within_caps = !testee.beyond_caps.contains(dtype);
   const bool sample = header.tier == "smoke";  // of which nobody says how much is left
   const bool enough = says_enough(record.thin);
-  const bool wide_enough = !record.within_limits || sample ||
-                           (takes_limits(profile_name) && only_limits(record.needs) && enough);
+  const bool limits_alone = takes_limits(profile_name) && only_limits(record.needs);
+  // A sample, too, shows which features are missing for what somebody asks for by name.
+  const bool in_sample = header.profiles.empty() || record.needs.empty() || limits_alone;
+  const bool wide_enough = !record.within_limits || (sample ? in_sample : limits_alone && enough);
   const bool all_that_it_takes = taken && within_caps && wide_enough;
   record.complete = scope.proves && record.demanded > 0 && !count.untried();
   record.met = record.complete && record.passed == record.asked() && all_that_it_takes;
@@ -390,18 +392,19 @@ Demands judge_profiles(const Header& header, const Scope& scope,
     const auto& wanted = header.profiles.empty() ? testee.profiles : header.profiles;
     Index tried = 0;  // profiles
     for (const std::string& profile_name : wanted) {
-      bool anywhere = false;
+      bool anywhere = false, asked = false;
       for (const std::string& dtype : testee.dtypes) {
         const Standing standing =
             stand(testee, profile_name, dtype, claimed, header, scope, of[{testee.name, dtype}]);
         // A profile may have nothing to say on a dtype, as `double` has on bf16.
         if (standing.record.demanded == 0) continue;
         anywhere = true;
+        asked = asked || standing.record.asked() > 0;
         demands.excused = demands.excused && standing.excused;
         demands.met = demands.met && standing.record.met;
         footer.profiles.push_back(standing.record);
       }
-      tried += anywhere;
+      tried += header.tier == "smoke" ? asked : anywhere;
       // Named all the same: nothing that it demands is of what this testee claims and has.
       if (!anywhere && each && !testee.dtypes.empty()) {
         footer.profiles.push_back(

@@ -5,11 +5,10 @@
 
 namespace attest {
 
-std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees,
-                                 const RunOptions& options) {
+std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees, int jobs) {
   const auto is_slow = [](const Case& c) { return c.excerpt > 0; };
   const auto slow = std::count_if(cases.begin(), cases.end(), is_slow);
-  const bool splits = slow < 4 * std::ptrdiff_t{options.jobs} && options.jobs > 1;
+  const bool splits = slow < 4 * std::ptrdiff_t{jobs} && jobs > 1;
   std::vector<Portion> portions;
   for (const Case& c : cases) {
     const std::size_t step = splits && is_slow(c) ? 1 : std::max<std::size_t>(testees, 1);
@@ -18,10 +17,9 @@ std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t tes
   return portions;
 }
 
-std::vector<std::size_t> order_of(const std::vector<Portion>& portions, const RunOptions& options) {
+std::vector<std::size_t> longest_first(const std::vector<Portion>& portions) {
   std::vector<std::size_t> order(portions.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
-  if (options.fail_fast || options.max_seconds > 0) return order;
   constexpr Index kManyHeads = 50'000;  // in all sequences: each costs a little
   const auto work = [&](std::size_t i) {
     const Case& c = *portions[i].test_case;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "harness/run/run.h"
 
 namespace attest {
 
@@ -18,11 +17,10 @@ struct Portion {
 
 // In the order of the record. Cases that take seconds are as many portions as testees where there
 // are more jobs than that many cases keep busy: they would wait for the slowest testee's last.
-std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees,
-                                 const RunOptions& options);
+std::vector<Portion> portions_of(const std::vector<Case>& cases, std::size_t testees, int jobs);
 
-// The order in which they are examined: theirs, but that the few that take seconds come first, the
-// longest before all, lest the others wait for one at the end.
-std::vector<std::size_t> order_of(const std::vector<Portion>& portions, const RunOptions& options);
+// An order in which the few that take seconds come first, the longest before all, lest the others
+// wait for one at the end.
+std::vector<std::size_t> longest_first(const std::vector<Portion>& portions);
 
 }  // namespace attest

@@ -415,10 +415,13 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   const auto start = Clock::now();
   Record record{.header = header, .verdicts = {}, .footer = {}};
   out << to_line(header) << '\n';
-  const std::vector<Portion> portions = portions_of(cases, testees.size(), options);
+  const std::vector<Portion> portions = portions_of(cases, testees.size(), options.jobs);
   InOrder in_order(portions.size(), record, out, seen);
   in_order.put_first(beyond_caps(cases, testees, options));
-  const std::vector<std::size_t> order = order_of(portions, options);
+  // Of a run that may end early, the first are the first.
+  const bool as_they_are = options.fail_fast || options.max_seconds > 0;
+  const std::vector<std::size_t> order =
+      as_they_are ? std::vector<std::size_t>() : longest_first(portions);
   std::atomic<std::size_t> next = 0;
   Portions tries(testees, options, interrupted);
   // What there was no memory for, and the others have had, is tried again when nobody else is at
@@ -431,7 +434,7 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
     ExecutorPool executors(make_executor, options.workers);
     in_parallel(options.jobs, [&] {
       for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
-        const std::size_t place = order[n];
+        const std::size_t place = order.empty() ? n : order[n];
         auto verdicts = tries.verdicts_on(portions[place], executors, beside_others);
         if (verdicts) {
           in_order.put(place, std::move(*verdicts));

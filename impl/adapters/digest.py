@@ -30,11 +30,20 @@ def worst_tensor(verdict):
                default="")
 
 
+def layouts_found(folder):
+    """{name: text} of the layouts of problems that fuzz drew, which no id of a case shows."""
+    found = folder / "found.json"
+    entries = json.loads(found.read_text())["cases"] if found.exists() else []
+    return {each["name"]: " layouts " + ", ".join(f"{name} {how}" for name, how in
+                                                  each["problem"]["layouts"].items())
+            for each in entries if isinstance(each["problem"].get("layouts"), dict)}
+
+
 def groups(folder, explained):
     """Of what failed or was warned of, like with like: [{outcome, reason, blamed, clauses, cases,
     tensor, count, dtypes, example, problem, message}], the most frequent first. Alike is what
     `explained` says the same of, which is asked of each."""
-    found = {}
+    found, layouts = {}, layouts_found(folder)
     for each in verdicts(folder):
         if each["outcome"] not in ("FAIL", "WARN"):
             continue
@@ -42,7 +51,8 @@ def groups(folder, explained):
         like = {"outcome": each["outcome"], "reason": each["reason"], "blamed": blamed(each),
                 "cases": cases, "tensor": worst_tensor(each)}
         one = {**like, "clauses": each["clauses"], "dtypes": [], "count": 0,
-               "example": each["case"], "problem": each.get("problem", ""),
+               "example": each["case"],
+               "problem": each.get("problem", "") + layouts.get(each["case"].split("/")[1], ""),
                "message": each["message"]}
         group = found.setdefault((*like.values(), explained(one)), one)
         group["count"] += 1

@@ -42,12 +42,13 @@ def module_of(value: Any) -> str:
     return type(value).__module__.split(".")[0]
 
 
-def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
-    """`value` on the host. With `bits`, integers of 16 bits are taken as that format."""
+def host(value: Any, name: str, bits: Optional[str] = None, floats: bool = True) -> Host:
+    """`value` on the host. With `bits`, integers of 16 bits are taken as that format; without
+    `floats`, a list of floats is told nothing of formats, as it is none of what is wanted."""
     if isinstance(value, Host):
         return value
     if module_of(value) == "torch":
-        return _of_torch(value)
+        return _of_torch(value, name)
     try:
         # NumPy looks at those of JAX, wherever they are, when they are computed.
         if module_of(value) not in ("numpy", "jax", "jaxlib") and _dlpack.lies_on_device(value):
@@ -59,7 +60,7 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
         raise TypeError(f"{name}: {type(value).__name__} is no array: {error}") from error
     if data.dtype == object:
         raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__}")
-    if isinstance(value, (list, tuple)) and data.dtype == np.float64:
+    if floats and isinstance(value, (list, tuple)) and data.dtype == np.float64:
         raise TypeError(f"{name}: a {type(value).__name__} does not say in which format its numbers "
                         f"were computed: numpy.array(..., dtype=numpy.float32) does")
     dtype = _FLOATS.get(data.dtype.name, data.dtype.name)
@@ -70,23 +71,33 @@ def host(value: Any, name: str, bits: Optional[str] = None) -> Host:
     return Host(data.astype(data.dtype.newbyteorder("="), copy=False), dtype)
 
 
-def _of_torch(value: Any) -> Host:
+def _unreadable(value: Any) -> str:
+    """Of a torch.Tensor, which kind of it has no plain numbers; "" if it has."""
+    if value.is_nested:
+        return "a nested tensor (packed sequences are cu_seqlens=)"
+    if str(value.layout) != "torch.strided":
+        return f"a sparse tensor ({value.layout})"
+    return "a meta tensor, which holds no numbers" if value.is_meta else ""
+
+
+def _of_torch(value: Any, name: str) -> Host:
     import torch  # whoever has such an array has it
 
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name}: expected an array of numbers, got {type(value).__name__}")
+    if _unreadable(value):
+        raise TypeError(f"{name}: expected a dense torch.Tensor, got {_unreadable(value)}")
     if value.is_cuda:  # it may be computed in another stream than that which the copy waits for
         torch.cuda.synchronize(value.device)
-    value = value.detach().cpu()
-    if value.dtype == torch.bfloat16:  # which NumPy lacks
-        return Host(value.view(torch.int16).numpy().view(np.uint16), "bf16")
-    data = value.resolve_conj().resolve_neg().numpy()
-    return Host(data, _FLOATS.get(data.dtype.name, data.dtype.name))
-
-
-def real(value: Any, name: str) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: expected a number, got {value!r}") from error
+        there = value.detach().cpu()
+        if there.dtype == torch.bfloat16:  # which NumPy lacks
+            return Host(there.view(torch.int16).numpy().view(np.uint16), "bf16")
+        data = there.resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:  # of a format of 8 bits, within vmap
+        raise TypeError(f"{name}: expected a torch.Tensor that NumPy can read, got one of "
+                        f"{format_name(value.dtype)}: {error}") from error
+    return Host(data, _FLOATS.get(data.dtype.name, data.dtype.name))
 
 
 def expect_shape(array: Host, shape: Sequence[int], name: str, what: str = "") -> None:
@@ -111,8 +122,8 @@ def as_f32(value: Any, name: str, bits: Optional[str]) -> Host:
 
 
 def integers(value: Any, name: str, dtype: str) -> Host:
-    array = host(value, name)
-    if array.data.dtype.kind not in "iu":
+    array = host(value, name, floats=False)
+    if array.data.dtype.kind not in "iu" or array.dtype in AS_BITS:
         raise TypeError(f"{name}: expected integers, got {array.dtype}")
     wanted = np.int32 if dtype == "i32" else np.int64
     limits = np.iinfo(wanted)
@@ -123,7 +134,7 @@ def integers(value: Any, name: str, dtype: str) -> Host:
 
 
 def booleans(value: Any, name: str, hint: str = "") -> Host:
-    array = host(value, name)
+    array = host(value, name, floats=False)
     if array.data.dtype != np.bool_:
         raise TypeError(f"{name}: expected booleans{hint}, got {array.dtype}")
     return Host(array.data.view(np.uint8), "u8")

@@ -47,6 +47,10 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Waits for everything on the device. Raises DeviceError for what went wrong on it."""
 
+    def is_full(self) -> bool:
+        """Whether so little of its memory is left that libraries may lack some. Raises DeviceError.
+        """
+
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
@@ -163,6 +167,11 @@ class Cuda:
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")
+
+    def is_full(self) -> bool:
+        free, all_of_it = ctypes.c_size_t(), ctypes.c_size_t()
+        self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(all_of_it))
+        return free.value < all_of_it.value / 16
 
 
 def host_bytes(address: int, size: int) -> np.ndarray:

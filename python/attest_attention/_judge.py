@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Sequence, Union
 
 from attest_attention import _saved
-from attest_attention._options import complete
+from attest_attention._options import arithmetic_text, complete, taken
 from attest_attention._problem import Call
 from attest_attention._result import Result, result_of
 
@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
     from attest_attention._options import Options
 
+Gradients = Union[Sequence[Any], Dict[str, Any]]
+_GRADIENTS = ("dq", "dk", "dv")
+
 
 def _judge(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any]) -> Result:
-    call = Call(arrays, arithmetic, complete(options))
-    return result_of(call.judge(), call.index_of)
+    call = Call(arrays, arithmetic_text(arithmetic), complete(taken(options)))
+    return result_of(call.judge(), call.index_of, call.not_judged())
 
 
 def _assert(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any],
             save: _saved.Save) -> None:
+    save, options = _saved.where(save), taken(options)
+    arithmetic = arithmetic_text(arithmetic)
     result = _judge(arrays, arithmetic, options)
     if result.passed:
         return
@@ -43,18 +48,29 @@ def judge(o: Any, q: Any, k: Any, v: Any, *, arithmetic: Any, lse: Any = None,
     return _judge({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options))
 
 
-def _gradients(gradients: Sequence[Any], names: Dict[str, Any]) -> Dict[str, Any]:
-    if not isinstance(gradients, (tuple, list)) or len(gradients) != 3:
-        raise TypeError("gradients: expected (dq, dk, dv); None for what is not judged")
+def _gradients(gradients: Gradients, names: Dict[str, Any]) -> Dict[str, Any]:
+    given = gradients
+    if isinstance(gradients, (tuple, list)) and len(gradients) == len(_GRADIENTS):
+        given = dict(zip(_GRADIENTS, gradients))
+    if not isinstance(given, dict) or not given or not set(given) <= set(_GRADIENTS):
+        raise TypeError("gradients: expected (dq, dk, dv), or a dict of those of them that are "
+                        "judged")
+    for name, value in given.items():
+        if value is None:
+            raise TypeError(f"{name} is None: the gradient is missing; to leave it out, give a "
+                            "dict of the others: {'dq': ..., 'dk': ..., 'dv': ...} without it")
     if names["d_o"] is None:
         raise TypeError("d_o: the gradients need it")
-    return {**names, **dict(zip(("dq", "dk", "dv"), gradients))}
+    return {**names, **given}
 
 
-def judge_gradients(gradients: Sequence[Any], q: Any, k: Any, v: Any, d_o: Any, *, arithmetic: Any,
+def judge_gradients(gradients: Gradients, q: Any, k: Any, v: Any, d_o: Any, *, arithmetic: Any,
                     o: Any = None, lse: Any = None, d_lse: Any = None, dbias: Any = None,
                     dsink: Any = None, **options: Unpack[Options]) -> Result:
     """The verdict on (dq, dk, dv), and on `dbias` and `dsink` if they are given.
+
+    A dict, as {"dk": dk, "dv": dv}, leaves out the others of the three; None is refused, as a
+    gradient that nobody computed. Result.not_judged names what the verdict says nothing of.
 
     They are held to the gradients of the exact forward pass. `o` and `lse` of the kernel's own are
     judged first, if given: where they are wrong, gradients say nothing. `d_lse` is the gradient with
@@ -75,7 +91,7 @@ def assert_close(o: Any, q: Any, k: Any, v: Any, *, arithmetic: Any, lse: Any = 
     _assert({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options), save)
 
 
-def assert_gradients_close(gradients: Sequence[Any], q: Any, k: Any, v: Any, d_o: Any, *,
+def assert_gradients_close(gradients: Gradients, q: Any, k: Any, v: Any, d_o: Any, *,
                            arithmetic: Any, o: Any = None, lse: Any = None, d_lse: Any = None,
                            dbias: Any = None, dsink: Any = None, save: _saved.Save = True,
                            **options: Unpack[Options]) -> None:

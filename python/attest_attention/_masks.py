@@ -6,8 +6,15 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from attest_attention import _library
 from attest_attention._arrays import Host, Keeper, aligned_right, booleans, host, integers
+from attest_attention._numbers import whole
 
 ANCHORS = ("top_left", "bottom_right")
+_KINDS = {"full": _library.FULL, "band": _library.BAND, "dense": _library.DENSE,
+          "prefix": _library.PREFIX, "segments": _library.SEGMENTS,
+          "block_sparse": _library.BLOCK_SPARSE, "dilated": _library.DILATED,
+          "all_of": _library.ALL_OF, "any_of": _library.ANY_OF}
+_COMBINED = ("all_of", "any_of")
+_TABLES = {"dense": 1, "prefix": 1, "block_sparse": 1, "segments": 2}  # how many each kind has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,27 +32,58 @@ class Mask:
     table2: Any = None
     parts: Tuple["Mask", ...] = ()
 
-    def __and__(self, other: "Mask") -> "Mask":
-        return Mask("all_of", parts=(self, other))
+    # NumPy leaves `table & mask` to __rand__, and does not try it element by element.
+    __array_ufunc__ = None
 
-    def __or__(self, other: "Mask") -> "Mask":
-        return Mask("any_of", parts=(self, other))
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in _KINDS:
+            raise ValueError(f"mask: no kind is called {self.kind!r}; there are "
+                             f"{', '.join(_KINDS)}")
+        if not isinstance(self.anchor, str) or self.anchor not in ANCHORS:
+            raise ValueError(f"anchor: expected one of {ANCHORS}, got {self.anchor!r}")
+        if self.kind in _COMBINED and not self.parts:
+            raise ValueError(f"mask: {self.kind} needs parts, which & and | give it")
+        for part in self.parts:
+            if not isinstance(part, Mask):
+                raise TypeError(f"mask: a part is a Mask, got {type(part).__name__}")
+        self._take_numbers()
 
+    def _take_numbers(self) -> None:
+        """As Python has them, each within what its field holds."""
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)  # it is frozen to others
 
-def _anchor(anchor: str) -> str:
-    if anchor not in ANCHORS:
-        raise ValueError(f"anchor: expected one of {ANCHORS}, got {anchor!r}")
-    return anchor
+        put("offset", whole(self.offset, "offset"))
+        put("dilation", whole(self.dilation, "dilation", 1))
+        for name in ("left", "right"):
+            width = getattr(self, name)
+            put(name, None if width is None else whole(width, name, 0))
+        if not isinstance(self.block, tuple) or len(self.block) != 2:
+            raise TypeError(f"block: expected (queries, keys), got {self.block!r}")
+        put("block", tuple(whole(size, name, 1) for size, name in
+                           zip(self.block, ("block_query", "block_key"))))
+
+    def __and__(self, other: Any) -> "Mask":
+        return Mask("all_of", parts=(self, as_mask(other)))
+
+    def __or__(self, other: Any) -> "Mask":
+        return Mask("any_of", parts=(self, as_mask(other)))
+
+    def __rand__(self, other: Any) -> "Mask":
+        return as_mask(other) & self
+
+    def __ror__(self, other: Any) -> "Mask":
+        return as_mask(other) | self
 
 
 def causal(anchor: str, offset: int = 0) -> Mask:
     """Up to the diagonal, which begins at the top left or ends at the bottom right."""
-    return Mask("band", anchor=_anchor(anchor), offset=offset, right=0)
+    return Mask("band", anchor=anchor, offset=offset, right=0)
 
 
 def window(left: Optional[int], right: Optional[int], anchor: str, offset: int = 0) -> Mask:
     """That many keys before and after the diagonal; None: all."""
-    return Mask("band", anchor=_anchor(anchor), offset=offset, left=left, right=right)
+    return Mask("band", anchor=anchor, offset=offset, left=left, right=right)
 
 
 def dense(table: Any) -> Mask:
@@ -72,7 +110,7 @@ def block_sparse(table: Any, block_query: int, block_key: int) -> Mask:
 
 def dilated(dilation: int, anchor: str, offset: int = 0) -> Mask:
     """Every so many keys, counted from the diagonal."""
-    return Mask("dilated", anchor=_anchor(anchor), offset=offset, dilation=dilation)
+    return Mask("dilated", anchor=anchor, offset=offset, dilation=dilation)
 
 
 def _of_positions(table: Host, length: int, name: str) -> Host:
@@ -91,11 +129,11 @@ class _Nodes:
         self.all: List[_library.MaskNode] = []
 
     def add(self, mask: Mask) -> int:
-        if mask.kind in ("all_of", "any_of"):
+        if mask.kind in _COMBINED:
             last = self.add(mask.parts[0])
             for part in mask.parts[1:]:
                 node = _library.sized(_library.MaskNode)
-                node.kind = _library.ALL_OF if mask.kind == "all_of" else _library.ANY_OF
+                node.kind = _KINDS[mask.kind]
                 node.first, node.second = last, self.add(part)
                 last = self._append(node)
             return last
@@ -107,33 +145,28 @@ class _Nodes:
 
     def _leaf(self, mask: Mask) -> _library.MaskNode:
         batch, heads, queries, keys = self._whole
+        if not all(isinstance(table, Host) for table in
+                   (mask.table, mask.table2)[:_TABLES.get(mask.kind, 0)]):
+            raise TypeError(f"mask: a Mask of {mask.kind} needs a table: attest_attention."
+                            f"{mask.kind}() makes one with it")
         node: _library.MaskNode = _library.sized(_library.MaskNode)
+        node.kind = _KINDS[mask.kind]
         node.anchored_bottom_right = mask.anchor == "bottom_right"
         node.offset, node.dilation = mask.offset, mask.dilation
         node.left = _library.UNBOUNDED if mask.left is None else mask.left
         node.right = _library.UNBOUNDED if mask.right is None else mask.right
         node.block_query, node.block_key = mask.block
         tensor = self._keeper.tensor
-        if mask.kind == "band":
-            node.kind = _library.BAND
-        elif mask.kind == "dilated":
-            node.kind = _library.DILATED
-        elif mask.kind == "dense":
-            node.kind = _library.DENSE
+        if mask.kind == "dense":
             node.table = tensor(aligned_right(mask.table, self._whole, "mask"))
         elif mask.kind == "block_sparse":
-            node.kind = _library.BLOCK_SPARSE
             blocks = (batch, heads, -(-queries // mask.block[0]), -(-keys // mask.block[1]))
             node.table = tensor(aligned_right(mask.table, blocks, "mask"))
         elif mask.kind == "prefix":
-            node.kind = _library.PREFIX
             node.table = tensor(mask.table.reshaped(mask.table.data.size, 1, 1, 1))
         elif mask.kind == "segments":
-            node.kind = _library.SEGMENTS
             node.table = tensor(_of_positions(mask.table, queries, "queries"))
             node.table2 = tensor(_of_positions(mask.table2, keys, "keys"))
-        else:
-            raise ValueError(f"mask: no kind is called {mask.kind!r}")
         return node
 
 
@@ -149,4 +182,4 @@ def as_mask(value: Any) -> Mask:
     """A description, or a table of booleans."""
     if isinstance(value, Mask):
         return value
-    return dense(host(value, "mask").data)
+    return dense(host(value, "mask", floats=False).data)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attest_attention import _device
 from attest_attention._backends import Backend
-from attest_attention._device import DEFAULT_STREAM, Device, DeviceError
+from attest_attention._device import DEFAULT_STREAM, Device, DeviceError, NoDeviceMemory
 from attest_attention._given import Problem
 from attest_attention._mirror import Fault, Mirror
 from attest_attention._tensors import AXES, DTYPES, Memory, Tensors
@@ -118,12 +118,22 @@ class OnDevice:
             fault = judged.mirror.settle()
             judged.tensors.finish()
             return fault
+        except Exception as error:
+            if self._is_full():  # as cuDNN, which then has an "internal error"
+                raise NoDeviceMemory(f"{error} (the device's memory is full)") from error
+            raise
         finally:
             with contextlib.suppress(DeviceError):  # which is told already, or was told before
                 self._device.synchronize()
                 for call in calls:
                     call.mirror.close()
                 self._backend.give_back()
+
+    def _is_full(self) -> bool:
+        try:
+            return self._device.is_full()
+        except DeviceError:  # it is lost
+            return False
 
     def _ordinary(self, new: Callable[[int], _Call]) -> _Call:
         call = new(DEFAULT_STREAM)

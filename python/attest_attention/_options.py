@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Dict, Optional, Tuple, TypedDict, Union
+import json
+from typing import Any, Callable, Dict, Optional, Tuple, TypedDict, Union
+
+from attest_attention._numbers import flag, real, shown, whole
 
 # NUMERICS.md, section 9. Or JSON, as text or a dict: a whole description of a kernel, or the
 # arithmetic of it.
@@ -34,7 +37,7 @@ class Options(TypedDict, total=False):
     layout          "bhsd" (default) or "bshd"; with cu_seqlens "shd" (default) or "hsd"
     dtype           "bf16": arrays of 16-bit integers hold the bits of bf16
     ignore_padding  rows beyond a query length may hold anything
-    threads         how many may compute; 0 (default): as many as there are processors
+    threads         how many may compute, up to 1024; 0 (default): as many as there are processors
     """
 
     scale: Optional[float]
@@ -66,11 +69,76 @@ DEFAULTS: Dict[str, Any] = {
 }
 
 
-def complete(options: Dict[str, Any]) -> Dict[str, Any]:
-    """With defaults for what is not said. Raises TypeError for what there is not."""
+MOST_THREADS = 1024
+
+
+def _corner(value: Any) -> Any:
+    """Where a diagonal is fixed: a flag becomes Python's; what it may be is judged later."""
+    known = flag(value)
+    return value if known is None else known
+
+
+def _window(value: Any) -> Any:
+    if value is None:
+        return None
+    if not isinstance(value, (tuple, list)) or len(value) not in (2, 3):
+        raise ValueError(f"window: expected (left, right) or (left, right, 'top_left' or "
+                         f"'bottom_right'), got {value!r}")
+    ends = [None if end is None else whole(end, "window") for end in value[:2]]
+    if any(end is not None and end < -1 for end in ends):
+        raise ValueError(f"window: a width is negative: {value!r}")
+    return (*(None if end == -1 else end for end in ends), *map(_corner, value[2:]))
+
+
+def _ignore_padding(value: Any) -> bool:
+    known = flag(value)
+    if known is None:
+        raise TypeError(f"ignore_padding: expected True or False, got {type(value).__name__}")
+    return known
+
+
+# Of options that are numbers or flags, what makes them Python's. Raises TypeError, ValueError.
+_TAKEN: Dict[str, Callable[[Any], Any]] = {
+    "scale": lambda value: None if value is None else real(value, "scale"),
+    "causal": _corner,
+    "window": _window,
+    "softcap": lambda value: 0.0 if value is None else real(value, "softcap"),
+    "dropout_p": lambda value: real(value, "dropout_p"),
+    "ignore_padding": _ignore_padding,
+    "threads": lambda value: whole(value, "threads", 0, MOST_THREADS),
+}
+
+
+def taken(options: Dict[str, Any]) -> Dict[str, Any]:
+    """The same options, with numbers that a file holds. Raises TypeError for what there is not."""
     for name in options:
         if name not in DEFAULTS:
             near = difflib.get_close_matches(name, DEFAULTS, 1, 0.5)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(DEFAULTS)}"
             raise TypeError(f"no option is called {name!r}{hint}")
+    return {name: _TAKEN[name](value) if name in _TAKEN else value
+            for name, value in options.items()}
+
+
+def _declared(value: Any) -> Any:
+    """For JSON, of what is in a declaration and no plain number."""
+    try:
+        return value.item()
+    except Exception as error:
+        raise TypeError(f"arithmetic: expected numbers, texts, lists and dicts, got "
+                        f"{shown(value)}") from error
+
+
+def arithmetic_text(arithmetic: Any) -> str:
+    """A name, or a declaration as JSON."""
+    if isinstance(arithmetic, dict):
+        return json.dumps(arithmetic, default=_declared)
+    if not isinstance(arithmetic, str):
+        raise TypeError(f"arithmetic: expected one of {ARITHMETICS}, or a declaration as JSON or "
+                        f"dict, got {type(arithmetic).__name__}")
+    return arithmetic
+
+
+def complete(options: Dict[str, Any]) -> Dict[str, Any]:
+    """With defaults for what is not said."""
     return {**DEFAULTS, **options}

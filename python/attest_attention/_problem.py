@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 import re
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -11,24 +10,17 @@ import numpy as np
 
 from attest_attention import _library, _masks
 from attest_attention._arrays import (Host, Keeper, aligned_right, as_f32, booleans, expect_dtype,
-                                      expect_shape, host, integers, real)
+                                      expect_shape, host, integers)
 from attest_attention._formats import AS_BITS, FORMATS
-from attest_attention._options import ARITHMETICS
 
 LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 PACKED_LAYOUTS = {"hsd": (0, 1, 2), "shd": (1, 0, 2)}
 
 # What may be judged: arguments, which attest_outputs has by the same names.
 OUTPUTS = ("o", "lse", "dq", "dk", "dv", "dbias", "dsink")
+GRADIENTS = OUTPUTS[2:]
 # Arguments that libattest calls otherwise.
 ARGUMENTS = {"sink": "sinks", "keep": "keep_mask"}
-
-
-def _whole(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected whole numbers, got {value!r}") from None
 
 
 def pair(value: Any, name: str) -> Tuple[Any, Any]:
@@ -49,11 +41,11 @@ def _listed(names: Iterable[str]) -> str:
 class Call:
     """One problem with its outputs, ready for libattest."""
 
-    def __init__(self, arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any]) -> None:
+    def __init__(self, arrays: Dict[str, Any], arithmetic: str, options: Dict[str, Any]) -> None:
         self._options = options
         self._keeper = Keeper()
         self._bits = options["dtype"]
-        if self._bits not in (None, *AS_BITS):
+        if self._bits is not None and not (isinstance(self._bits, str) and self._bits in AS_BITS):
             raise ValueError(f"dtype: expected None or {_listed(map(repr, AS_BITS))}, got "
                              f"{self._bits!r}")
         self.packed = options["cu_seqlens"] is not None
@@ -61,7 +53,7 @@ class Call:
         self.problem = _library.sized(_library.Problem)
         self.inputs = _library.sized(_library.Inputs)
         self.outputs = _library.sized(_library.Outputs)
-        self._arithmetic = self._arithmetic_text(arithmetic)
+        self._arithmetic = arithmetic.encode()
         self._read_qkv(arrays)
         self._read_lengths()
         self._read_scores()
@@ -73,7 +65,7 @@ class Call:
         options = _library.sized(_library.JudgeOptions)
         options.arithmetic = self._arithmetic
         options.threads = self._options["threads"]
-        options.ignores_padding = bool(self._options["ignore_padding"])
+        options.ignores_padding = self._options["ignore_padding"]
         verdict: Dict[str, Any] = json.loads(
             _library.verdict_text(self.problem, self.inputs, self.outputs, options))
         if "error" in verdict:
@@ -87,7 +79,7 @@ class Call:
     def _choose_layout(self) -> None:
         known = PACKED_LAYOUTS if self.packed else LAYOUTS
         layout = self._options["layout"] or ("shd" if self.packed else "bhsd")
-        if layout not in known:
+        if not isinstance(layout, str) or layout not in known:
             raise ValueError(f"layout: expected one of {tuple(known)}"
                              f"{' with cu_seqlens' if self.packed else ''}, got {layout!r}")
         self.layout, self._axes = layout, known[layout]
@@ -114,14 +106,6 @@ class Call:
         return self._native(array)
 
     # ---- The problem -------------------------------------------------------------------------
-
-    def _arithmetic_text(self, arithmetic: Any) -> bytes:
-        if isinstance(arithmetic, dict):
-            return json.dumps(arithmetic).encode()
-        if not isinstance(arithmetic, str):
-            raise TypeError(f"arithmetic: expected one of {ARITHMETICS}, or a declaration as JSON "
-                            f"or dict, got {type(arithmetic).__name__}")
-        return arithmetic.encode()
 
     def _read_qkv(self, arrays: Dict[str, Any]) -> None:
         q = host(arrays["q"], "q", self._bits)
@@ -230,8 +214,7 @@ class Call:
         scale = options["scale"]
         if scale is None:
             scale = 1 / math.sqrt(p.head_dim) if p.head_dim else 1.0
-        p.scale = real(scale, "scale")
-        p.softcap = real(options["softcap"] or 0, "softcap")
+        p.scale, p.softcap = scale, options["softcap"]
         self.whole = (p.batch, p.query_heads, p.query_len, p.key_len)
         if options["bias"] is not None:
             bias = host(options["bias"], "bias", self._bits)
@@ -255,7 +238,7 @@ class Call:
 
     def _read_dropout(self) -> None:
         p, keep = self.problem, self._options["keep_mask"]
-        probability = real(self._options["dropout_p"], "dropout_p")
+        probability = self._options["dropout_p"]
         if keep is None:
             if probability != 0:
                 raise ValueError("keep_mask: dropout_p needs the mask that was used")
@@ -268,8 +251,8 @@ class Call:
 
     def _anchor_of(self, what: str, anchor: Any) -> str:
         """Where a diagonal is fixed; it must be said unless that is the same."""
-        if anchor in _masks.ANCHORS:
-            return str(anchor)
+        if isinstance(anchor, str) and anchor in _masks.ANCHORS:
+            return anchor
         if anchor is not True:
             raise ValueError(f"{what}: expected one of {_masks.ANCHORS}, got {anchor!r}")
         if any(query != key for query, key in self.lengths) or self.problem.page_size:
@@ -283,14 +266,8 @@ class Call:
         if causal is not False and causal is not None:
             masks.append(_masks.causal(self._anchor_of("causal", causal)))
         if window is not None:
-            if not isinstance(window, (tuple, list)) or len(window) not in (2, 3):
-                raise ValueError(f"window: expected (left, right) or (left, right, 'top_left' or "
-                                 f"'bottom_right'), got {window!r}")
             anchor = window[2] if len(window) == 3 else causal or True
-            left, right = (None if end is None or end == -1 else _whole(end, "window")
-                           for end in window[:2])
-            if any(end is not None and end < 0 for end in (left, right)):
-                raise ValueError(f"window: a width is negative: {window!r}")
+            left, right = window[:2]
             masks.append(_masks.window(left, right, self._anchor_of("window", anchor)))
         if options["mask"] is not None:
             masks.append(_masks.as_mask(options["mask"]))
@@ -316,6 +293,7 @@ class Call:
     def _read_results(self, arrays: Dict[str, Any]) -> None:
         tensor = self._keeper.tensor
         given = {name: value for name, value in arrays.items() if value is not None}
+        self._given = frozenset(given)
         if "d_o" in given:
             self.problem.backward = 1
             self.inputs.d_o = tensor(self._array(given["d_o"], "d_o", self.o_shape))
@@ -346,6 +324,14 @@ class Call:
         expect_dtype(array, self.dtype, name, " as q")
         expect_shape(array, host(self._options[of], of).shape, name, " as bias")
         return array.reshaped(*self.bias_shape)
+
+    def not_judged(self) -> Tuple[str, ...]:
+        """Gradients that the problem has and nobody gave: no verdict speaks of them."""
+        if not self.problem.backward:
+            return ()
+        has = {"dbias": self.problem.has_bias, "dsink": self.problem.has_sink}
+        return tuple(name for name in GRADIENTS
+                     if has.get(name, True) and name not in self._given)
 
     def index_of(self, name: str, place: Sequence[int]) -> Tuple[int, ...]:
         """Where the caller finds an element: its place has four coordinates."""

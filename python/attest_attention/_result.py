@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 _NAMES = {"O": "o", "LSE": "lse", "dQ": "dq", "dK": "dk", "dV": "dv", "dBias": "dbias",
@@ -49,6 +50,7 @@ class Result:
     problem: str
     arithmetic: Tuple[str, ...]  # what goes beyond the default, in words
     saved: str = ""  # the file that repeats it
+    not_judged: Tuple[str, ...] = ()  # gradients that the problem has and nobody gave
 
     def __bool__(self) -> bool:
         return self.passed
@@ -63,7 +65,9 @@ class Result:
         lines.append(("arithmetic", ", ".join(self.arithmetic)))
         lines.append(("compared", self.sampled))
         lines.append(("unspecified", f"{self.unspecified} elements" if self.unspecified else ""))
-        again = f"python -m attest_attention judge {self.saved}" if self.saved else ""
+        lines.append(("not judged", ", ".join(self.not_judged)))
+        again = (f"python -m attest_attention judge {shlex.quote(self.saved)}" if self.saved
+                 else "")
         lines.append(("again", again))
         told = [f"  {what:<13} {text}" for what, text in lines if text]
         return "\n".join([f"attention: {self.outcome}", *told])
@@ -74,7 +78,8 @@ def _number(value: Any) -> float:
 
 
 def result_of(verdict: Dict[str, Any],
-              index_of: Callable[[str, Sequence[int]], Tuple[int, ...]]) -> Result:
+              index_of: Callable[[str, Sequence[int]], Tuple[int, ...]],
+              not_judged: Tuple[str, ...]) -> Result:
     tensors: Dict[str, TensorResult] = {}
     for record, name in _NAMES.items():
         if record not in verdict["tensors"]:
@@ -90,4 +95,5 @@ def result_of(verdict: Dict[str, Any],
                   clause=verdict["blamed"], title=verdict["title"],
                   did_you_mean=verdict["did_you_mean"], tensors=tensors,
                   unspecified=verdict["unspecified"], sampled=verdict["sampled"],
-                  problem=verdict["problem"], arithmetic=tuple(verdict["arithmetic"]))
+                  problem=verdict["problem"], arithmetic=tuple(verdict["arithmetic"]),
+                  not_judged=not_judged)

@@ -17,6 +17,7 @@ from attest_attention import _command, _home
 from attest_attention._kernel import Kernel
 
 PASSED = ("PASS", "WARN")
+_INCOMPLETE = 3  # how the command exits where nothing failed, but for what is known
 NOT_ASKED = ("UNSUPPORTED", "NOT_RUN")
 
 
@@ -108,8 +109,9 @@ class Run:
     def passed(self) -> bool:
         """Whether something was judged and nothing failed that is not known. No profile need be
         met: of a part of the suite none is."""
-        open_only = self.conclusion == "incomplete" and not self.failures
-        return self.exit_code == 0 or (open_only and any(self.counts.get(each) for each in PASSED))
+        known_only = all(each.known for each in self.failures)
+        judged = bool(self.failures) or any(self.counts.get(each) for each in PASSED)
+        return self.exit_code == 0 or (self.exit_code == _INCOMPLETE and known_only and judged)
 
     @cached_property
     def verdicts(self) -> List[Verdict]:

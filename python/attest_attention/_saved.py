@@ -11,10 +11,34 @@ import numpy as np
 
 from attest_attention._arrays import Host, host, module_of
 from attest_attention._masks import Mask
+from attest_attention._numbers import flag
 
 MOST_BYTES = 1 << 30  # that are saved unasked
 
 Save = Union[bool, str, "os.PathLike[str]"]
+
+
+def where(save: Any) -> Save:
+    """What `save` says, looked at before anything is judged: a verdict is not lost for it."""
+    known = flag(save)
+    if known is not None:
+        return known
+    if not isinstance(save, (str, os.PathLike)):
+        raise TypeError(f"save: expected True, False or a path, got {save!r}")
+    return save
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is one number of a library, whose format a plain number would not tell."""
+    return module_of(value) != "builtins" and getattr(value, "shape", None) == ()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON holds all of it."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, dict) or (module_of(value) == "builtins" and
+                                       isinstance(value, (type(None), bool, int, float, str)))
 
 
 class _Writer:
@@ -22,8 +46,6 @@ class _Writer:
         self.arrays: Dict[str, np.ndarray] = {}
 
     def encoded(self, value: Any) -> Any:
-        if isinstance(value, np.generic):  # a number, such as a scale
-            value = value.item()
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, dict):
@@ -31,11 +53,11 @@ class _Writer:
         if isinstance(value, Mask):
             fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
             return {"$mask": self.encoded(fields)}
-        if isinstance(value, tuple):
+        if isinstance(value, tuple) and not any(map(_is_scalar, value)):
             return {"$tuple": [self.encoded(each) for each in value]}
-        if isinstance(value, list):
+        if isinstance(value, list) and _is_plain(value):
             return [self.encoded(each) for each in value]
-        array = value if isinstance(value, Host) else host(value, module_of(value))
+        array = value if isinstance(value, Host) else host(value, module_of(value), floats=False)
         name = f"array{len(self.arrays)}"
         self.arrays[name] = array.data
         return {"$array": name, "dtype": array.dtype}

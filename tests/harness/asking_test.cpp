@@ -36,6 +36,15 @@ class AskingTest : public testing::Test {
          "problem": {"query_len": 17, "key_len": 16, "head_dim": 16, "mask": "prefix 7"}},
         {"name": "prefix_of_9", "clauses": ["MASK-10"], "because": "Another one.",
          "problem": {"query_len": 18, "key_len": 16, "head_dim": 16, "mask": "prefix 9"}},
+        {"name": "with_gaps", "clauses": ["LAYOUT-1"], "because": "They differ in layouts alone.",
+         "problem": {"query_len": 17, "key_len": 16, "head_dim": 16},
+         "for": {"layouts": ["bhsd gap=3", "bhsd gap=5", {"v": "bhsd gap=3"}]}},
+        {"name": "of_lengths", "clauses": ["MASK-5"], "because": "In lengths alone.",
+         "problem": {"query_len": 17, "key_len": 16, "head_dim": 16},
+         "for": {"key_lens": [[7], [9]]}},
+        {"name": "with_bias", "clauses": ["SCORE-3"], "because": "In a shape, or in what it holds.",
+         "problem": {"query_len": 17, "key_len": 16, "head_dim": 16},
+         "for": {"bias": [{"kind": "normal"}, {"kind": "ramp"}, {"kind": "normal", "axes": "k"}]}},
         {"name": "windowed", "clauses": ["MASK-4"], "because": "It needs more.",
          "problem": {"query_heads": 4, "key_heads": 2, "mask": "window -3..0"}},
         {"name": "long", "clauses": ["MASK-1"], "because": "It is long.",
@@ -52,7 +61,7 @@ class AskingTest : public testing::Test {
          "dtypes": ["f32"]}]})");
     testee_.name = "narrow";
     testee_.description.dtypes = {DType::f16};
-    testee_.description.features = {"prefix"};
+    testee_.description.features = {"prefix", "strides", "lengths", "bias"};
     testee_.description.limits.always.emplace_back().sizes.emplace(Size::query_len,
                                                                    SizeSet::listed({16, 32}));
   }
@@ -90,6 +99,19 @@ TEST_F(AskingTest, WhatHasBecomeAlikeRunsOnceUnlessItCitesMore) {
 TEST_F(AskingTest, CasesWhoseMasksDifferInTheirTablesAloneAreNotAlike) {
   EXPECT_TRUE(instead("prefix_of_7")->fitted);
   EXPECT_TRUE(instead("prefix_of_9")->fitted);
+}
+
+TEST_F(AskingTest, CasesThatDifferInLayoutsLengthsOrBiasAloneAreNotAlike) {
+  asking_.emplace(folder_.load(), std::vector<Testee>{testee_}, folder_.path());
+  int fitted = 0;
+  for (const Case& c : folder_.load()) {
+    if (c.id.find("with_") == std::string::npos && c.id.find("of_lengths") == std::string::npos)
+      continue;
+    ASSERT_NE(asking_->instead("narrow", c.id), nullptr) << c.id;
+    EXPECT_TRUE(asking_->instead("narrow", c.id)->fitted) << c.id;
+    ++fitted;
+  }
+  EXPECT_EQ(fitted, 8);
 }
 
 TEST_F(AskingTest, WhatIsMissingAndCannotBeLeftOutIsNamed) {

@@ -526,6 +526,19 @@ TEST_F(WithinLimitsTest, ASampleOfANarrowKernelHasNoFailure) {
   EXPECT_EQ(f.conclusion, kNoFailure);
 }
 
+TEST_F(WithinLimitsTest, ASampleIsNoAnswerToWhoAsksForAProfileOfWhichAFeatureIsMissing) {
+  header_.tier = "smoke";
+  const VerdictRecord lacking = left_out("undeclared", "paged");
+  EXPECT_EQ(footer({lacking}).exit_code, kConformant) << "nobody asked for it by its name";
+  EXPECT_EQ(footer({lacking}, {"forward-core"}).exit_code, kNotConformant);
+  EXPECT_EQ(footer({left_out("undeclared", "gqa")}, {"forward-core/limits"}).exit_code,
+            kConformant);
+  // None of its cases was tried at all.
+  verdicts_ = {passed("of/another", {"PAGE-1"})};
+  EXPECT_EQ(footer({left_out("limits", "batch 2: takes 1")}, {"forward-core"}).exit_code,
+            kIncomplete);
+}
+
 TEST_F(WithinLimitsTest, AProfileThatNothingIsAskedForIsNamedAllTheSame) {
   header_.testees[0].profiles = {"forward-core", "double"};
   const Footer f = footer({});

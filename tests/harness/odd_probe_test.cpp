@@ -1,6 +1,7 @@
 // What a probe tells of kernels that are odd (plugins/odd.cpp): of a wrong LSE, of crashes and
 // hangs, of outputs that nobody writes, of narrow ones. Nothing wrong, and what their O tells all
 // the same.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -187,6 +188,25 @@ TEST(OddProbeTest, TellsNoSquareWhereNothingIsTaken) {
 }
 
 // No number stands for what was not seen, and nothing is declared as "declared".
+TEST(OddProbeTest, TellsNothingTakenThatIsNotLookedAt) {
+  const Probed seen = probed("blind");
+  for (const char* feature :
+       {"causal", "window", "dense-mask", "prefix", "segments", "block-sparse", "dilated",
+        "mask-and", "mask-or", "lengths", "softcap", "bias", "dbias", "alibi", "sink", "dropout",
+        "dropout-generated", "zero-sizes"}) {
+    const Answer& answer = answer_of(seen, fmt::format("features.{}", feature));
+    EXPECT_EQ(answer.value, false) << feature << ": " << answer.words << ": " << answer.inputs;
+  }
+  for (const char* key : {"window.said_by", "window.left", "window.right", "window.unbounded",
+                          "keep_quantum", "limits.bias_axes", "limits.lengths"}) {
+    EXPECT_FALSE(answer_of(seen, key).told()) << key << ": " << answer_of(seen, key).value;
+  }
+  EXPECT_EQ(answer_of(seen, "limits.masks").value, "none") << "of those that it looks at";
+  for (const Contradiction& each : contradictions(odd("blind").description, seen.answers)) {
+    EXPECT_NE(each.key, "window.unbounded");
+  }
+}
+
 TEST(OddProbeTest, SaysInWordsWhatWasNotSeen) {
   const Probed seen = probed("no_windows");
   EXPECT_THAT(answer_of(seen, "window.left").inputs, testing::Not(HasSubstr("-1")));

@@ -315,6 +315,17 @@ class ErrorTest(unittest.TestCase):
         reply, _ = replied("raises")
         self.assertNotIn("reason", reply)
 
+    def test_any_error_may_be_lack_of_memory_where_the_device_is_full(self):
+        class Full(fake_device.Device):
+            def is_full(self):
+                return True
+
+        reply, _ = replied("raises", device=Full())
+        self.assertEqual((reply["status"], reply["reason"]), ("error", "no_memory"))
+        self.assertIn("not this one", reply["message"])
+        reply, _ = replied("lost", device=Full())
+        self.assertIs(reply["ends"], True)
+
     def test_other_errors_do_not(self):
         reply, _ = replied("raises")
         self.assertIn("ValueError: not this one (device_faults.py", reply["message"])

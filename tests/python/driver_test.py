@@ -36,6 +36,9 @@ class DriverTest(unittest.TestCase):
     def test_memory_goes_there_and_back(self):
         self.assertEqual(self.told("memory"), "right")
 
+    def test_of_memory_little_may_be_left(self):
+        self.assertEqual(self.told("full"), "False\nTrue")
+
     def test_streams_are_held_for_a_while(self):
         self.assertEqual(self.told("hold"), "right")
 
@@ -61,6 +64,12 @@ def memory(cuda):
     assert cuda.allocate(9000) == address, "what is not large is kept"
     cuda.free(cuda.allocate(1 << 28), 1 << 28)
     print("right")
+
+
+def full(cuda):
+    for free in ("64", "4"):  # of 80 GiB
+        os.environ["FAKE_FREE_GIB"] = free
+        print(cuda.is_full())
 
 
 def hold(cuda):

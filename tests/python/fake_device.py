@@ -51,6 +51,9 @@ class Device:
     def fill(self, address, byte, size, stream):
         self.launch(stream, lambda: host_bytes(address, size).fill(byte))
 
+    def is_full(self):
+        return False
+
     def hold(self, streams, seconds):
         assert not any(self.queues.values()), "held while something is under way"
         self.gated = set(streams)

@@ -9,22 +9,26 @@ import sys
 import tempfile
 import unittest
 
+import attest_attention as attest
+from kernels import narrow
+
 HERE = pathlib.Path(__file__).parent
 
 MODULE = """
 import attest_attention as attest
-from kernels import top_left
+from kernels import {kernel}
 
-test_top_left = attest.pytest(top_left, {options})
+test_{kernel} = attest.pytest({kernel}, {options})
 """
 
 
 @unittest.skipUnless(importlib.util.find_spec("pytest"), "pytest is not installed")
 class PytestTest(unittest.TestCase):
-    def pytest(self, *arguments, options=""):
+    def pytest(self, *arguments, kernel="top_left", options=""):
         """What pytest says of a module with that kernel."""
         with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "test_mine.py").write_text(MODULE.format(options=options))
+            module = MODULE.format(kernel=kernel, options=options)
+            (pathlib.Path(folder) / "test_mine.py").write_text(module)
             done = subprocess.run(
                 [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", folder,
                  *arguments], text=True, capture_output=True, cwd=folder,
@@ -61,6 +65,20 @@ class PytestTest(unittest.TestCase):
         self.assertRegex(told, r"XFAIL \S*\[MASK-3\][\s-]*(reason: )?"
                                r"known: FAIL \(bound\), https://example.org/1")
         self.assertNotIn("FAILED", re.sub(r"FAILED \S*\[conclusion\].*", "", told))
+
+    def test_where_all_failures_are_known_nothing_fails(self):
+        found = attest.run(narrow, tier="smoke")
+        self.assertFalse(found.passed)
+        listed = [{"case": each.case, "testee": each.testee, "outcome": each.outcome,
+                   "reason": each.reason, "link": "https://example.org/1"}
+                  for each in found.failures]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as known:
+            json.dump(listed, known)
+            known.flush()
+            told = self.pytest(kernel="narrow", options=f"known={known.name!r}")
+            self.assertTrue(attest.run(narrow, tier="smoke", known=known.name).passed)
+        self.assertRegex(told, r"SKIPPED .*Incomplete: no failure in .* failed as was known")
+        self.assertRegex(told, r"\n\d+ passed, \d+ skipped, 1 xfailed")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-shape = (2, 2, 128, 64)
-at = torch.arange(2 * 2 * 128 * 64, device="cuda").reshape(shape)
+shape = (2, 2, 21, 24)
+at = torch.arange(2 * 2 * 21 * 24, device="cuda").reshape(shape)
 inputs = [((m * at) % 17 - 8).half() / 8 for m in (3, 5, 7)]
-weights = (torch.arange(2 * 2 * 64, device="cuda").reshape(2, 2, 64) % 5 - 2).half()
+weights = (torch.arange(2 * 2 * 24, device="cuda").reshape(2, 2, 24) % 5 - 2).half()
 
 
 def gradients(backend, dtype):

@@ -23,6 +23,7 @@ struct Oddity {
   bool bottom_right = false;  // all corners are
   bool sees_all = false;      // whatever masks and lengths say
   bool nan_is_zero = false;   // in K and V: nothing that is hidden leaks
+  bool blind = false;         // to all but Q, K, V and the scale
 };
 
 // K or V, dense and without NaN.
@@ -61,7 +62,13 @@ void forward(const Call& call, const Oddity& odd) {
   std::vector<attest_mask> nodes = call.problem.mask_nodes();
   attest_problem problem = call.problem;
   attest_inputs inputs = call.inputs;
-  if (odd.sees_all) {
+  if (odd.blind) {
+    problem.has_alibi = problem.has_sink = 0;
+    problem.dropout = ATTEST_DROPOUT_NONE;
+    problem.softcap = 0;
+    if (call.problem.key_len == 0) throw std::runtime_error("there is nothing to look at");
+  }
+  if (odd.sees_all || odd.blind) {
     nodes = {attest_mask{}};
     nodes[0].kind = ATTEST_MASK_FULL;
     problem.key_lens = problem.query_lens = {};
@@ -165,6 +172,7 @@ ODD("writes_128_rows", .rows_written = 128);
 ODD("refuses", .before = no_device);
 ODD("bottom_right", .bottom_right = true, .nan_is_zero = true);
 ODD("sees_all", .sees_all = true);
+ODD("blind", .blind = true);
 ODD("top_left_and_no_lengths", .before = top_left);
 ODD("no_16_rows", .before = no_16_rows);
 ODD("no_windows", .before = no_windows);
