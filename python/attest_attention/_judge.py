@@ -25,12 +25,12 @@ def _judge(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any]) -> 
 
 
 def _assert(arrays: Dict[str, Any], arithmetic: Any, options: Dict[str, Any],
-            save: _saved.Save) -> None:
+            save: _saved.Save) -> Result:
     save, options = _saved.where(save), taken(options)
     arithmetic = arithmetic_text(arithmetic)
     result = _judge(arrays, arithmetic, options)
     if result.passed:
-        return
+        return result
     try:
         path = _saved.save({"arrays": arrays, "arithmetic": arithmetic, "options": options}, save)
     except (OSError, ValueError) as error:  # a full disk; of which NumPy makes a ValueError
@@ -82,23 +82,24 @@ def judge_gradients(gradients: Gradients, q: Any, k: Any, v: Any, d_o: Any, *, a
 
 
 def assert_close(o: Any, q: Any, k: Any, v: Any, *, arithmetic: Any, lse: Any = None,
-                 save: _saved.Save = True, **options: Unpack[Options]) -> None:
-    """Raises AssertionError unless judge() passes.
+                 save: _saved.Save = True, **options: Unpack[Options]) -> Result:
+    """What judge() says, if that passes: `sampled` in it is how much was compared of what is too
+    large for all. Else raises AssertionError.
 
     What failed is saved for `python -m attest_attention judge FILE`: in a temporary file, unless it
     is larger than 1 GiB; at the path `save`; or, with save=False, nowhere.
     """
-    _assert({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options), save)
+    return _assert({"q": q, "k": k, "v": v, "o": o, "lse": lse}, arithmetic, dict(options), save)
 
 
 def assert_gradients_close(gradients: Gradients, q: Any, k: Any, v: Any, d_o: Any, *,
                            arithmetic: Any, o: Any = None, lse: Any = None, d_lse: Any = None,
                            dbias: Any = None, dsink: Any = None, save: _saved.Save = True,
-                           **options: Unpack[Options]) -> None:
-    """Raises AssertionError unless judge_gradients() passes; saves as assert_close() does."""
+                           **options: Unpack[Options]) -> Result:
+    """What judge_gradients() says, if that passes; else raises and saves as assert_close() does."""
     arrays = _gradients(gradients, {"q": q, "k": k, "v": v, "d_o": d_o, "o": o, "lse": lse,
                                     "d_lse": d_lse, "dbias": dbias, "dsink": dsink})
-    _assert(arrays, arithmetic, dict(options), save)
+    return _assert(arrays, arithmetic, dict(options), save)
 
 
 def judge_file(path: Union[str, "os.PathLike[str]"]) -> Result:

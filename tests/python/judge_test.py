@@ -323,6 +323,7 @@ class ToldTest(unittest.TestCase):
         result = attest.judge(long, long, long, long, arithmetic="exact-f32")
         self.assertTrue(result.passed)
         self.assertRegex(result.sampled, r"^O \d+ of 4194304 elements$")
+        self.assertEqual(attest.assert_close(long, long, long, long, arithmetic="exact-f32"), result)
 
 
 class ErrorsTest(unittest.TestCase):
