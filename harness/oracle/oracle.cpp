@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "cases/citation.h"
@@ -13,6 +14,7 @@
 #include "harness/judge/checks.h"
 #include "harness/judge/excerpt.h"
 #include "harness/judge/subject.h"
+#include "harness/laws/law.h"
 #include "harness/process/nobody.h"
 #include "spec/contains.h"
 #include "spec/dialect.h"
@@ -55,6 +57,7 @@ Case case_of(const Problem& problem, const Inputs& inputs) {
             .data = "",
             .hidden = hidden_in(problem, inputs)};
   choose_excerpt(c);
+  if (c.hidden == Hidden::plain) choose_laws(c);
   c.clauses = clauses_of(c);
   return c;
 }
@@ -70,6 +73,20 @@ void translate(const LseForm& form, std::vector<Returned>& returned) {
     }
     tensor.dtype = DType::f64;
   }
+}
+
+// Of what is compared in part, whether all of it is finite, where that can be told.
+std::optional<Finding> look_at_all(Subject& subject, const Trial& trial) {
+  const PreparedCase& prepared = subject.prepared;
+  const std::vector<std::string>& laws = prepared.test_case().laws;
+  if (laws.empty() || subject.beyond_caps()) return std::nullopt;
+  const Problem& p = prepared.problem();
+  const laws::Bounds bounds = laws::coarse_bounds(p, prepared.inputs(), subject.arithmetic);
+  const laws::Sample sample(p, prepared.inputs(), trial, subject.testee, subject.arithmetic,
+                            bounds);
+  auto found = laws::try_laws(subject.calling, subject.arithmetic, sample, laws);
+  if (found && !is_fault(found->outcome)) found.reset();
+  return found;
 }
 
 // The clause that is to blame by these too: no case was written for one, so all count as cited.
@@ -89,7 +106,8 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
   const std::string name;
   Subject subject(prepared, kernel, name, nobody, threads);
   subject.verdict.clauses = c.clauses;
-  const auto finding = check_bounds(subject, trial, prepared);
+  auto finding = check_bounds(subject, trial, prepared);
+  if (!finding) finding = look_at_all(subject, trial);
   Verdict& v = subject.verdict;
   v.outcome = finding ? finding->outcome : Outcome::pass;
   Judgement judgement;

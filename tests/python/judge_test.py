@@ -325,6 +325,13 @@ class ToldTest(unittest.TestCase):
         self.assertRegex(result.sampled, r"^O \d+ of 4194304 elements$")
         self.assertEqual(attest.assert_close(long, long, long, long, arithmetic="exact-f32"), result)
 
+    def test_of_large_ones_all_is_to_be_finite(self):
+        long = np.ones((1, 4, 4096, 64), "f4")
+        o = long.copy()
+        o[0, 1:, 16::512] = np.nan  # where little is compared
+        result = attest.judge(o, long, long, long, arithmetic="exact-f32")
+        self.assertEqual((result.passed, result.clause), (False, "SOFTMAX-2"))
+
 
 class ErrorsTest(unittest.TestCase):
     def expect(self, kind, words, *arrays, **options):

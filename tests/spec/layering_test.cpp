@@ -57,7 +57,7 @@ const std::map<std::string, Layers> kRooms = {
     {"probe", {"process", "judge"}},
     {"check", {"process", "judge", "run"}},
     {"vectors", {"process", "judge"}},
-    {"oracle", {"process", "judge", "diagnosis"}},
+    {"oracle", {"process", "judge", "laws", "diagnosis"}},
     {"selfcheck", {"process", "judge", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "run", "selfcheck"}},
     {"command",
