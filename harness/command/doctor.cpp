@@ -24,6 +24,7 @@
 
 #include "harness/command/commands.h"
 #include "harness/command/identity.h"
+#include "harness/process/installation.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/target.h"
 #include "harness/run/conclude.h"
@@ -96,6 +97,15 @@ std::string memory() {
   return text;
 }
 
+// What plug-ins run in, which others have to reach.
+std::vector<std::string> worker() {
+  try {
+    return {find_installation().worker};
+  } catch (const std::exception&) {
+    return {};  // it is told elsewhere
+  }
+}
+
 // Why there is nothing stronger than that.
 std::string why_not_stronger(Isolation isolation) {
   if (isolation == Isolation::other_user) return "the strongest";
@@ -109,20 +119,21 @@ std::string why_not_stronger(Isolation isolation) {
       if (!value.empty()) why.push_back(fmt::format("{} is {}", setting, value));
     }
   } else if (geteuid() == 0) {
-    why.emplace_back("another user in namespaces is refused");
+    why.push_back(fmt::format("another user in namespaces is refused, or cannot reach {}",
+                              fmt::join(worker(), "")));
   }
   return fmt::format("no stronger: {}", fmt::join(why, ", "));
 }
 
 std::string isolation() {
-  const Isolation strongest = strongest_isolation({});
+  const Isolation strongest = strongest_isolation(worker());
   return fmt::format("{} ({}); {}", name_of(strongest), describe(strongest),
                      why_not_stronger(strongest));
 }
 
 std::string network() {
-  return keeps_network(strongest_isolation({})) ? "kept from testees, without --allow-network"
-                                                : "the system's, for testees too";
+  return keeps_network(strongest_isolation(worker())) ? "kept from testees, without --allow-network"
+                                                      : "the system's, for testees too";
 }
 
 std::string counters() {

@@ -80,7 +80,7 @@ std::string script(const std::string& name, const std::string& text) {
 
 TEST(WorkerTest, SanitizerStartsTheWorkerWhichHasItsDescriptors) {
   const std::string sanitizer = script("sanitizer.sh", "echo under $1 >&2; shift; exec \"$@\"");
-  for (const Isolation isolation : {Isolation::none, strongest_isolation({sanitizer})}) {
+  for (const Isolation isolation : {Isolation::none, strongest_isolation({sanitizer, ROGUE})}) {
     WorkerExecutor worker({.command = {ROGUE, "honest"},
                            .isolation = isolation,
                            .around = {.sanitizer = sanitizer_called(sanitizer + " watch")}});
