@@ -34,9 +34,9 @@ def layouts_found(folder):
     """{name: text} of the layouts of problems that fuzz drew, which no id of a case shows."""
     found = folder / "found.json"
     entries = json.loads(found.read_text())["cases"] if found.exists() else []
-    return {each["name"]: " layouts " + ", ".join(f"{name} {how}" for name, how in
-                                                  each["problem"]["layouts"].items())
-            for each in entries if isinstance(each["problem"].get("layouts"), dict)}
+    told = {each["name"]: each["problem"].get("layouts", {}) for each in entries}
+    return {name: f" layouts {how if isinstance(how, str) else json.dumps(how)}"
+            for name, how in told.items() if how}
 
 
 def groups(folder, explained):
