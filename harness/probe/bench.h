@@ -102,6 +102,7 @@ class Bench {
   const Testee& testee() const { return testee_; }
   // As calls are made: all features, no limits, the dialect that was found.
   Description& terms() { return terms_; }
+  const Description& terms() const { return terms_; }
   int threads() const { return threads_; }
   // Whether calls are measured, and ask for blocks.
   bool measures = false, traces = false;

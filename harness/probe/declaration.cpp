@@ -235,6 +235,9 @@ json declared_of(const Description& own, const std::string& key) {
       said = at_path(own.declared_arithmetic, products + "default" + path.substr(path.rfind('.')));
     }
   }
+  if (said.is_null() && path.ends_with(".scores")) {
+    return path.starts_with("f64") ? "f64" : "f32";  // wide
+  }
   return said.is_null() ? default_of(path.substr(path.rfind('.') + 1)) : said;
 }
 

@@ -15,11 +15,11 @@ namespace attest {
 Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields);
 
 // Whether what came back is right under the loosest arithmetic there is, LSE among it where that
-// tells anything; else the worst of it.
+// tells anything, and O of rows without keys as it was told; else the worst of it.
 std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case,
                                     const Reaction& reaction);
 // Of one tensor alone.
-std::optional<std::string> wrong_in(TensorName tensor, const Case& test_case,
+std::optional<std::string> wrong_in(const Bench& bench, TensorName tensor, const Case& test_case,
                                     const Reaction& reaction);
 
 }  // namespace attest

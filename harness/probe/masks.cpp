@@ -347,11 +347,13 @@ bool keeps_to(const View& view, const Sight& it) {
   return true;
 }
 
-void tell_empty_o(const Emptied& it, const Reaction& reaction, Answer& o) {
+void tell_empty_o(Bench& bench, const Emptied& it, const Reaction& reaction, Answer& o) {
   const double value = reaction.at(TensorName::o, 0, 0, it.row, 0);
   const double mean = 1 + 1 / static_cast<double>(it.sight.problem.key_len);
   const bool is_mean = std::abs(value - mean) < 0.02 * (mean - 1);
   o.value = is_mean ? "the mean of V" : number_of(value);
+  const bool own_number = !is_mean && !std::isnan(value) && value != 0;
+  if (own_number) bench.terms().dialect.empty_o = {.differs = true, .value = value};
   o.words = is_mean ? "O is the mean of V there" : fmt::format("O is {} there", o.value.dump());
 }
 
@@ -394,7 +396,7 @@ void ask_empty_rows(Bench& bench, Answers& answers) {
     if (!reaction.taken() && refused.empty()) refused = reaction.refused;
     if (!reaction.taken() || !keeps_to(view, it.sight)) continue;
     o.inputs = lse.inputs = fmt::format("{}; row {} sees no key", problem, it.row);
-    tell_empty_o(it, reaction, o);
+    tell_empty_o(bench, it, reaction, o);
     tell_empty_lse(bench, it, reaction, lse);
     told = true;
     break;

@@ -75,6 +75,15 @@ std::optional<Threshold> threshold(Bench& bench, DType dtype, double first, int 
   return std::nullopt;
 }
 
+// Whether LSE of two keys with the score 0 is ln 2 in no more than the format's digits.
+bool lse_is_rounded(Bench& bench, DType dtype) {
+  const Stage stage = bench.stage(dtype, 1, 2);
+  const Reaction reaction = bench.ask(stage);
+  return !reaction.taken() ||
+         std::abs(Bench::of_row(reaction, TensorName::lse, stage, 0) - std::log(2.0)) >
+             unit_roundoff(dtype) / 16;
+}
+
 void ask_sum(Bench& bench, DType dtype, Answers& answers) {
   Answer format = {.key = key_of(dtype, "softmax")};
   std::vector<double> t = {-kFar};
@@ -100,6 +109,47 @@ void ask_sum(Bench& bench, DType dtype, Answers& answers) {
     format.words = "the sum of a row has fewer digits than any that may be declared";
   }
   answers.push_back(std::move(format));
+}
+
+// Scores between 4096 and 4296, of two products that each format has: where they are stored in 16
+// bits, some are off by half a digit there, in base 2 too, which is more than exp and LSE can be.
+void ask_stored_scores(Bench& bench, DType dtype, Answers& answers) {
+  const DType wide = wide_of(dtype);
+  Answer answer = {.key = key_of(dtype, "scores")};
+  if (dtype == wide) {
+    answer.value = name(wide);
+    answer.words = "the format is as wide as scores are";
+    answer.declared = Answer::Declared::any;
+    return answers.push_back(std::move(answer));
+  }
+  constexpr double kBase = 4096;
+  constexpr Index kRows = 200;
+  Stage stage = bench.stage(dtype, kRows, 1);
+  stage.k(0, 0) = stage.k(0, 1) = 1;
+  for (Index n = 0; n < kRows; ++n) {
+    stage.q(n, 0) = kBase;
+    stage.q(n, 1) = static_cast<double>(n);
+  }
+  const Reaction reaction = bench.ask(stage);
+  answer.inputs = fmt::format("{}; scores 4096 + n, n up to {}", to_string(stage.problem), kRows);
+  if (!reaction.taken()) return answers.push_back(untold(answer.key, reaction.refused));
+  double off = 0;
+  for (Index n = 0; n < kRows; ++n) {
+    const double lse = Bench::of_row(reaction, TensorName::lse, stage, n);
+    off = std::max(off, std::abs(lse - kBase - static_cast<double>(n)));
+  }
+  const double half_digit = kBase * unit_roundoff(dtype);
+  answer.words = fmt::format("LSE of one key is off by up to {:.3g}", off);
+  if (off < half_digit / 8) {
+    answer.value = name(wide);
+  } else if (off < half_digit / 2 || off > 4 * half_digit) {
+    answer.words += ", which is no rounding of scores to the format";
+  } else if (lse_is_rounded(bench, dtype)) {
+    answer.words += ", and LSE itself may be rounded";
+  } else {
+    answer.value = name(dtype);
+  }
+  answers.push_back(std::move(answer));
 }
 
 // Beyond that it is no error of a function.
@@ -232,15 +282,22 @@ void ask_max_rounding(Bench& bench, DType dtype, Answers& answers) {
 
 void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
   if (!bench.returns_lse()) {
-    for (const char* key : {"softmax", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
+    for (const char* key : {"softmax", "scores", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
       answers.push_back(untold(key_of(dtype, key), bench.no_lse));
     }
     return;
   }
   ask_sum(bench, dtype, answers);
+  ask_stored_scores(bench, dtype, answers);
   ask_exp_zero(bench, dtype, answers);
-  ask_max_rounding(bench, dtype, answers);
   const std::string exp = key_of(dtype, "exp_ulp"), tanh = key_of(dtype, "tanh_ulp");
+  if (told(answers, key_of(dtype, "scores")) != name(wide_of(dtype))) {
+    for (const std::string& key : {exp, tanh, key_of(dtype, "max_rounding")}) {
+      answers.push_back(untold(key, "scores may be stored in fewer digits than its inputs have"));
+    }
+    return;
+  }
+  ask_max_rounding(bench, dtype, answers);
   if (told(answers, key_of(dtype, "exp_zero")) != "exact") {
     answers.push_back(untold(exp, "exp(0) is not 1, and LSE is off by that too"));
     answers.push_back(untold(tanh, "exp(0) is not 1, and LSE is off by that too"));

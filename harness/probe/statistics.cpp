@@ -98,7 +98,7 @@ std::optional<std::string> wrong_elsewhere(Bench& bench) {
     const Case it = drawn_case(bench, bench.telling_format(), fields);
     const Reaction reaction = bench.ask(it.problem, generate(it));
     if (!reaction.taken()) continue;
-    if (const auto wrong = wrong_in(TensorName::lse, it, reaction)) {
+    if (const auto wrong = wrong_in(bench, TensorName::lse, it, reaction)) {
       return fmt::format("LSE is something else at {}: {}", to_string(it.problem), *wrong);
     }
   }

@@ -74,6 +74,7 @@ Expectations of_format(const Style& given, DType dtype) {
         {!rounds ? "exact" : either(style.operand_digits == 11, "tf32", "bf16")});
   }
   add("softmax", {std::string(name(wide))});
+  add("scores", {std::string(name(narrow && style.stores_scores ? dtype : wide))});
   add("exp_ulp", {arithmetic.exp_error / ulp + 0.25}, arithmetic.exp_error / ulp + 0.25);
   add("tanh_ulp", {arithmetic.tanh_error / ulp + 0.25}, arithmetic.tanh_error / ulp + 0.25);
   // An error that is put in by a hash of the argument may be none at 0.
@@ -171,6 +172,7 @@ bool is_sampled(const std::string& kernel) {
       "4_splits_exp2",
       "matrix_unit_of_8",
       "accumulated_wider",
+      "scores_stored_masks_added_p_normalised",
       "p_and_ds_not_narrowed",
       "operands_of_11_digits_in_qk_and_dp",
       "subnormals_flushed",
@@ -184,6 +186,8 @@ bool is_sampled(const std::string& kernel) {
       "terms_of_dbias_rounded",
       "gradients_stored_every_32_queries",
       "lse_0_in_empty_rows",
+      "fa2_16_exp2_lse_in_base_2_of_empty_rows_1e30_o_1_windows_exclusive_on_the_left",
+      "lagging_by_3_exp2_maximum_in_base_2_and_sum_0_and_1_in_empty_rows",
       "lse_in_base_2_inf_in_empty_rows_windows_exclusive",
       "3_splits_maximum_and_sum_windows_by_their_width"};
   return kSampled.contains(kernel.substr(kernel.find('/') + 1));
