@@ -188,6 +188,10 @@ enum {
 /* The pages of one tensor, with the slack, canaries and poison around it: what a mirror of it in
  * the memory of a device has to copy, both ways, so that all that is judged on the host is judged
  * there. */
+typedef struct attest_stretch {
+  uint64_t begin, end; /* in bytes; end is the first that is no more */
+} attest_stretch;
+
 typedef struct attest_region {
   size_t struct_size;
   const char* name; /* of the tensor, as it crosses: "q" */
@@ -196,6 +200,10 @@ typedef struct attest_region {
   uint64_t tensor_offset, tensor_bytes; /* where in the pages the tensor lies */
   int32_t output;                       /* 1: to be written back, 0: an input */
   int32_t reserved;
+  /* Of a tensor whose rows lie so far apart that nearly all of it is holes, what of its pages is
+   * there, in order; NULL: all. The holes need not cross, and stay holes on the host. */
+  const attest_stretch* there;
+  uint64_t there_count;
 } attest_region;
 
 typedef struct attest_context {
@@ -223,14 +231,16 @@ static inline const attest_region* attest_context_region(const attest_context* c
   return (const attest_region*)(regions + (size_t)index * context->regions->struct_size);
 }
 
-/* The last three are of kernels that mirror regions, and say in `message` what they found. */
+/* All but the first two are of kernels that mirror regions, and say in `message` what they found.
+ */
 typedef int32_t attest_status;
 enum {
   ATTEST_OK = 0,
   ATTEST_ERROR = 1,
   ATTEST_GUARD = 2,         /* memory beside a tensor was written (SAFE-1) */
   ATTEST_INPUT_MUTATED = 3, /* an input was changed (SAFE-2) */
-  ATTEST_DEVICE_LOST = 4    /* an error after which the device is of no use to this process */
+  ATTEST_DEVICE_LOST = 4,   /* an error after which the device is of no use to this process */
+  ATTEST_NO_MEMORY = 5      /* the device has not enough: which says nothing of the kernel */
 };
 
 typedef struct attest_kernel attest_kernel;

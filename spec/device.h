@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -28,6 +29,7 @@
 #include "device/gate.h"
 #include "device/mirror.h"
 #include "device/rows.h"
+#include "device/tables.h"
 #include "kernel.h"
 
 #if defined(__has_include)
@@ -66,17 +68,22 @@ class Memory {
   unsigned char* data_;
 };
 
-// What one stream has for itself: the tensors, what they are before the call and were behind it,
-// and scratch.
+// What one stream has for itself: the tensors, what they are before a call and were behind each
+// that is kept, and scratch.
 template <class Runtime>
 class Place {
  public:
-  Place(const Layout& layout, const attest::Call& host, Stream<Runtime> stream)
-      : stream_(stream),
+  Place(const Layout& layout, const attest::Call& host, Stream<Runtime> stream, std::size_t kept)
+      : layout_(layout),
+        stream_(stream),
         tensors_(layout.bytes()),
-        translated_(layout, tensors_.data(), host),
-        before_(layout.bytes()),
-        after_(layout.bytes()) {}
+        translated_(host,
+                    [&](const void* data) { return layout.on_device(tensors_.data(), data); }),
+        before_(layout.crossing()) {
+    while (after_.size() < kept) {
+      after_.push_back(std::make_unique<Memory<Runtime>>(layout.crossing()));
+    }
+  }
 
   // Not before all work on it is over, of a call that failed halfway too.
   ~Place() {
@@ -97,14 +104,25 @@ class Place {
   // In the order of the stream: poison, the image, later what has become of it.
   void poison() { Runtime::fill(tensors_.data(), kPoison, tensors_.bytes(), stream_); }
   void copy_in() {
-    Runtime::copy(tensors_.data(), before_.data(), tensors_.bytes(), stream_);
+    for (const Layout::Piece& each : layout_.pieces()) {
+      Runtime::copy(tensors_.data() + each.place, before_.data() + each.begin, each.size, stream_);
+    }
     next_ = 0;
   }
-  void copy_out() { Runtime::copy(after_.data(), tensors_.data(), tensors_.bytes(), stream_); }
+  void copy_out() {
+    unsigned char* const after = after_[fetched_++]->data();
+    for (const Layout::Piece& each : layout_.pieces()) {
+      Runtime::copy(after + each.begin, tensors_.data() + each.place, each.size, stream_);
+    }
+  }
 
-  Bytes result() const {
-    Bytes all(after_.bytes());
-    Runtime::download(all.data(), after_.data(), all.size());
+  // Those that were copied out.
+  std::vector<Bytes> results() const {
+    std::vector<Bytes> all;
+    for (std::size_t i = 0; i < fetched_; ++i) {
+      all.emplace_back(layout_.crossing());
+      Runtime::download(all.back().data(), after_[i]->data(), all.back().size());
+    }
     return all;
   }
 
@@ -122,6 +140,18 @@ class Place {
   }
   void again() { next_ = 0; }
 
+  // Holes were poisoned, and never sent.
+  void check_holes() const {
+    constexpr std::size_t kAtOnce = std::size_t(1) << 26;
+    layout_.for_each_hole([&](std::size_t place, std::size_t size, const Failure& written) {
+      for (std::size_t at = 0; at < size; at += kAtOnce) {
+        Bytes part(std::min(kAtOnce, size - at));
+        Runtime::download(part.data(), tensors_.data() + place + at, part.size());
+        const auto is_written = [](unsigned char byte) { return byte != kPoison; };
+        if (std::any_of(part.begin(), part.end(), is_written)) throw written;
+      }
+    });
+  }
   void check_workspaces() const {
     for (const auto& block : scratch_) {
       Bytes all(block->memory.bytes());
@@ -148,12 +178,25 @@ class Place {
     Memory<Runtime> memory;
   };
 
+  const Layout& layout_;
   Stream<Runtime> stream_;
   Memory<Runtime> tensors_;
   Translated translated_;
-  Memory<Runtime> before_, after_;
+  Memory<Runtime> before_;
+  std::vector<std::unique_ptr<Memory<Runtime>>> after_;
+  std::size_t fetched_ = 0;
   std::vector<std::unique_ptr<Scratch>> scratch_;
   std::size_t next_ = 0;
+};
+
+// The problem of a call with the tables that an image holds, which outlives it: what a kernel reads
+// on the host.
+struct Told {
+  Told(const Layout& layout, const attest::Call& host, Bytes& image)
+      : there(host, [&](const void* data) { return layout.in_image(image.data(), data); }),
+        problem(&there.problem) {}
+  const Translated there;
+  const Problem problem;
 };
 
 // One call. The data of its tensors lies on the device; `problem`, whose tables lie on the host,
@@ -161,12 +204,12 @@ class Place {
 template <class Runtime>
 class Call : public attest::Call {
  public:
-  Call(const attest::Call& host, Place<Runtime>& place)
+  Call(const attest::Call& host, const Problem& told, Place<Runtime>& place)
       : attest::Call(&place.translated().problem, &place.translated().inputs,
                      &place.translated().outputs, &host.context, host.backward),
         on_device(&place.translated().problem),
         place_(place) {
-    problem = host.problem;
+    problem = told;
   }
 
   Problem on_device;
@@ -208,21 +251,26 @@ class Session {
 
  private:
   using Own = OwnStream<Runtime>;
+  using Clock = std::chrono::steady_clock;
 
-  void call(Place<Runtime>& place) {
-    pass_(Call<Runtime>(host_, place));
+  void call(Place<Runtime>& place, const attest::Call& host, const Problem& told) {
+    pass_(Call<Runtime>(host, told, place));
     Runtime::check_launches();
   }
+  void call(Place<Runtime>& place) { call(place, host_, host_.problem); }
 
   void finish(const Place<Runtime>& place, const Bytes& image) {
     Runtime::synchronize(place.stream());
     Runtime::synchronize();  // whatever the kernel started elsewhere, before its memory is gone
-    layout_.take_back(image, place.result());
+    const std::vector<Bytes> results = place.results();
+    for (const Bytes& each : results) layout_.check(image, each);
+    place.check_holes();
+    layout_.take_back(results);
     place.check_workspaces();
   }
 
   void ordinary(const Bytes& image) {
-    Place<Runtime> place(layout_, host_, Runtime::default_stream());
+    Place<Runtime> place(layout_, host_, Runtime::default_stream(), 1);
     place.prepare(image);
     place.poison();
     place.copy_in();
@@ -232,76 +280,109 @@ class Session {
   }
 
   // What is made once, as modules and workspaces, is made here, on inputs that are NaN.
-  void warm_up(Place<Runtime>& place) {
-    place.prepare(layout_.image_of_nan(host_.inputs));
+  void warm_up(Place<Runtime>& place, const attest::Call& host, const Problem& told,
+               const Bytes& nan) {
+    place.prepare(nan);
     place.poison();
     place.copy_in();
-    call(place);
+    const auto begin = Clock::now();
+    call(place, host, told);
+    took_ = std::max(took_, Clock::now() - begin);
     Runtime::synchronize();
   }
+  // Streams are held for longer than a call takes on the host.
+  std::chrono::milliseconds hold() const {
+    using Milliseconds = std::chrono::milliseconds;
+    return std::min(std::max(std::chrono::duration_cast<Milliseconds>(3 * took_), kShortest),
+                    kLongest);
+  }
 
-  // The stream is held up, so that what goes elsewhere meets poison.
+  // Its stream is held up, so that what goes elsewhere meets poison; and then the default one, so
+  // that what goes there comes late, also of a kernel that has waited for its stream before.
   void in_a_stream(const Bytes& image) {
     const Own stream;
-    Place<Runtime> place(layout_, host_, stream.get());
-    warm_up(place);
+    Place<Runtime> place(layout_, host_, stream.get(), 2);
+    warm_up(place, host_, host_.problem, layout_.image_of_nan(host_.inputs));
     place.prepare(image);
-    place.poison();
-    Runtime::synchronize();
-    Gate<Runtime> gate(stream.get());
-    place.copy_in();
-    call(place);
-    place.copy_out();
-    gate.open();
+    for (const Stream<Runtime> held : {stream.get(), Runtime::default_stream()}) {
+      place.poison();
+      Runtime::synchronize();
+      Gate<Runtime> gate(held, hold());
+      place.copy_in();
+      call(place);
+      place.copy_out();
+      if (held == stream.get()) {
+        gate.open();
+      } else {
+        Runtime::synchronize(stream.get());
+      }
+    }
     finish(place, image);
   }
 
-  // The second stream has more to do, so that it is at work as long as the first.
+  // The second stream has another problem, and more to do, so that it is at work as long as the
+  // first.
   void in_two_streams(const Bytes& image) {
-    constexpr int kCalls = 6, kOthers = 3;  // of the first; of the second beside each
+    constexpr std::size_t kCalls = 6, kOthers = 3;  // of the first; of the second beside each
     const Own first, second;
-    Place<Runtime> place(layout_, host_, first.get()), other(layout_, host_, second.get());
-    warm_up(place);
-    warm_up(other);
+    attest::Call another = host_;
+    another.problem.scale *= 0.75;
+    Bytes nan = layout_.image_of_nan(host_.inputs);
+    turn_tables(layout_, another, nan);
+    const Told told(layout_, another, nan);
+    Place<Runtime> place(layout_, host_, first.get(), kCalls),
+        other(layout_, another, second.get(), 0);
+    warm_up(place, host_, host_.problem, layout_.image_of_nan(host_.inputs));
+    warm_up(other, another, told.problem, nan);
     place.prepare(image);
-    Gate<Runtime> gate(first.get());
+    Gate<Runtime> gate(first.get(), hold());
     const OwnEvent<Runtime> opened;
     Runtime::record(opened.get(), first.get());
     Runtime::wait(second.get(), opened.get());
-    for (int i = 0; i < kCalls; ++i) {
-      for (int n = 0; n < kOthers; ++n) {
+    const auto call_others = [&](std::size_t count) {
+      for (std::size_t n = 0; n < count; ++n) {
         other.copy_in();
-        call(other);
+        call(other, another, told.problem);
       }
+    };
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      call_others(kOthers);
       place.copy_in();
       call(place);
+      place.copy_out();
     }
-    place.copy_out();
-    for (int n = 0; n < 2 * kOthers; ++n) {
-      other.copy_in();
-      call(other);
-    }
+    call_others(2 * kOthers);
     gate.open();
     finish(place, image);
   }
 
-  // Captured on inputs that are NaN, replayed on the true ones.
+  // Captured on inputs that are NaN, with other lengths and tables; replayed on the true ones, and
+  // once more.
   void in_a_graph(const Bytes& image) {
+    constexpr std::size_t kReplays = 2;
     const Own stream;
-    Place<Runtime> place(layout_, host_, stream.get());
-    warm_up(place);
+    Bytes nan = layout_.image_of_nan(host_.inputs);
+    turn_tables(layout_, host_, nan);
+    const Told told(layout_, host_, nan);
+    Place<Runtime> place(layout_, host_, stream.get(), kReplays);
+    warm_up(place, host_, told.problem, nan);
     place.again();
-    const OwnGraph<Runtime> graph(stream.get(), [&] { call(place); });
+    const OwnGraph<Runtime> graph(stream.get(), [&] { call(place, host_, told.problem); });
     place.prepare(image);
-    place.copy_in();
-    Runtime::launch(graph.get(), stream.get());
-    place.copy_out();
+    for (std::size_t i = 0; i < kReplays; ++i) {
+      place.copy_in();
+      Runtime::launch(graph.get(), stream.get());
+      place.copy_out();
+    }
     finish(place, image);
   }
+
+  static constexpr std::chrono::milliseconds kShortest{100}, kLongest{2000};
 
   const attest::Call& host_;
   const Pass<Runtime>& pass_;
   const Layout layout_;
+  Clock::duration took_ = {};  // by the longest call
 };
 
 // A pass on the device as one of the host.

@@ -352,6 +352,11 @@ nlohmann::json Exchange::to_json() const {
     json["bytes"] = tensor.data_bytes;
     json["region_offset"] = tensor.region_begin;
     json["region_bytes"] = tensor.region_bytes;
+    if (!tensor.sparse) continue;
+    nlohmann::json& there = json["there"] = nlohmann::json::array();
+    for_each_stretch(tensor, [&](std::size_t begin, std::size_t end) {
+      there.push_back({begin - tensor.region_begin, end - tensor.region_begin});
+    });
   }
   return all;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "spec/json_reader.h"
 
@@ -20,6 +21,12 @@ attest_call_mode mode_of(const nlohmann::json& request) {
 void Regions::note(const std::string& name, const nlohmann::json& tensor, void* data) {
   const auto offset = tensor.at("offset").get<std::uint64_t>();
   const std::uint64_t before = offset - tensor.at("region_offset").get<std::uint64_t>();
+  std::vector<attest_stretch>& there = there_.emplace_back();
+  for (const auto& [begin, end] :
+       tensor.value("there", std::vector<std::pair<std::uint64_t, std::uint64_t>>())) {
+    there.push_back({begin, end});
+  }
+  const bool is_whole = !tensor.contains("there");
   regions_.push_back({.struct_size = sizeof(attest_region),
                       .name = names_.emplace_back(name).c_str(),
                       .data = static_cast<std::byte*>(data) - before,
@@ -27,7 +34,9 @@ void Regions::note(const std::string& name, const nlohmann::json& tensor, void* 
                       .tensor_offset = before,
                       .tensor_bytes = tensor.at("bytes").get<std::uint64_t>(),
                       .output = tensor.at("memory") == "output",
-                      .reserved = 0});
+                      .reserved = 0,
+                      .there = is_whole ? nullptr : there.data(),
+                      .there_count = there.size()});
 }
 
 void Regions::note(const std::string& name, void* data, std::uint64_t bytes) {
@@ -38,7 +47,9 @@ void Regions::note(const std::string& name, void* data, std::uint64_t bytes) {
                       .tensor_offset = 0,
                       .tensor_bytes = bytes,
                       .output = 0,
-                      .reserved = 0});
+                      .reserved = 0,
+                      .there = nullptr,
+                      .there_count = 0});
 }
 
 void Regions::tell(attest_context& context) const {
@@ -51,6 +62,9 @@ nlohmann::json reply_to(attest_status status, const char* message) {
   if (status == ATTEST_GUARD || status == ATTEST_INPUT_MUTATED) {
     const char* const reason = status == ATTEST_GUARD ? "guard" : "input_mutated";
     return {{"status", "fault"}, {"reason", reason}, {"message", text}};
+  }
+  if (status == ATTEST_NO_MEMORY) {
+    return {{"status", "error"}, {"reason", "no_memory"}, {"message", text}};
   }
   if (status == ATTEST_DEVICE_LOST) {
     return {{"status", "error"},

@@ -27,6 +27,7 @@ class Regions {
 
  private:
   std::deque<std::string> names_;  // which stay where they are
+  std::deque<std::vector<attest_stretch>> there_;
   std::vector<attest_region> regions_;
 };
 

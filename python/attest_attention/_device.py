@@ -41,9 +41,6 @@ class Device(Protocol):
     def hold(self, streams: Sequence[int], seconds: float) -> None:
         """What is put into these streams from here on begins together, after so long."""
 
-    def held(self) -> bool:
-        """Whether they still are."""
-
     def synchronize(self) -> None:
         """Waits for everything on the device. Raises DeviceError for what went wrong on it."""
 
@@ -55,7 +52,6 @@ class Device(Protocol):
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
-_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _LARGE = 1 << 26
 
@@ -161,9 +157,6 @@ class Cuda:
         for stream in streams:
             self._call("cuStreamWaitEvent", ctypes.c_void_p(stream), self._opened,
                        ctypes.c_uint(0))
-
-    def held(self) -> bool:
-        return int(self._driver.cuEventQuery(self._opened)) == _NOT_READY
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")

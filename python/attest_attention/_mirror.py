@@ -18,6 +18,7 @@ import numpy as np
 from attest_attention._device import Device
 from attest_attention._dlpack import View
 from attest_attention._formats import FORMATS
+from attest_attention._others import OtherTables
 from attest_attention._tensors import DTYPES, Memory
 
 MARGIN = 4096
@@ -69,11 +70,22 @@ def _there(file: int, offset: int, size: int) -> Iterator[Tuple[int, int]]:
         at = stop
 
 
+def _numbers(data: np.ndarray, dtype: str) -> np.ndarray:
+    """Of an output's bytes; what is none is taken a byte at a time."""
+    if dtype in FORMATS:
+        data = data.view(DTYPES[dtype])
+    if dtype == "bf16":
+        data = (data.astype(np.uint32) << 16).view(np.float32)
+    return data.astype(np.float64)
+
+
 class Mirror:
     """Of one request. Everything is put into streams; what stands below `settle` needs none."""
 
-    def __init__(self, device: Device, memory: Memory, told: Dict[str, Any]) -> None:
+    def __init__(self, device: Device, memory: Memory, told: Dict[str, Any],
+                 other_tables: Optional[OtherTables] = None) -> None:
         self._device, self._memory, self._told = device, memory, told
+        self._other_tables = other_tables
         self._pieces: List[_Piece] = []
         self._holes: List[_Hole] = []
         self._places: Dict[str, int] = {}
@@ -82,9 +94,10 @@ class Mirror:
             self._lay(name, each)
         self._pinned: List[np.ndarray] = []
         self._address = device.allocate(max(self._size, 1))
-        self._sent = self._image(nan=False)
+        self._sent = self._image(other=False)
         self._backs: List[np.ndarray] = []
-        self._nan: Optional[np.ndarray] = None
+        self._pinned_backs: List[np.ndarray] = []
+        self._other: Optional[np.ndarray] = None
 
     def _lay(self, name: str, told: Dict[str, Any]) -> None:
         size, base = told["region_bytes"], self._size + MARGIN
@@ -109,15 +122,20 @@ class Mirror:
         self._pinned.append(self._device.pinned(self._crossing))
         return self._pinned[-1]
 
-    def _image(self, nan: bool) -> np.ndarray:
+    def _image(self, other: bool) -> np.ndarray:
         """All that crosses."""
         image = self._pin()
+        others = self._other_tables.others if other and self._other_tables else {}
         for piece in self._pieces:
             told = self._told[piece.name]
-            poisoned = nan and told["memory"] == "input" and told["dtype"] in FORMATS
-            to = image[piece.crossing:piece.crossing + piece.size]
+            poisoned = other and told["memory"] == "input" and told["dtype"] in FORMATS
+            to = self._of(piece, image)
             to[...] = _POISON if piece.margin or poisoned else \
                 self._memory.bytes(told)[told["region_offset"] + piece.begin:][:piece.size]
+            if piece.name in others and not piece.margin:
+                like = self._memory.view(told)
+                np.copyto(np.ndarray(like.shape, like.dtype, to.data, self._start(piece.name),
+                                     like.strides), others[piece.name])
         return image
 
     def _crossings(self) -> Iterator[Tuple[int, slice]]:
@@ -131,20 +149,24 @@ class Mirror:
                        slice(first.crossing, piece.crossing + piece.size))
                 begin = at + 1
 
-    def send(self, stream: int, nan: bool = False) -> None:
-        """Margins, inputs and poisoned outputs; with `nan` every number of an input is one, and
-        tables and lengths are what they are."""
-        if nan and self._nan is None:
-            self._nan = self._image(nan=True)
-        image = self._nan if nan and self._nan is not None else self._sent
+    def send(self, stream: int, other: bool = False) -> None:
+        """Margins, inputs and poisoned outputs. Of the other inputs every number is NaN, and
+        lengths and tables are others where there are any."""
+        if other and self._other is None:
+            self._other = self._image(other=True)
+        image = self._other if other and self._other is not None else self._sent
         for hole in self._holes:
             self._device.fill(self._address + hole.place, 0, hole.size, stream)
         for address, part in self._crossings():
             self._device.copy_in(address, image[part], stream)
 
+    def expect(self, results: int) -> None:
+        """Gets memory for so many beforehand: that may wait for the device."""
+        self._pinned_backs += [self._pin() for _ in range(results)]
+
     def fetch(self, stream: int) -> None:
         """All of it, each time anew."""
-        self._backs.append(self._pin())
+        self._backs.append(self._pinned_backs.pop() if self._pinned_backs else self._pin())
         for address, part in self._crossings():
             self._device.copy_out(self._backs[-1][part], address, stream)
 
@@ -163,34 +185,44 @@ class Mirror:
 
     # ---- When the device is idle -------------------------------------------------------------
 
-    def settle(self) -> Optional[Fault]:
-        """What calls did wrong; else outputs are where the harness reads them: of several calls
-        those with the most NaN, which are to be no worse than any."""
+    def settle(self, alone: Optional[Mirror] = None) -> Optional[Fault]:
+        """What calls did wrong; else outputs are where the harness reads them: of several calls,
+        any of which is to be right, those that are furthest from what a call alone gave. Which are
+        like most of the others tells nothing: most of them may be wrong in the same way."""
         faults = [*self._differences(), *self._strays()]
         for reason in ("guard", "input_mutated"):
             told = [fault.message for fault in faults if fault.reason == reason]
             if told:
                 return Fault(reason, "; ".join(told))
-        worst = max(self._backs, key=self._nans) if len(self._backs) > 1 else self._backs[0]
+        result = self._backs[-1]
+        if alone is not None:  # of those that are as far the last
+            right = alone._backs[-1]
+            result = max(reversed(self._backs), key=lambda back: self._distance(back, right))
         for piece in self._returned():
             told_of = self._told[piece.name]
             to = self._memory.bytes(told_of)[told_of["region_offset"] + piece.begin:]
-            to[:piece.size] = self._of(piece, worst)
+            to[:piece.size] = self._of(piece, result)
         return None
 
     def _returned(self) -> Iterator[_Piece]:
         return (piece for piece in self._pieces
                 if self._told[piece.name]["memory"] == "output" and not piece.margin)
 
-    def _nans(self, back: np.ndarray) -> int:
-        """Of all elements of outputs, gaps among them."""
-        count = 0
+    def _distance(self, back: np.ndarray, right: np.ndarray) -> Tuple[int, float]:
+        """How many elements of outputs, gaps among them, are not comparable with what they are to
+        be, as NaN is; and how far the others are from that."""
+        odd, far = 0, 0.0
         for piece in self._returned():
-            dtype = self._told[piece.name]["dtype"]
-            if dtype in FORMATS:
-                bits = self._of(piece, back).view(f"u{np.dtype(DTYPES[dtype]).itemsize}")
-                count += int(np.count_nonzero(bits << 1 > FORMATS[dtype].infinity << 1))
-        return count
+            a, b = (self._of(piece, image) for image in (back, right))
+            if np.array_equal(a, b):
+                continue
+            with np.errstate(over="ignore", invalid="ignore"):
+                x, y = (_numbers(data, self._told[piece.name]["dtype"]) for data in (a, b))
+                comparable = np.isfinite(x) & np.isfinite(y)
+                far += float(np.sum(np.abs(x - y), where=comparable))
+            alike = np.all((a == b).reshape(len(x), -1), 1)
+            odd += int(np.count_nonzero(~comparable & ~alike))
+        return odd, far
 
     def _of(self, piece: _Piece, image: np.ndarray) -> np.ndarray:
         return image[piece.crossing:piece.crossing + piece.size]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -13,34 +14,39 @@ from attest_attention._backends import Backend
 from attest_attention._device import DEFAULT_STREAM, Device, DeviceError, NoDeviceMemory
 from attest_attention._given import Problem
 from attest_attention._mirror import Fault, Mirror
-from attest_attention._tensors import AXES, DTYPES, Memory, Tensors
+from attest_attention._others import OtherTables
+from attest_attention._tensors import AXES, DTYPES, HostTables, Memory, Tensors
 
-# For how long streams are held while calls are put into them; then longer, and then no more: a
-# kernel that waits for its stream is never in time.
-_HOLDS = (0.02, 0.16)
-# Calls in each of two streams, so many that they meet.
-_BESIDE = 12
+# Streams are held for so many times what the host took for the same calls before, within seconds.
+_TIMES, _SHORTEST, _LONGEST = 3, 0.02, 2.0
+# Calls that are judged in one of two streams, so many that they meet others; and how many of these
+# for each, as they take less long: what they are given is sent once.
+_JUDGED, _BESIDE = 12, 4
+# So many times the scale is that of the problem in the other stream.
+_OTHER_SCALE = 0.75
+_REPLAYS = 2
 
 # Runs the kernel on a problem's tensors, and stores what it returns.
 Pass = Callable[[Problem, Tensors], None]
 
 
 class DeviceTensors(Tensors):
-    """Those of one request: on a mirror."""
+    """Those of one request: on a mirror. What the package itself makes of tables on the host is
+    made of `tables`."""
 
     def __init__(self, memory: Memory, told: Dict[str, Any], backend: Backend, mirror: Mirror,
-                 stream: int) -> None:
+                 tables: HostTables, stream: int) -> None:
         super().__init__(memory, told, backend)
-        self._mirror = mirror
+        self._mirror, self.numpy = mirror, tables
         self.stream = stream if backend.in_order else None
-        self._arrays: Dict[Tuple[str, int], Any] = {}
+        self.arrays: Dict[Tuple[str, int], Any] = {}
         self._late: Dict[str, Any] = {}
 
     def array(self, name: str, axes: int = 4) -> Any:
         """Made once: what has to be copied to the device is not while a graph is captured."""
-        if (name, axes) not in self._arrays:
-            self._arrays[name, axes] = super().array(name, axes)
-        return self._arrays[name, axes]
+        if (name, axes) not in self.arrays:
+            self.arrays[name, axes] = super().array(name, axes)
+        return self.arrays[name, axes]
 
     def _of_input(self, name: str, axes: int) -> Any:
         lent = self.backend.lend(self._mirror.view(name, slice(axes)))
@@ -63,20 +69,60 @@ class DeviceTensors(Tensors):
 
 
 class _Call:
-    """The kernel on memory of its own, in a stream."""
+    """The kernel on memory of its own, in a stream; in a mode first on other inputs than those of
+    the request: on NaN, with other lengths and tables. What it takes from them it has to leave."""
 
     def __init__(self, device: Device, memory: Memory, asked: Dict[str, Any], backend: Backend,
                  run: Pass, stream: int) -> None:
+        self._device, self._memory, self.asked = device, memory, asked
         self._backend, self._run, self.stream = backend, run, stream
-        self.mirror = Mirror(device, memory, asked["tensors"])
-        self.tensors = DeviceTensors(memory, asked["tensors"], backend, self.mirror, stream)
+        told, other = asked["tensors"], OtherTables(memory, asked["tensors"], asked["problem"])
+        self._tables = {False: HostTables(memory, told), True: other}
+        self.mirror = Mirror(device, memory, told, other)
         # One for all calls, so that tables are made once.
-        self._problem = Problem(asked["problem"], self.tensors, asked["threads"])
+        self._problem, self.tensors = self._new(other=bool(asked.get("mode")))
+        self._made: Dict[bool, List[Tuple[Any, Any]]] = {}
         self._sizes = [np.dtype(DTYPES.get(told["dtype"], np.bool_)).itemsize *
                        math.prod(told["shape"]) for told in self.tensors.outputs().values()]
 
-    def send(self, nan: bool = False) -> None:
-        self.mirror.send(self.stream, nan)
+    def _new(self, other: bool) -> Tuple[Problem, DeviceTensors]:
+        tensors = DeviceTensors(self._memory, self.asked["tensors"], self._backend, self.mirror,
+                                self._tables[other], self.stream)
+        return Problem(self.asked["problem"], tensors, self.asked["threads"]), tensors
+
+    def send(self, other: bool = False) -> None:
+        self.mirror.send(self.stream, other)
+        with self._backend.in_stream(self.stream):
+            for to, table in self._made.get(other, []):
+                self._backend.copy(to, table)
+
+    def fetch(self) -> None:
+        self.mirror.fetch(self.stream)
+
+    def warmed(self, results: int) -> float:
+        """Calls it on the other inputs, and makes what cannot be made while streams are held. How
+        many seconds the host took for a call: the second, as the first compiles."""
+        took = 0.0
+        for _ in range(2):
+            self.send(other=True)
+            self._device.synchronize()
+            begin = time.monotonic()
+            self()
+            took = time.monotonic() - begin
+        with self._backend.in_stream(self.stream):
+            self._made = {other: self._made_of(other) for other in (False, True)}
+        self.mirror.expect(results)
+        self.send(other=True)
+        self._device.synchronize()
+        return took
+
+    def _made_of(self, other: bool) -> List[Tuple[Any, Any]]:
+        """Arrays that the kernel got and that the package made on the host, each with what it is to
+        hold. Sizes and the scale are no tensors, and stay: a graph may have them."""
+        fresh, _ = self._new(other)
+        made = {"_visible": vars(self._problem).get("_visible"),
+                "keep_mask": self.tensors.arrays.get(("keep", 4))}
+        return [(to, getattr(fresh, name)) for name, to in made.items() if to is not None]
 
     def __call__(self, poison: bool = True) -> None:
         with self._backend.in_stream(self.stream):
@@ -93,6 +139,10 @@ class _Call:
             graph()
 
 
+# Of a stream, and of what is changed in the request.
+New = Callable[..., _Call]
+
+
 class OnDevice:
     """Calls of one kernel's library."""
 
@@ -106,16 +156,16 @@ class OnDevice:
                  "graph": self._graph}
         calls: List[_Call] = []
 
-        def new(stream: int) -> _Call:
-            calls.append(_Call(self._device, self._memory, asked, self._backend, run,
+        def new(stream: int, **changed: Any) -> _Call:
+            calls.append(_Call(self._device, self._memory, {**asked, **changed}, self._backend, run,
                                stream))
             return calls[-1]
 
         try:
             judged = modes[asked.get("mode", "")](new)
-            judged.mirror.fetch(judged.stream)
             self._device.synchronize()
-            fault = judged.mirror.settle()
+            alone = self._alone(new) if asked.get("mode") else None
+            fault = judged.mirror.settle(alone)
             judged.tensors.finish()
             return fault
         except Exception as error:
@@ -135,62 +185,68 @@ class OnDevice:
         except DeviceError:  # it is lost
             return False
 
-    def _ordinary(self, new: Callable[[int], _Call]) -> _Call:
+    def _ordinary(self, new: New) -> _Call:
         call = new(DEFAULT_STREAM)
         call.send()
         if not self._backend.in_order:
             self._device.synchronize()
         call()
+        call.fetch()
         return call
 
-    def _stream(self, new: Callable[[int], _Call]) -> _Call:
-        """In a stream that does not wait for the default one. What the kernel puts into another
-        stream runs while ours is held: on NaN. Called before, as what is compiled at a first call
-        would outlast that."""
-        call = new(self._device.streams[0])
-        call.send(nan=True)
-        call()
-        for seconds in _HOLDS:
-            call.send(nan=True)
+    def _alone(self, new: New) -> Mirror:
+        """What a call returns beside which, and around which, there is nothing."""
+        call = new(DEFAULT_STREAM, mode="")
+        for step in (call.send, call, call.fetch):
+            step()
             self._device.synchronize()
-            self._device.hold([call.stream], seconds)
+        return call.mirror
+
+    def _hold(self, streams: Sequence[int], took: float) -> None:
+        self._device.synchronize()
+        self._device.hold(streams, min(max(_TIMES * took, _SHORTEST), _LONGEST))
+
+    def _stream(self, new: New) -> _Call:
+        """In a stream that does not wait for the default one. While ours is held, what the kernel
+        puts into another one runs on the other inputs; while the default one is, what it puts there
+        comes too late, whatever it waited for before."""
+        call = new(self._device.streams[0])
+        took = call.warmed(results=2)
+        for held in (call.stream, DEFAULT_STREAM):
+            call.send(other=True)
+            self._hold([held], took)
             call.send()
             call()
-            if self._device.held():
-                break
+            call.fetch()
         return call
 
-    def _two_streams(self, new: Callable[[int], _Call]) -> _Call:
-        """Beside calls in another stream, of the same problem on NaN: what the two share shows it.
-        """
-        call, other = (new(stream) for stream in self._device.streams)
-        for each in (call, other):
-            each.send(nan=True)
-            each()
-        for seconds in _HOLDS:
-            call.send()
-            other.send(nan=True)
-            self._device.synchronize()
-            self._device.hold([call.stream, other.stream], seconds)
+    def _two_streams(self, new: New) -> _Call:
+        """Beside calls in another stream, of another problem: what the two share shows it."""
+        call = new(self._device.streams[0])
+        problem = call.asked["problem"]
+        scale = _OTHER_SCALE * abs(problem["scale"]) or _OTHER_SCALE
+        other = new(self._device.streams[1], problem={**problem, "scale": scale})
+        took = call.warmed(results=_JUDGED) + _BESIDE * other.warmed(results=0)
+        self._hold([call.stream, other.stream], _JUDGED * took)
+        for _ in range(_JUDGED):
             for _ in range(_BESIDE):
                 other(poison=False)
-                call(poison=False)
-                call.mirror.fetch(call.stream)
-            other(poison=False)
-            if self._device.held():
-                break
+            call.send()
+            call()
+            call.fetch()
+        other(poison=False)
         return call
 
-    def _graph(self, new: Callable[[int], _Call]) -> _Call:
-        """Captured on NaN, and replayed on what the memory holds then."""
+    def _graph(self, new: New) -> _Call:
+        """Captured on the other inputs, and replayed on what the memory holds then; more than once,
+        as what the host did at the capture is done for the first replay alone."""
         call = new(self._device.streams[0])
-        call.send(nan=True)
-        call()
-        call.send(nan=True)
-        self._device.synchronize()
+        call.warmed(results=_REPLAYS)
         graph = call.captured()
-        call.send()
-        call.replay(graph)
+        for _ in range(_REPLAYS):
+            call.send()
+            call.replay(graph)
+            call.fetch()
         self._device.synchronize()  # before it goes
         return call
 

@@ -147,7 +147,8 @@ class Worker:
                 values = _by_autograd(kernel, p, qkv, d_o, tensors.backend)
                 store([values[name] for name in names], names, tensors)
                 return
-            assert kernel.backward_function
+            if not kernel.backward_function:
+                raise Misuse(f"{kernel.name} has no backward pass")
             statistics = [tensors.array(name, 3) for name in ("lse", "maximum", "sum")]
             lse = statistics[0] if statistics[1] is None else tuple(statistics[1:])
             value = kernel.backward_function(p, *qkv, tensors.array("o"), lse, d_o)

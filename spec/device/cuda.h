@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "../kernel.h"
 #include "gate.h"
 
 namespace attest::device {
@@ -21,7 +22,12 @@ struct Cuda {
   // Aligned to 256 bytes at least.
   static void* allocate(std::size_t bytes) {
     void* data = nullptr;
-    check(cudaMalloc(&data, bytes), "memory");
+    const auto error = cudaMalloc(&data, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      ignore(cudaGetLastError());
+      throw Failure(ATTEST_NO_MEMORY, "the device has no " + std::to_string(bytes) + " bytes");
+    }
+    check(error, "memory");
     return data;
   }
   static void free(void* data) { ignore(cudaFree(data)); }

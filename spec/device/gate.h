@@ -63,17 +63,19 @@ class OwnGraph {
 // ever: so it lasts for a while at most.
 class Hold {
  public:
+  explicit Hold(std::chrono::milliseconds longest) : longest_(longest) {}
   void let_go() { gone_ = true; }
   bool is_gone() const { return gone_; }
   // By the function of the host that is put into the stream.
   void wait() const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    const auto end = std::chrono::steady_clock::now() + longest_;
     while (!gone_ && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
 
  private:
+  const std::chrono::milliseconds longest_;
   std::atomic<bool> gone_{false};
 };
 
@@ -81,7 +83,8 @@ class Hold {
 template <class Runtime>
 class Gate {
  public:
-  explicit Gate(typename Runtime::Stream stream) : hold_(std::make_shared<Hold>()) {
+  Gate(typename Runtime::Stream stream, std::chrono::milliseconds longest)
+      : hold_(std::make_shared<Hold>(longest)) {
     Runtime::hold(stream, hold_);
   }
   ~Gate() { hold_->let_go(); }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "../kernel.h"
 #include "gate.h"
 
 namespace attest::device {
@@ -21,7 +22,12 @@ struct Hip {
   // Aligned to 256 bytes at least.
   static void* allocate(std::size_t bytes) {
     void* data = nullptr;
-    check(hipMalloc(&data, bytes), "memory");
+    const auto error = hipMalloc(&data, bytes);
+    if (error == hipErrorMemoryAllocation) {
+      ignore(hipGetLastError());
+      throw Failure(ATTEST_NO_MEMORY, "the device has no " + std::to_string(bytes) + " bytes");
+    }
+    check(error, "memory");
     return data;
   }
   static void free(void* data) { ignore(hipFree(data)); }

@@ -73,8 +73,11 @@ class Fake {
   // An access by which the device is lost.
   static void lose() { state().lost = true; }
 
+  static constexpr std::size_t kBytes = std::size_t(1) << 28;  // for one block
+
   static void* allocate(std::size_t bytes) {
     check();
+    if (bytes > kBytes) throw Failure(ATTEST_NO_MEMORY, "the device has not so much memory");
     for (const auto& stream : state().streams) {
       if (stream->captures) throw std::runtime_error("memory: a stream is capturing");
     }
@@ -183,12 +186,15 @@ class Fake {
   // The same; if none may, what holds a stream up has lasted long enough.
   static bool step() {
     if (advance()) return true;
-    for (const auto& stream : state().streams) {
-      if (stream->work.empty() || stream->work.front().what != "hold") continue;
-      stream->work.front().run();
+    const auto outlasts = [](Queue& queue) {
+      if (queue.work.empty() || queue.work.front().what != "hold") return false;
+      queue.work.front().run();
       return true;
+    };
+    for (const auto& stream : state().streams) {
+      if (outlasts(*stream)) return true;
     }
-    return false;
+    return outlasts(state().first);
   }
 };
 

@@ -199,6 +199,48 @@ ATTEST_DEVICE_KERNEL("fake/bakes_inputs", declared(), Fake, [](const Call& c) {
   later.inputs.v.data = copy.data();
   Fake::launch(c.stream(), [later] { later.forward(); });
 })
+// Lengths as the host has them when the call is made.
+ATTEST_DEVICE_KERNEL("fake/bakes_lengths", declared(), Fake, [](const Call& c) {
+  begin(c);
+  Later later(c);
+  const auto kept = std::make_shared<std::vector<std::int64_t>>();
+  if (const attest_tensor& host = c.problem.key_lens; host.data) {
+    const attest::View<const std::int64_t> lens(host);
+    for (std::int64_t b = 0; b < host.shape[0]; ++b) kept->push_back(lens(b, 0, 0, 0));
+    later.problem.key_lens.data = kept->data();
+    later.problem.key_lens.stride[0] = 1;
+  }
+  Fake::launch(c.stream(), [later, kept] { later.forward(); });
+})
+// A counter of tiles that the host clears when the call is made; the last tile merges.
+ATTEST_DEVICE_KERNEL("fake/clears_on_the_host", declared(), Fake, [](const Call& c) {
+  begin(c);
+  static std::map<Stream, int> counters;
+  if (!c.stream()->captures) Fake::synchronize(c.stream());
+  int* const counter = &counters[c.stream()];
+  *counter = 0;
+  const Later later(c);
+  Fake::launch(c.stream(), [later, counter] {
+    if (++*counter == 1) later.forward();
+  });
+})
+// The scale of a call, in memory of the process.
+ATTEST_DEVICE_KERNEL("fake/shares_plan", declared(), Fake, [](const Call& c) {
+  begin(c);
+  static double scale;
+  Later later(c);
+  Fake::launch(c.stream(), [s = later.problem.scale] { scale = s; });
+  Fake::launch(c.stream(), [later]() mutable {
+    later.problem.scale = scale;
+    later.forward();
+  });
+})
+// Waits for a number, and forgets its stream.
+ATTEST_DEVICE_KERNEL("fake/waits_then_default_stream", declared(), Fake, [](const Call& c) {
+  begin(c);
+  if (!c.stream()->captures) Fake::synchronize(c.stream());
+  compute(c, Fake::default_stream());
+})
 ATTEST_DEVICE_KERNEL("fake/allocates", declared(), Fake, [](const Call& c) {
   begin(c);
   const std::shared_ptr<void> memory(Fake::allocate(64), Fake::free);

@@ -72,6 +72,7 @@ TEST_P(PlantedFaultTest, IsCaughtByItsClause) {
   if (std::string(planted.kernel) == "writes_into_gap") {
     c.problem.layouts.o = Layout::parse("bhsd gap=3");
   }
+  if (std::string(planted.kernel) == "bakes_lengths") c.problem.key_lens = std::vector<Index>{7, 2};
   const Verdict v = OnTheFake(planted.kernel).verdict(c);
   EXPECT_EQ(v.outcome, Outcome::fail) << v.message;
   EXPECT_EQ(v.reason, planted.reason) << v.message;
@@ -105,6 +106,10 @@ INSTANTIATE_TEST_SUITE_P(
     AllModes, PlantedFaultTest,
     testing::Values(
         Planted{"default_stream", Check::stream, "unwritten", "DEV-1", "stream: "},
+        Planted{"waits_then_default_stream", Check::stream, "unwritten", "DEV-1", "stream: "},
+        Planted{"shares_plan", Check::two_streams, "bound", "DEV-2", "two-streams: "},
+        Planted{"bakes_lengths", Check::graph, "bound", "DEV-3", "graph: "},
+        Planted{"clears_on_the_host", Check::graph, "unwritten", "DEV-3", "graph: "},
         Planted{"shares_scratch", Check::two_streams, "nonfinite", "DEV-2", "two-streams: "},
         Planted{"bakes_inputs", Check::graph, "nonfinite", "DEV-3", "graph: "},
         Planted{"default_stream", Check::graph, "unwritten", "DEV-3", "graph: "},
@@ -128,7 +133,9 @@ INSTANTIATE_TEST_SUITE_P(All, CorrectKernelTest, testing::Values("right", "own_s
 
 // What each planted fault of a mode does not break, it passes: so that the mode is what catches it.
 TEST(DeviceTest, FaultOfAModePassesOrdinaryCalls) {
-  for (const char* kernel : {"default_stream", "shares_scratch", "bakes_inputs", "allocates"}) {
+  for (const char* kernel :
+       {"default_stream", "shares_scratch", "bakes_inputs", "allocates", "bakes_lengths",
+        "clears_on_the_host", "shares_plan", "waits_then_default_stream"}) {
     const Verdict v = OnTheFake(kernel).verdict(a_case(Check::none));
     EXPECT_EQ(v.outcome, Outcome::pass) << kernel << ": " << v.message;
   }
@@ -147,6 +154,15 @@ TEST(DeviceTest, TablesAndLengthsLieOnTheDevice) {
   c.clauses.push_back("MASK-5");
   const Verdict v = OnTheFake("right").verdict(c);
   EXPECT_EQ(v.outcome, Outcome::pass) << v.message;
+}
+
+// Two rows of K, 200 MB apart, are more than that device has.
+TEST(DeviceTest, LackOfMemoryIsNoVerdictOnTheKernel) {
+  Case c = a_case(Check::none);
+  c.problem.layouts.k = Layout::parse("bhsd gap=50000000");
+  const Verdict v = OnTheFake("right").verdict(c);
+  EXPECT_EQ(v.outcome, Outcome::not_run) << v.message;
+  EXPECT_EQ(v.reason, "no_memory") << v.message;
 }
 
 TEST(DeviceTest, CheckIsNotAskedOfWhoDoesNotDeclareIt) {

@@ -19,6 +19,7 @@ using testing::ElementsAre;
 // One element of O that is to be one of V, in pages of their own.
 struct OneElement {
   std::array<float, 1024> v{}, o{};
+  std::array<attest_stretch, 2> there{};
   attest_problem problem{};
   attest_inputs inputs{};
   attest_outputs outputs{};
@@ -41,8 +42,10 @@ struct OneElement {
     outputs.struct_size = sizeof(outputs);
     inputs.v = tensor(v.data());
     outputs.o = tensor(o.data());
-    regions[0] = {sizeof(attest_region), "v", v.data(), sizeof(v), 0, sizeof(float), 0, 0};
-    regions[1] = {sizeof(attest_region), "o", o.data(), sizeof(o), 0, sizeof(float), 1, 0};
+    regions[0] = {sizeof(attest_region), "v", v.data(), sizeof(v), 0,
+                  sizeof(float),         0,   0,        nullptr,   0};
+    regions[1] = {sizeof(attest_region), "o", o.data(), sizeof(o), 0,
+                  sizeof(float),         1,   0,        nullptr,   0};
     context.struct_size = sizeof(context);
     context.message = message.data();
     context.message_bytes = message.size();
@@ -82,7 +85,8 @@ TEST(DeviceHeaderTest, PoisonCopiesAndKernelGoInThisOrderIntoOneStream) {
       EXPECT_THAT(Fake::state().done, ElementsAre("fill", "copy", "kernel", "copy"));
     } else {
       EXPECT_THAT(Fake::state().done, ElementsAre("fill", "copy", "kernel",  // warm
-                                                  "fill", "hold", "copy", "kernel", "copy"));
+                                                  "fill", "hold", "copy", "kernel", "copy", "fill",
+                                                  "copy", "kernel", "copy", "hold"));
     }
   }
 }
@@ -92,9 +96,10 @@ TEST(DeviceHeaderTest, GraphIsCapturedOnNanAndReplayedOnTheInputs) {
   std::vector<float> seen;
   OneElement call(ATTEST_CALL_GRAPH);
   ASSERT_EQ(call.run(copies_and_tells(seen)), ATTEST_OK) << call.message.data();
-  ASSERT_EQ(seen.size(), 2u) << "warmed up, and replayed";
+  ASSERT_EQ(seen.size(), 3u) << "warmed up, and replayed twice";
   EXPECT_TRUE(seen[0] != seen[0]);
   EXPECT_EQ(seen[1], 7);
+  EXPECT_EQ(seen[2], 7);
   EXPECT_EQ(call.o[0], 7);
 }
 
@@ -135,6 +140,39 @@ TEST(DeviceHeaderTest, CallsInTwoStreamsOverlapAndHaveMemoryOfTheirOwn) {
   for (std::size_t i = 1; i < seen.size(); ++i) changes += (seen[i] == 7) != (seen[i - 1] == 7);
   EXPECT_GE(changes, 4);
   EXPECT_THAT(seen, testing::Contains(7.0f).Times(6));
+}
+
+// O lies between holes: these are not copied, stay as they are on the host, and are looked at.
+TEST(DeviceHeaderTest, HolesDoNotCrossAndAreGuarded) {
+  for (const std::ptrdiff_t stray : {0, 40, 900}) {
+    Fake::begin(1, Fake::Haste::none);
+    OneElement call(ATTEST_CALL_ORDINARY);
+    call.o.fill(3);
+    call.there = {attest_stretch{0, 64}, attest_stretch{2048, 2112}};
+    call.regions[1].there = call.there.data();
+    call.regions[1].there_count = call.there.size();
+    const auto status = call.run([=](const Call<Fake>& c) {
+      copies(c);
+      auto* const o = static_cast<float*>(c.o.data);
+      Fake::launch(c.stream(), [=] { o[512] = 8, o[stray] = 7; });
+    });
+    EXPECT_EQ(status, stray == 0 ? ATTEST_OK : ATTEST_GUARD) << stray;
+    if (stray > 0) {
+      EXPECT_STREQ(call.message.data(), "wrote between the rows of o, in device memory");
+      continue;
+    }
+    EXPECT_EQ(call.o[0], 7);
+    EXPECT_EQ(call.o[512], 8);
+    EXPECT_EQ(call.o[100], 3) << "of a hole";
+  }
+}
+
+TEST(DeviceHeaderTest, LackOfMemoryIsNoErrorOfTheKernel) {
+  OneElement call(ATTEST_CALL_ORDINARY);
+  call.regions[1].bytes = 2 * Fake::kBytes;
+  call.regions[1].there = call.there.data();  // nothing of it
+  call.regions[1].there_count = 0;
+  EXPECT_EQ(call.run(copies), ATTEST_NO_MEMORY);
 }
 
 TEST(DeviceHeaderTest, NoMemoryIsLeft) {

@@ -216,3 +216,168 @@ def baked(p, q, k, v):
         SCRATCH["q"] = np.empty(q.shape, np.float32)
         launch(p, lambda to=SCRATCH["q"]: np.copyto(to, q))
     in_place(p, SCRATCH["q"], k, v)
+
+
+@kernel(features=MODES)
+def counter_cleared_by_host(p, q, k, v):
+    """Done by whoever finds it at 0, as the host left it: in a graph, once."""
+    count = [0]
+    o, lse, seen = p.out("o"), p.out("lse"), p.visible()
+
+    def work():
+        count[0] += 1
+        if count[0] == 1:
+            attend(p, q, k, v, o, lse, seen)
+
+    launch(p, work)
+
+
+def on_host(p, array):
+    """A copy, when what comes before it is done; while a graph is captured nothing can be waited
+    for."""
+    if fake_device.device().recorded is None:
+        fake_device.device().wait(p.stream)
+    return array.copy()
+
+
+@kernel(features=[*MODES, "lengths"])
+def baked_lengths(p, q, k, v):
+    """A plan of the host."""
+    lengths = on_host(p, p.key_lengths)[:, None, None, None]
+    o, lse = p.out("o"), p.out("lse")
+    launch(p, lambda: attend(p, q, k, v, o, lse, np.arange(p.key_len) < lengths))
+
+
+@kernel(features=[*MODES, "lengths"])
+def baked_table(p, q, k, v):
+    """The same of what the package makes."""
+    o, lse, seen = p.out("o"), p.out("lse"), on_host(p, p.visible())
+    launch(p, lambda: attend(p, q, k, v, o, lse, seen))
+
+
+@kernel(features=[*MODES, "lengths"])
+def reads_lengths(p, q, k, v):
+    """Right: on the device."""
+    o, lse, lengths = p.out("o"), p.out("lse"), p.key_lengths
+    launch(p, lambda: attend(p, q, k, v, o, lse,
+                             np.arange(p.key_len) < lengths[:, None, None, None]))
+
+
+def seen_and_kept(p, q, k, v, on):
+    o, lse, seen, keep = p.out("o"), p.out("lse"), p.visible(), on(p, p.keep_mask)
+
+    def work():
+        o[...], lse[...] = Kernel(visible=seen, scale=p.scale, real=np.float32, keep=keep,
+                                  dropout_p=p.dropout_p).forward(q, k, v)
+
+    launch(p, work)
+
+
+@kernel(features=[*MODES, "dropout"])
+def reads_keep(p, q, k, v):
+    """Right."""
+    seen_and_kept(p, q, k, v, lambda p, array: array)
+
+
+@kernel(features=[*MODES, "dropout"])
+def baked_keep(p, q, k, v):
+    seen_and_kept(p, q, k, v, on_host)
+
+
+PLAN = {}
+
+
+@kernel(features=MODES)
+def shares_plan(p, q, k, v):
+    """What the first launch leaves for the next is every call's."""
+    o, lse, seen = p.out("o"), p.out("lse"), p.visible()
+    launch(p, lambda: PLAN.update(scale=p.scale))
+
+    def work():
+        o[...], lse[...] = Kernel(visible=seen, scale=PLAN["scale"], real=np.float32).forward(
+            q, k, v)
+
+    launch(p, work)
+
+
+@kernel(features=[*MODES, "lengths"])
+def shares_lengths(p, q, k, v):
+    o, lse, lengths = p.out("o"), p.out("lse"), p.key_lengths
+    launch(p, lambda: PLAN.update(lengths=lengths.copy()))
+    launch(p, lambda: attend(p, q, k, v, o, lse,
+                             np.arange(p.key_len) < PLAN["lengths"][:, None, None, None]))
+
+
+@kernel(features=MODES)
+def semaphore(p, q, k, v):
+    """Who finds it taken leaves."""
+    o, lse, seen, me = p.out("o"), p.out("lse"), p.visible(), object()
+
+    def work():
+        if PLAN.get("owner") is me:
+            attend(p, q, k, v, o, lse, seen)
+            del PLAN["owner"]
+
+    launch(p, lambda: PLAN.setdefault("owner", me))
+    launch(p, work)
+
+
+@kernel(features=MODES)
+def late_collisions(p, q, k, v):
+    """Of calls that collide but the first are wrong, by numbers that are no NaN; most of them are
+    wrong in the same way."""
+    o, lse, seen, me = p.out("o"), p.out("lse"), p.visible(), object()
+    calls = PLAN[p.stream] = PLAN.get(p.stream, 0) + 1
+
+    def work():
+        attend(p, q, k, v, o, lse, seen)
+        if PLAN["last"] is not me and calls > 4:
+            o[...] = 0
+
+    launch(p, lambda: PLAN.update(last=me))
+    launch(p, work)
+
+
+@kernel(features=MODES)
+def second_replay_alone(p, q, k, v):
+    """Its graph does nothing but at the second replay."""
+    o, lse, seen, count = p.out("o"), p.out("lse"), p.visible(), [0]
+    captured = fake_device.device().recorded is not None
+
+    def work():
+        count[0] += 1
+        if count[0] == 2 or not captured:
+            attend(p, q, k, v, o, lse, seen)
+
+    launch(p, work)
+
+
+@kernel(features=MODES)
+def item_then_default_stream(p, q, k, v):
+    """As lengths.max().item(), and a launch that forgets the stream."""
+    fake_device.device().wait(p.stream)
+    in_place(p, q, k, v, stream=0)
+
+
+@kernel(features=MODES)
+def noisy(p, q, k, v):
+    """Right, and never the same, as sums of atomics are."""
+    numbers = PLAN.setdefault("numbers", np.random.default_rng(1))
+    in_place(p, q, k, v, lambda o, lse: o.__iadd__(
+        1e-6 * numbers.standard_normal(o.shape, np.float32)))
+
+
+@kernel(features=MODES)
+def noisy_semaphore(p, q, k, v):
+    """Of many results each right one is like no other, and those that are unwritten are alike."""
+    o, lse, seen, me = p.out("o"), p.out("lse"), p.visible(), object()
+    numbers = PLAN.setdefault("numbers", np.random.default_rng(1))
+
+    def work():
+        if PLAN.get("owner") is me:
+            attend(p, q, k, v, o, lse, seen)
+            o[...] += 1e-6 * numbers.standard_normal(o.shape, np.float32)
+            del PLAN["owner"]
+
+    launch(p, lambda: PLAN.setdefault("owner", me))
+    launch(p, work)

@@ -22,10 +22,10 @@ def kernel(function=None, **declared):
 # ---- PyTorch -------------------------------------------------------------------------------------
 
 
-def formula(p, q, k, v):
+def formula(p, q, k, v, scale=None, seen=None):
     k, v = (x.float().repeat_interleave(p.query_heads // p.key_heads, 1) for x in (k, v))
-    s = p.scale * (q.float() @ k.transpose(2, 3))
-    s = s.masked_fill(~p.visible(), -torch.inf)
+    s = (p.scale if scale is None else scale) * (q.float() @ k.transpose(2, 3))
+    s = s.masked_fill(~(p.visible() if seen is None else seen), -torch.inf)
     lse = s.logsumexp(3)
     weights = (s - lse[..., None]).exp().nan_to_num()
     return (weights @ v).to(q.dtype), lse
@@ -36,7 +36,7 @@ def put(p, o, lse):
     p.out("lse").copy_(lse)
 
 
-@kernel(dtypes=["f32", "f16", "bf16"], features=[*FEATURES, "causal"])
+@kernel(dtypes=["f32", "f16", "bf16"], features=[*FEATURES, "causal", "lengths"])
 def torch_in_place(p, q, k, v):
     put(p, *formula(p, q, k, v))
 
@@ -199,6 +199,44 @@ def baked(p, q, k, v):
     if not torch.cuda.is_current_stream_capturing():
         KEPT["q"] = q.clone()
     in_place(p, KEPT["q"], k, v)
+
+
+@kernel
+def counter_cleared_by_host(p, q, k, v):
+    """Its graph counts, and is right while the counter is as calls before have cleared it."""
+    captured = torch.cuda.is_current_stream_capturing()
+    if not captured:
+        KEPT["count"] = torch.zeros((), device="cuda")
+    o, lse = formula(p, q, k, v)
+    put(p, o.masked_fill(KEPT["count"] > 0, 0), lse)
+    if captured:
+        KEPT["count"].add_(1)
+
+
+@kernel(features=[*FEATURES, "lengths"])
+def baked_lengths(p, q, k, v):
+    """While it is captured it takes the key lengths that the call before had."""
+    if not torch.cuda.is_current_stream_capturing():
+        KEPT["lengths"] = [p.key_len] * p.batch if p.key_lengths is None else p.key_lengths.tolist()
+    seen = torch.stack([torch.arange(p.key_len, device="cuda") < n for n in KEPT["lengths"]])
+    put(p, *formula(p, q, k, v, seen=seen[:, None, None, :]))
+
+
+@kernel
+def shares_plan(p, q, k, v):
+    """What it leaves for its second launch is every call's."""
+    plan = KEPT.setdefault("plan", torch.zeros((), device="cuda"))
+    plan.fill_(p.scale)
+    torch.cuda._sleep(200_000)  # cycles
+    put(p, *formula(p, q, k, v, scale=plan))
+
+
+@kernel
+def item_then_default_stream(p, q, k, v):
+    """It waits for its stream, as for the longest of the lengths, and launches in another one."""
+    q[0, 0, 0, 0].item()
+    with torch.cuda.stream(torch.cuda.default_stream()):
+        in_place(p, q, k, v)
 
 
 @kernel

@@ -58,20 +58,11 @@ class Device:
         assert not any(self.queues.values()), "held while something is under way"
         self.gated = set(streams)
 
-    def held(self):
-        return bool(self.gated)
-
     def synchronize(self):
-        while not self.lost:
-            ready = [stream for stream, queue in self.queues.items()
-                     if queue and stream not in self.gated]
-            if ready:
-                self._step(ready)
-            elif self.gated:
-                self.gated = set()  # the time is over
-            else:
-                return
-        raise DeviceError(self.lost)
+        self.wait(*self.queues)
+        self.gated = set()
+        if self.lost:
+            raise DeviceError(self.lost)
 
     # ---- What kernels do ---------------------------------------------------------------------
 
@@ -83,6 +74,16 @@ class Device:
         self.queues[stream].append(work)
         while self.eager and self.queues[stream] and stream not in self.gated:
             self._step([stream])
+
+    def wait(self, *streams):
+        """For what is in these streams: others go on meanwhile, and what is held may stay so."""
+        while not self.lost and any(self.queues[stream] for stream in streams):
+            ready = [stream for stream, queue in self.queues.items()
+                     if queue and stream not in self.gated]
+            if ready:
+                self._step(ready)
+            else:
+                self.gated = set()  # the time is over
 
     def _step(self, ready):
         if self.draw:
