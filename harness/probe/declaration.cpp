@@ -141,7 +141,7 @@ class Writer {
         said = with;
       } catch (const InputError& error) {
         left_out_.push_back(fmt::format("{}{}: {}", prefix, key, error.what()));
-        const bool beyond = key.starts_with("products") || key == "softmax";
+        const bool beyond = key.starts_with("products") || key == "softmax" || key == "scores";
         if (beyond) out["beyond_caps"][format] = fmt::format("{}: {}", key, error.what());
       }
     };

@@ -123,8 +123,8 @@ Answer show(Bench& bench, DType dtype, const Showing& showing) {
     shown = false;
     if (reaction.taken()) {
       // What LSE is of rows without keys is another question.
-      const auto wrong =
-          showing.all ? wrong_in(bench, TensorName::o, it, reaction) : wrong_of(bench, it, reaction);
+      const auto wrong = showing.all ? wrong_in(bench, TensorName::o, it, reaction)
+                                     : wrong_of(bench, it, reaction);
       const auto blind = unheeded(it);
       const bool tells = !blind || wrong_of(bench, *blind, reaction);
       shown = !wrong && tells;

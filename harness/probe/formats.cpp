@@ -32,7 +32,16 @@ void ask_inputs(Bench& bench, DType dtype, Answers& answers) {
   // The score is the same for both keys: LSE is that and ln 2.
   const double seen = backward ? Bench::of_row(reaction, TensorName::dq, stage, 0)
                                : Bench::of_row(reaction, TensorName::lse, stage, 0) - std::log(2.0);
-  const bool flushed = std::abs(seen) < small * large / 4;
+  const double kept = (backward ? 0.5 : 1) * small * large;  // P is 1/2
+  const bool flushed = std::abs(seen) < kept / 2;
+  // Operands of a shorter range are something else than subnormal numbers of this one.
+  const std::string operands =
+      key_of(dtype, fmt::format("products.{}.operands", backward ? "dp" : "qk"));
+  if ((!flushed && !near(seen, kept)) || (flushed && told(answers, operands).is_null())) {
+    return answers.push_back(
+        untold(key, fmt::format("{:g} times {:g} comes to {:g}", small, large, seen),
+               to_string(stage.problem)));
+  }
   answers.push_back(
       {.key = key,
        .value = flushed ? "flushed" : "kept",
@@ -54,10 +63,11 @@ void ask_outputs(Bench& bench, DType dtype, Answers& answers) {
       fmt::format("{}; the mean of {:g}, 0, 0, 0 is {:g}", to_string(stage.problem), normal, o);
   // A short range is computed in a format that has its subnormals among the normal numbers.
   const bool in_doubt =
-      !has_short_range(dtype) && told(answers, key_of(dtype, "subnormal_inputs")) != "kept";
+      told(answers, key_of(dtype, "products.pv.operands")).is_null() ||
+      (!has_short_range(dtype) && told(answers, key_of(dtype, "subnormal_inputs")) != "kept");
   if (o == 0 && in_doubt) {
     return answers.push_back(
-        untold(key, "inputs are flushed: so may be what O is computed from, not O itself", inputs));
+        untold(key, "inputs may be flushed: what O is computed from, not O itself", inputs));
   }
   answers.push_back({.key = key,
                      .value = o == 0 ? "flushed" : "kept",

@@ -166,6 +166,17 @@ std::optional<int> digits_of(const std::vector<double>& made, int most) {
 
 // Of f16, which holds no smaller x: what is beyond is 0 and would pass for lost.
 constexpr int kReachOfF16 = 30;
+// Of what is rounded to its range on the way, where subnormals may be lost as well.
+constexpr int kReachOfItsRange = 25;
+
+// Whether a term beyond the range of f16 comes through. Where it does not, something on the way has
+// that range: an operand, or the scores.
+bool has_range(Bench& bench, DType dtype, const Experiment& experiment, double scale) {
+  if (dtype == DType::f16) return true;
+  constexpr double kSmall = 0x1p-30;
+  const Sums sums = sums_of(bench, dtype, experiment, scale, {{kSmall, 0, 0}, {0, 0, -kSmall}});
+  return sums.refused.empty() && near(sums.made[0], kSmall) && near(sums.made[1], -kSmall);
+}
 
 enum class Cut { truncated, nearest, neither };
 
@@ -188,6 +199,7 @@ std::optional<Cut> cut_of(const std::vector<double>& made, double digit) {
 struct Accumulation {
   std::optional<int> digits = {};
   std::optional<Cut> cut = {};
+  bool has_range = true;
   std::string problem = {}, refused = {};
 };
 
@@ -205,6 +217,7 @@ Accumulation see_accumulator(Bench& bench, DType dtype, const Experiment& experi
   Accumulation seen = {.problem = sums.problem, .refused = sums.refused};
   if (!sums.refused.empty()) return seen;
   seen.digits = digits_of(sums.made, reach);
+  seen.has_range = has_range(bench, dtype, experiment, scale);
   if (!seen.digits || *seen.digits > reach) return seen;
   const double digit = std::ldexp(kLarge / 1.5, 1 - *seen.digits);
   sums = sums_of(bench, dtype, experiment, scale, arrangements(kLarge, 0.75 * digit));
@@ -222,63 +235,129 @@ void tell_accumulator(DType dtype, const Experiment& experiment, const Accumulat
         seen.refused.empty() ? "what came through is no sum of these terms" : seen.refused;
   } else {
     const int digits = *seen.digits;
-    const bool beyond_reach = dtype == DType::f16 && digits > kReachOfF16;
-    width.words = fmt::format("x came through down to 2^-{} A/1.5: {} digits", digits - 1, digits);
+    const bool beyond_reach = (dtype == DType::f16 && digits > kReachOfF16) ||
+                              (!seen.has_range && digits > kReachOfItsRange);
+    width.words = fmt::format("x came through down to 2^-{} A/1.5: {} digits{}", digits - 1, digits,
+                              seen.has_range ? "" : ", and 2^-30 did not, as in f16");
     if (digits < format_of(wide_of(dtype)).digits) {
       width.value = fmt::format("{} digits", digits);  // of no format that may be declared
     } else if (!beyond_reach) {
       width.value = name(digits >= format_of(DType::f64).digits ? DType::f64 : DType::f32);
     }
-    if (seen.cut == Cut::truncated) {
+    if (beyond_reach) {
+      cut.words = "it has more digits than f16 can tell";
+    } else if (seen.cut == Cut::truncated) {
       cut.value = true;
       cut.words = "3/4 of the last digit was lost";
     } else if (seen.cut == Cut::nearest) {
       cut.value = false;
       cut.words = "3/4 of the last digit became a whole one, and never none";
     } else {
-      cut.words = beyond_reach ? "it has more digits than f16 can tell"
-                  : seen.cut   ? "3/4 of the last digit came through as it was"
-                               : "what came of 3/4 of the last digit is no such sum";
+      cut.words = seen.cut ? "3/4 of the last digit came through as it was"
+                           : "what came of 3/4 of the last digit is no such sum";
     }
   }
   answers.push_back(std::move(width));
   answers.push_back(std::move(cut));
 }
 
-// f32 alone has operands that may be rounded further.
-void ask_operands(Bench& bench, const Experiment& experiment, double scale, const std::string& key,
-                  Answers& answers) {
-  constexpr int kMost = 20;  // far from the noise of f32
-  std::vector<Terms> all;
-  for (int m = 1; m <= kMost; ++m) all.push_back({1 + std::ldexp(1.0, -m), -1, 0});
-  for (int m = 1; m <= kMost; ++m) all.push_back({1 + std::ldexp(0.75, -m), -1, 0});
-  const Sums sums = sums_of(bench, DType::f32, experiment, scale, all);
-  Answer answer = {.key = key + ".operands",
-                   .words = sums.refused,
-                   .inputs = fmt::format("{}; {}: (1 + d) - 1", sums.problem, experiment.what)};
-  if (sums.refused.empty()) {
-    const auto left = [&](int m) { return sums.made[static_cast<std::size_t>(m - 1)]; };
-    int digits = 1;
-    while (digits <= kMost &&
-           std::abs(left(digits) - std::ldexp(1.0, -digits)) <= std::ldexp(1.0, -digits - 4)) {
-      ++digits;
+// ---- Operands ----------------------------------------------------------------------------------
+
+constexpr int kMostDigits = 20;  // far from the noise of f32
+
+// 1 + d for d = 2^-m, and for three quarters of that.
+std::vector<double> next_to_one() {
+  std::vector<double> all;
+  for (const double part : {1.0, 0.75}) {
+    for (int m = 1; m <= kMostDigits; ++m) all.push_back(1 + std::ldexp(part, -m));
+  }
+  return all;
+}
+
+// What operands are rounded to, by what was left of each (1 + d) - 1.
+struct Kept {
+  const char* format = nullptr;  // null: none that is known
+  std::string words = {};
+};
+Kept kept_of(const std::vector<double>& left) {
+  const auto whole = [&](int m) {
+    const double d = std::ldexp(1.0, -m);
+    return std::abs(left[static_cast<std::size_t>(m - 1)] - d) <= d / 16;
+  };
+  int digits = 1;
+  while (digits <= kMostDigits && whole(digits)) ++digits;
+  const int last = digits - 1;
+  if (digits > kMostDigits) return {"exact", fmt::format("d came through down to 2^-{}", last)};
+  // The last one that is left of 3/4 of it: none, or a whole one.
+  const double rounded =
+      last < 1 ? 0 : std::ldexp(left[static_cast<std::size_t>(kMostDigits + last - 1)], last);
+  const bool cut = std::abs(rounded) < 0.25, known = cut || std::abs(rounded - 1) < 0.25;
+  if (!known || (digits != 11 && digits != 8)) {
+    return {nullptr,
+            fmt::format("d came through down to 2^-{}, which is no operand that is known", last)};
+  }
+  const char* const tf32 = cut ? "tf32_truncated" : "tf32";
+  const char* const bf16 = cut ? "bf16_truncated" : "bf16";
+  return {digits == 11 ? tf32 : bf16,
+          fmt::format("d came through down to 2^-{}, and 3/4 of that as {}", last,
+                      cut ? "nothing" : "a whole one")};
+}
+
+// The same with the other operand, K or V: each number in a channel of its own, 1 in another. Of
+// the other products that one is P or dS, which no input is.
+Sums other_operands(Bench& bench, const Experiment& experiment, double scale,
+                    const std::vector<double>& numbers) {
+  const bool is_qk = experiment.product == "qk";
+  const Plain& plain = bench.plain(DType::f32);
+  const Index at_once = (is_qk ? plain.head_dim : plain.value_dim) - 2;
+  Sums sums;
+  for (std::size_t begin = 0; begin < numbers.size();) {
+    const Index count = std::min(at_once, static_cast<Index>(numbers.size() - begin));
+    Stage stage = bench.stage(DType::f32, count, experiment.real, 64, experiment.backward);
+    stage.problem.scale = scale;
+    if (!is_qk) stage.k(0, 0) = 1;
+    for (Index c = 0; c <= count; ++c) {
+      const double number = c == 0 ? 1 : numbers[begin + static_cast<std::size_t>(c - 1)];
+      (is_qk ? stage.k(0, c) : stage.v(0, c)) = number;
+      if (!is_qk) stage.v(1, c) = -number;
     }
-    // The last one that is left of 3/4 of it: none, or a whole one.
-    const int last = digits - 1;
-    const double rounded =
-        last < 1 ? 0 : std::ldexp(sums.made[static_cast<std::size_t>(kMost + last - 1)], last);
-    const bool cut = std::abs(rounded) < 0.25;
-    const char* const format = digits == 11 ? "tf32" : digits == 8 ? "bf16" : nullptr;
-    if (digits > kMost) {
-      answer.value = "exact";
-      answer.words = fmt::format("d came through down to 2^-{}", kMost);
-    } else if (format && (cut || std::abs(rounded - 1) < 0.25)) {
-      answer.value = fmt::format("{}{}", format, cut ? "_truncated" : "");
-      answer.words = fmt::format("d came through down to 2^-{}, and 3/4 of that as {}", last,
-                                 cut ? "nothing" : "a whole one");
-    } else {
-      answer.words =
-          fmt::format("d came through down to 2^-{}, which is no operand that is known", last);
+    for (Index n = 0; n < count; ++n) {
+      (is_qk ? stage.q(n, 0) : stage.d_o(n, 0)) = -1;
+      (is_qk ? stage.q(n, n + 1) : stage.d_o(n, n + 1)) = 1;
+    }
+    const Reaction reaction = bench.ask(stage);
+    sums.refused = reaction.refused;
+    if (!reaction.taken()) return sums;
+    for (Index n = 0; n < count; ++n) sums.made.push_back(experiment.get(reaction, stage, n));
+    begin += static_cast<std::size_t>(count);
+  }
+  return sums;
+}
+
+// f32 alone has operands that may be rounded further.
+void ask_operands(Bench& bench, const Experiment& experiment, double scale, bool has_range,
+                  const std::string& key, Answers& answers) {
+  const std::vector<double> numbers = next_to_one();
+  std::vector<Terms> all;
+  for (const double number : numbers) all.push_back({number, -1, 0});
+  const Sums sums = sums_of(bench, DType::f32, experiment, scale, all);
+  const std::string inputs = fmt::format("{}; {}: (1 + d) - 1", sums.problem, experiment.what);
+  if (!sums.refused.empty()) {
+    return answers.push_back(untold(key + ".operands", sums.refused, inputs));
+  }
+  const Kept kept = kept_of(sums.made);
+  Answer answer = {.key = key + ".operands", .words = kept.words, .inputs = inputs};
+  if (kept.format) answer.value = kept.format;
+  if (!has_range) {
+    answer.value = nullptr;
+    answer.words += "; a term of 2^-30 did not, as in f16, which may not be declared";
+  }
+  if (answer.told() && (experiment.product == "qk" || experiment.product == "dp")) {
+    const Sums others = other_operands(bench, experiment, scale, numbers);
+    const Kept other = others.refused.empty() ? kept_of(others.made) : Kept{kept.format};
+    if (!other.format || std::string_view(other.format) != kept.format) {
+      answer.value = nullptr;
+      answer.words += fmt::format("; of the other operand {}", other.words);
     }
   }
   answers.push_back(std::move(answer));
@@ -308,7 +387,7 @@ void ask_products(Bench& bench, DType dtype, Answers& answers) {
     }
     tell_accumulator(dtype, experiment, seen, key, answers);
     if (dtype == DType::f32) {
-      ask_operands(bench, experiment, scale, key, answers);
+      ask_operands(bench, experiment, scale, seen.has_range, key, answers);
     } else {
       answers.push_back({.key = key + ".operands",
                          .value = "exact",

@@ -75,13 +75,12 @@ std::optional<Threshold> threshold(Bench& bench, DType dtype, double first, int 
   return std::nullopt;
 }
 
-// Whether LSE of two keys with the score 0 is ln 2 in no more than the format's digits.
-bool lse_is_rounded(Bench& bench, DType dtype) {
+// Whether LSE of two keys with the score 0 is ln 2 in no more digits than that format has.
+bool lse_is_rounded(Bench& bench, DType dtype, DType format) {
   const Stage stage = bench.stage(dtype, 1, 2);
   const Reaction reaction = bench.ask(stage);
-  return !reaction.taken() ||
-         std::abs(Bench::of_row(reaction, TensorName::lse, stage, 0) - std::log(2.0)) >
-             unit_roundoff(dtype) / 16;
+  return !reaction.taken() || std::abs(Bench::of_row(reaction, TensorName::lse, stage, 0) -
+                                       std::log(2.0)) > unit_roundoff(format) / 16;
 }
 
 void ask_sum(Bench& bench, DType dtype, Answers& answers) {
@@ -111,43 +110,68 @@ void ask_sum(Bench& bench, DType dtype, Answers& answers) {
   answers.push_back(std::move(format));
 }
 
-// Scores between 4096 and 4296, of two products that each format has: where they are stored in 16
-// bits, some are off by half a digit there, in base 2 too, which is more than exp and LSE can be.
+// Scores between 4096 and 4296, of products that each format has: where they are stored in a
+// narrower one, some are off by half a digit there, in base 2 too, which is more than exp and LSE
+// can be. And one score beyond f16.
+struct StoredScores {
+  double off = 0;  // the most that LSE of one key is
+  bool beyond_f16 = false;
+  std::string problem, refused;
+};
+constexpr double kLeastScore = 4096;
+constexpr Index kScores = 200;
+
+StoredScores see_stored_scores(Bench& bench, DType dtype) {
+  constexpr double kBeyondF16 = 0x1p17;
+  Stage stage = bench.stage(dtype, kScores + 1, 1);
+  stage.k(0, 0) = stage.k(0, 1) = stage.k(0, 2) = 1;
+  stage.k(0, 3) = 0x1p8;
+  // More digits than f32 has.
+  const double low = dtype == DType::f64 ? 0x1p-20 : 0;
+  for (Index n = 0; n < kScores; ++n) {
+    stage.q(n, 0) = kLeastScore;
+    stage.q(n, 1) = static_cast<double>(n);
+    stage.q(n, 2) = low * static_cast<double>(n);
+  }
+  stage.q(kScores, 3) = kBeyondF16 / 0x1p8;
+  const Reaction reaction = bench.ask(stage);
+  StoredScores seen = {.problem = to_string(stage.problem), .refused = reaction.refused};
+  if (!reaction.taken()) return seen;
+  const auto lse = [&](Index n) { return Bench::of_row(reaction, TensorName::lse, stage, n); };
+  for (Index n = 0; n < kScores; ++n) {
+    const double off = std::abs(lse(n) - kLeastScore - (1 + low) * static_cast<double>(n));
+    seen.off = std::isnan(off) ? off : std::max(seen.off, off);
+    if (std::isnan(off)) break;
+  }
+  seen.beyond_f16 = near(lse(kScores), kBeyondF16);
+  return seen;
+}
+
 void ask_stored_scores(Bench& bench, DType dtype, Answers& answers) {
   const DType wide = wide_of(dtype);
   Answer answer = {.key = key_of(dtype, "scores")};
-  if (dtype == wide) {
+  const StoredScores seen = see_stored_scores(bench, dtype);
+  if (!seen.refused.empty()) return answers.push_back(untold(answer.key, seen.refused));
+  answer.inputs = fmt::format("{}; scores 4096 + n, n up to {}, and 2^17", seen.problem, kScores);
+  answer.words = fmt::format("LSE of one key is off by up to {:.3g}", seen.off);
+  std::optional<DType> format;
+  for (const DType narrow : kDTypes) {
+    if (format_of(narrow).digits >= format_of(wide).digits) continue;
+    const double half_digit = kLeastScore * unit_roundoff(narrow);
+    if (seen.off >= half_digit / 2 && seen.off < 4 * half_digit) format = narrow;
+  }
+  if (seen.off < 1024 * kLeastScore * unit_roundoff(wide)) {
     answer.value = name(wide);
-    answer.words = "the format is as wide as scores are";
-    answer.declared = Answer::Declared::any;
-    return answers.push_back(std::move(answer));
-  }
-  constexpr double kBase = 4096;
-  constexpr Index kRows = 200;
-  Stage stage = bench.stage(dtype, kRows, 1);
-  stage.k(0, 0) = stage.k(0, 1) = 1;
-  for (Index n = 0; n < kRows; ++n) {
-    stage.q(n, 0) = kBase;
-    stage.q(n, 1) = static_cast<double>(n);
-  }
-  const Reaction reaction = bench.ask(stage);
-  answer.inputs = fmt::format("{}; scores 4096 + n, n up to {}", to_string(stage.problem), kRows);
-  if (!reaction.taken()) return answers.push_back(untold(answer.key, reaction.refused));
-  double off = 0;
-  for (Index n = 0; n < kRows; ++n) {
-    const double lse = Bench::of_row(reaction, TensorName::lse, stage, n);
-    off = std::max(off, std::abs(lse - kBase - static_cast<double>(n)));
-  }
-  const double half_digit = kBase * unit_roundoff(dtype);
-  answer.words = fmt::format("LSE of one key is off by up to {:.3g}", off);
-  if (off < half_digit / 8) {
-    answer.value = name(wide);
-  } else if (off < half_digit / 2 || off > 4 * half_digit) {
-    answer.words += ", which is no rounding of scores to the format";
-  } else if (lse_is_rounded(bench, dtype)) {
+    // A wide format has nothing else to declare.
+    if (dtype == wide) answer.declared = Answer::Declared::any;
+  } else if (!format) {
+    answer.words += ", which is no rounding of scores that is known";
+  } else if (lse_is_rounded(bench, dtype, *format)) {
     answer.words += ", and LSE itself may be rounded";
+  } else if (format == DType::f16 && seen.beyond_f16) {
+    answer.words += ", as in f16, and 2^17 is there, which f16 has not";
   } else {
-    answer.value = name(dtype);
+    answer.value = name(*format);
   }
   answers.push_back(std::move(answer));
 }
@@ -282,7 +306,8 @@ void ask_max_rounding(Bench& bench, DType dtype, Answers& answers) {
 
 void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
   if (!bench.returns_lse()) {
-    for (const char* key : {"softmax", "scores", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
+    for (const char* key :
+         {"softmax", "scores", "exp_zero", "exp_ulp", "tanh_ulp", "max_rounding"}) {
       answers.push_back(untold(key_of(dtype, key), bench.no_lse));
     }
     return;
@@ -293,7 +318,7 @@ void ask_softmax(Bench& bench, DType dtype, Answers& answers) {
   const std::string exp = key_of(dtype, "exp_ulp"), tanh = key_of(dtype, "tanh_ulp");
   if (told(answers, key_of(dtype, "scores")) != name(wide_of(dtype))) {
     for (const std::string& key : {exp, tanh, key_of(dtype, "max_rounding")}) {
-      answers.push_back(untold(key, "scores may be stored in fewer digits than its inputs have"));
+      answers.push_back(untold(key, "scores may be stored in fewer digits than it computes with"));
     }
     return;
   }

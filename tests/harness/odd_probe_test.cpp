@@ -85,6 +85,7 @@ TEST(OddProbeTest, NamesWhatIsNoLseAndTellsTheRest) {
                                            "arithmetic.f32.products.qk.truncates",
                                            "arithmetic.f32.products.qk.operands",
                                            "arithmetic.f32.softmax",
+                                           "arithmetic.f32.scores",
                                            "arithmetic.f32.exp_zero",
                                            "arithmetic.f32.exp_ulp"};
   for (const auto& [kernel, words] : kernels) {
@@ -113,10 +114,8 @@ TEST(OddProbeTest, TellsOfACrashWhereItWasAndGoesOn) {
 
 TEST(OddProbeTest, TellsNoLimitWhereItCrashed) {
   const Probed seen = probed("crashes_on_100_keys");
-  EXPECT_THAT(
-      told_less(seen, "crashes_on_100_keys"),
-      testing::UnorderedElementsAre("limits.query_len", "limits.key_len",
-                                    "limits.backward.query_len", "limits.backward.key_len"));
+  EXPECT_THAT(told_less(seen, "crashes_on_100_keys"),
+              testing::UnorderedElementsAre("limits.key_len", "limits.backward.key_len"));
   EXPECT_THAT(answer_of(seen, "limits.key_len").words, HasSubstr("it crashed at f32 b1"));
 }
 
@@ -181,10 +180,109 @@ TEST(OddProbeTest, FindsARowWithoutKeysByWhatIsTaken) {
   EXPECT_FALSE(answer_of(blind, "NaN behind a mask").told());
 }
 
-TEST(OddProbeTest, TellsNoSquareWhereNothingIsTaken) {
+// Whoever does not take the lengths of the plain problem is asked with others; and lengths that are
+// no range are none.
+TEST(OddProbeTest, TellsShapesByLengthsThatAreTaken) {
   const Probed seen = probed("no_16_rows");
-  EXPECT_FALSE(answer_of(seen, "limits.square").told());
-  EXPECT_FALSE(answer_of(seen, "limits.keys_at_least_queries").told());
+  EXPECT_EQ(answer_of(seen, "limits.square").value, false);
+  EXPECT_EQ(answer_of(seen, "limits.keys_at_least_queries").value, false);
+  EXPECT_EQ(answer_of(seen, "limits.batch").value, "none");
+  EXPECT_FALSE(answer_of(seen, "limits.query_len").told());
+  EXPECT_THAT(answer_of(seen, "limits.query_len").words, HasSubstr("not taken: 16, 17"));
+}
+
+// A length alone: it is the other's limit that the other has.
+TEST(OddProbeTest, HoldsALengthAgainstItselfAlone) {
+  const json by_8_of_256 = {{"multiple", 8}, {"max", 256}}, of_256 = {{"max", 256}},
+             by_8_of_512 = {{"multiple", 8}, {"max", 512}}, of_512 = {{"max", 512}};
+  const struct {
+    const char* kernel;
+    json query_len, key_len;
+    bool as_many;
+    Lengths taken;
+  } kKernels[] = {{"none", of_256, of_512, false, {1, 1}},
+                  {"queries_by_8", by_8_of_256, of_512, false, {8, 3}},
+                  {"keys_by_8", of_256, by_8_of_512, false, {19, 8}},
+                  {"as_many_keys_by_8", of_256, by_8_of_512, true, {3, 8}},
+                  {"heads_in_pairs", of_256, of_512, false, {1, 1}}};
+  for (const auto& each : kKernels) {
+    const Probed seen = std::string(each.kernel) == "none" ? ordinary() : probed(each.kernel);
+    EXPECT_EQ(answer_of(seen, "limits.query_len").value, each.query_len) << each.kernel;
+    EXPECT_EQ(answer_of(seen, "limits.key_len").value, each.key_len) << each.kernel;
+    EXPECT_EQ(answer_of(seen, "limits.square").value, false) << each.kernel;
+    EXPECT_EQ(answer_of(seen, "limits.keys_at_least_queries").value, each.as_many) << each.kernel;
+    for (const char* term : {"batch", "query_heads", "group"}) {
+      EXPECT_EQ(answer_of(seen, std::string("limits.") + term).value, "none")
+          << each.kernel << ": " << term;
+    }
+    std::vector<std::string> left_out;
+    const Description told = parse_description(declaration_of(odd(each.kernel), seen, left_out));
+    Problem problem = {.dtype = DType::f32, .query_len = each.taken.query};
+    problem.key_len = each.taken.key;
+    EXPECT_FALSE(exclusion(problem, told)) << each.kernel;
+  }
+}
+
+TEST(OddProbeTest, TellsNoLimitOfWhatItHasNot) {
+  const Probed seen = probed("no_pages");
+  EXPECT_EQ(answer_of(seen, "features.paged").value, false);
+  EXPECT_FALSE(answer_of(seen, "limits.page_size").told());
+  EXPECT_FALSE(answer_of(seen, "limits.page_size").is_key);
+}
+
+// What LSE of such scores would tell of exp is not told; nor is it declared.
+TEST(OddProbeTest, TellsScoresThatAreStoredInFewerDigits) {
+  const std::map<std::string, json> kernels = {
+      {"none", "f32"}, {"scores_f16", "f16"}, {"scores_bf16", "bf16"}, {"scores_tf32", nullptr}};
+  for (const auto& [kernel, scores] : kernels) {
+    const Probed seen = kernel == "none" ? ordinary() : probed(kernel);
+    EXPECT_EQ(answer_of(seen, "arithmetic.f32.scores").value, scores) << kernel;
+    const json accumulator = answer_of(seen, "arithmetic.f32.products.qk.accumulator").value;
+    EXPECT_TRUE(accumulator.is_null() || accumulator == "f64") << kernel << accumulator;
+    std::vector<std::string> left_out;
+    parse_description(declaration_of(odd(kernel), seen, left_out));
+    EXPECT_EQ(testing::Matches(testing::Contains(HasSubstr("f32.scores")))(left_out),
+              scores == "f16" || scores == "bf16")
+        << kernel;
+    if (kernel == "none") continue;
+    for (const char* key : {"exp_ulp", "max_rounding", "tanh_ulp", "p"}) {
+      EXPECT_FALSE(answer_of(seen, std::string("arithmetic.f32.") + key).told())
+          << kernel << ": " << key;
+    }
+  }
+}
+
+// As many digits as tf32 has f16, and another range; and one operand may be rounded without the
+// other.
+TEST(OddProbeTest, TellsNoOperandByItsDigitsAlone) {
+  const struct {
+    const char *kernel, *product;
+    json operands;
+  } kKernels[] = {{"q_and_k_f16", "qk", nullptr},
+                  {"q_and_k_tf32", "qk", "tf32"},
+                  {"k_bf16", "qk", nullptr},
+                  {"v_f16", "pv", nullptr}};
+  for (const auto& each : kKernels) {
+    const Probed seen = probed(each.kernel);
+    const std::string product = std::string("arithmetic.f32.products.") + each.product;
+    EXPECT_EQ(answer_of(seen, product + ".operands").value, each.operands) << each.kernel;
+    const json accumulator = answer_of(seen, product + ".accumulator").value;
+    EXPECT_TRUE(accumulator.is_null() || accumulator == "f64") << each.kernel << accumulator;
+    for (const char* key : {"subnormal_inputs", "subnormal_outputs"}) {
+      EXPECT_NE(answer_of(seen, std::string("arithmetic.f32.") + key).value, "flushed")
+          << each.kernel << ": " << key;
+    }
+  }
+}
+
+TEST(OddProbeTest, BlamesNobodyForWhatIsNotRepeatable) {
+  const Probed seen = probed("off_every_7th_call");
+  EXPECT_EQ(answer_of(seen, "arithmetic.f32.deterministic").value, false);
+  for (const char* key : {"thread_invariant", "batch_invariant"}) {
+    const Answer& answer = answer_of(seen, std::string("arithmetic.f32.") + key);
+    EXPECT_FALSE(answer.told()) << key;
+    EXPECT_THAT(answer.words, HasSubstr("O has other bits in equal calls"));
+  }
 }
 
 // No number stands for what was not seen, and nothing is declared as "declared".

@@ -41,8 +41,10 @@ inline void set_bit(const attest_tensor& t, std::int64_t b, std::int64_t h, std:
 
 class Attention {
  public:
-  Attention(const attest_problem& problem, const attest_inputs& inputs)
-      : p_(problem), in_(inputs) {}
+  // Scores go through `stored` if there is one.
+  Attention(const attest_problem& problem, const attest_inputs& inputs,
+            double (*stored)(double) = nullptr)
+      : p_(problem), in_(inputs), stored_(stored) {}
 
   void forward(const attest_outputs& out) {
     if (p_.dropout == ATTEST_DROPOUT_GENERATED) draw(out.keep);
@@ -197,6 +199,7 @@ class Attention {
         s += double(query(in_.q, b, h, i, c)) * value(in_.k, b, h, j, c);
       }
       s *= p_.scale;
+      if (stored_) s = stored_(s);
       if (p_.softcap > 0) {
         const double tanh = std::tanh(s / p_.softcap);
         row.cap_slope[at(j)] = 1 - tanh * tanh;
@@ -250,6 +253,7 @@ class Attention {
 
   const attest_problem& p_;
   const attest_inputs& in_;
+  double (*stored_)(double);
 };
 
 inline attest_status forward(const attest_problem& p, const attest_inputs& in,

@@ -195,12 +195,12 @@ class MisuseTest(unittest.TestCase):
 class FileTest(unittest.TestCase):
     """Files that cannot be judged."""
 
-    def complaint(self, text, name="odd.py", **environment):
+    def complaint(self, text, name="odd.py", command=None, **environment):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             (pathlib.Path(folder) / name).write_text(textwrap.dedent(text))
-            return program("run", "--testee", f"{folder}/{name}", "--out", f"{folder}/out",
-                           **environment)
+            run = ("run", "--out", f"{folder}/out", "--testee")
+            return program(*(command or run), f"{folder}/{name}", **environment)
 
     def test_file_that_raises_is_told_with_its_traceback(self):
         told = self.complaint("import numpy\nnumpy.no_such_thing\n")
@@ -218,6 +218,18 @@ class FileTest(unittest.TestCase):
     def test_file_without_kernels_is_told(self):
         self.assertIn("it has no kernel: no function decorated with @attest_attention.kernel",
                       self.complaint("import attest_attention\n"))
+
+    def test_kernel_without_a_backward_pass_is_refused_in_words(self):
+        told = self.complaint("""
+            import attest_attention as attest
+            @attest.kernel(dtypes=["f32"])
+            def f(p, q, k, v):
+                if p.query_len > 256 or p.key_len > 512:
+                    raise NotImplementedError("it is short")
+                return v[:, :, :1].repeat(p.query_len, 2)
+            """, command=("probe", "--dtype", "f32"))
+        self.assertIn("backward failed: f has no backward pass", told)
+        self.assertNotIn("AssertionError", told)
 
     def test_two_kernels_of_a_name_are_told(self):
         self.assertIn("two kernels are called f", self.complaint("""

@@ -16,6 +16,8 @@ namespace {
 using attest::Call;
 using std::int64_t;
 
+using Function = double (*)(double);
+
 struct Oddity {
   double (*lse)(double lse, int64_t row) = nullptr;  // what stands for it
   void (*before)(const Call& call) = nullptr;        // of each pass
@@ -24,18 +26,20 @@ struct Oddity {
   bool sees_all = false;      // whatever masks and lengths say
   bool nan_is_zero = false;   // in K and V: nothing that is hidden leaks
   bool blind = false;         // to all but Q, K, V and the scale
+  Function q = nullptr, k = nullptr, v = nullptr, scores = nullptr;  // what becomes of each first
+  int64_t off_every = 0;                                             // so many calls O is off
 };
 
-// K or V, dense and without NaN.
-struct Cleaned {
+// Q, K or V, dense, and each number as `of` has it.
+struct Changed {
   attest::Dense<float> numbers;
   attest_tensor tensor;
 
-  explicit Cleaned(const attest::Tensor& from)
+  Changed(const attest::Tensor& from, Function of)
       : numbers(attest::gather<float>(from)), tensor(from) {
     for (int64_t n = 0; n < numbers.size(); ++n) {
       float& x = numbers.data()[n];
-      if (std::isnan(x)) x = 0;
+      if (of) x = static_cast<float>(of(x));
     }
     tensor.data = numbers.data();
     int64_t stride = 1;
@@ -57,6 +61,21 @@ void put_lse(const Call& call, const Oddity& odd) {
     }
   }
 }
+
+void put_o(const Call& call, double factor) {
+  for (int64_t b = 0; b < call.o.shape[0]; ++b) {
+    for (int64_t h = 0; h < call.o.shape[1]; ++h) {
+      for (int64_t i = 0; i < call.o.shape[2]; ++i) {
+        for (int64_t c = 0; c < call.o.shape[3]; ++c) {
+          float& o = attest::plain::element<float>(call.outputs.o, b, h, i, c);
+          o = static_cast<float>(factor * o);
+        }
+      }
+    }
+  }
+}
+
+double zero_for_nan(double x) { return std::isnan(x) ? 0 : x; }
 
 void forward(const Call& call, const Oddity& odd) {
   std::vector<attest_mask> nodes = call.problem.mask_nodes();
@@ -81,10 +100,15 @@ void forward(const Call& call, const Oddity& odd) {
   problem.mask = nodes.data();
   problem.mask_count = static_cast<int64_t>(nodes.size());
   problem.query_len = std::min(odd.rows_written, problem.query_len);
-  Cleaned k(call.k), v(call.v);
-  if (odd.nan_is_zero) inputs.k = k.tensor, inputs.v = v.tensor;
-  attest::plain::Attention(problem, inputs).forward(call.outputs);
+  const Function clean = odd.nan_is_zero ? zero_for_nan : nullptr;
+  Changed q(call.q, odd.q), k(call.k, odd.k ? odd.k : clean), v(call.v, odd.v ? odd.v : clean);
+  if (odd.q) inputs.q = q.tensor;
+  if (odd.k || clean) inputs.k = k.tensor;
+  if (odd.v || clean) inputs.v = v.tensor;
+  attest::plain::Attention(problem, inputs, odd.scores).forward(call.outputs);
   if (odd.lse && call.lse) put_lse(call, odd);
+  static int64_t calls = 0;
+  if (odd.off_every > 0 && ++calls % odd.off_every == 0) put_o(call, 1 + 1e-3);
 }
 
 attest::Pass with(const Oddity& odd) {
@@ -116,6 +140,23 @@ double seven(double, int64_t) { return 7; }
 double two_at_most(double lse, int64_t) { return std::min(lse, 2.0); }
 double of_16_rows(double lse, int64_t row) { return row < 16 ? lse : 0; }
 
+// ---- What is rounded, in f32 -------------------------------------------------------------------
+
+// To so many digits, and to multiples of 2^least.
+double rounded(double x, int digits, int least) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const int last = std::max(exponent - digits, least);
+  return std::ldexp(std::nearbyint(std::ldexp(x, -last)), last);
+}
+double to_f16(double x) {
+  const double near = rounded(x, 11, -24);
+  return std::abs(near) > 65504 ? std::copysign(INFINITY, x) : near;
+}
+double to_bf16(double x) { return rounded(x, 8, -133); }
+double to_tf32(double x) { return rounded(x, 11, -136); }
+
 // ---- What is refused, and what comes of it -----------------------------------------------------
 
 void refuse(bool refuses, const char* what) {
@@ -131,6 +172,16 @@ void no_windows(const Call& call) { refuse(call.problem.window(), "there are no 
 void no_16_rows(const Call& call) {
   refuse(call.problem.query_len >= 16 && call.problem.query_len <= 18, "not 16 to 18 rows");
 }
+void queries_by_8(const Call& call) { refuse(call.problem.query_len % 8 != 0, "rows by eights"); }
+void keys_by_8(const Call& call) { refuse(call.problem.key_len % 8 != 0, "keys by eights"); }
+void as_many_keys(const Call& call) {
+  refuse(call.problem.key_len < call.problem.query_len, "there are fewer keys than queries");
+  keys_by_8(call);
+}
+void heads_in_pairs(const Call& call) {
+  refuse(call.problem.batch * call.problem.query_heads % 2 != 0, "heads by twos");
+}
+void no_pages(const Call& call) { refuse(call.problem.page_size > 0, "there are no pages"); }
 void top_left(const Call& call) {
   for (const attest_mask& node : call.problem.mask_nodes()) {
     refuse(node.anchored_bottom_right != 0, "the corner is the top left");
@@ -176,3 +227,16 @@ ODD("blind", .blind = true);
 ODD("top_left_and_no_lengths", .before = top_left);
 ODD("no_16_rows", .before = no_16_rows);
 ODD("no_windows", .before = no_windows);
+ODD("queries_by_8", .before = queries_by_8);
+ODD("keys_by_8", .before = keys_by_8);
+ODD("as_many_keys_by_8", .before = as_many_keys);
+ODD("heads_in_pairs", .before = heads_in_pairs);
+ODD("no_pages", .before = no_pages);
+ODD("scores_f16", .scores = to_f16);
+ODD("scores_bf16", .scores = to_bf16);
+ODD("scores_tf32", .scores = to_tf32);
+ODD("q_and_k_f16", .q = to_f16, .k = to_f16);
+ODD("q_and_k_tf32", .q = to_tf32, .k = to_tf32);
+ODD("k_bf16", .k = to_bf16);
+ODD("v_f16", .v = to_f16);
+ODD("off_every_7th_call", .off_every = 7);
