@@ -342,8 +342,9 @@ std::uint64_t Exchange::poison(DType dtype) const {
 
 nlohmann::json Exchange::to_json() const {
   nlohmann::json all = nlohmann::json::object();
-  for (const auto& [name, tensor] : tensors_) {
-    nlohmann::json& json = all[name];
+  for (const auto& entry : tensors_) {
+    const Tensor& tensor = entry.second;  // a binding, no lambda of Clang 14 takes
+    nlohmann::json& json = all[entry.first];
     json["memory"] = tensor.output ? "output" : "input";
     json["dtype"] = tensor.type.name;
     json["shape"] = tensor.shape;
