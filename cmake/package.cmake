@@ -16,7 +16,7 @@ install(FILES ${CMAKE_BINARY_DIR}/share/bash-completion/completions/attest
 
 # Headers are included as <attest/kernel.h>.
 set(headers attest_gmock.h attest_gtest.h attest_judge.h attest_plugin.h device.h device/cuda.h
-  device/gate.h device/hip.h device/mirror.h device/rows.h
+  device/gate.h device/hip.h device/mirror.h device/rows.h device/tables.h
   kernel.h
   kernel/declaration.h kernel/formats.h kernel/problem.h kernel/tensor.h)
 foreach(header ${headers})
