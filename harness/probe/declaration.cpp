@@ -236,7 +236,7 @@ json declared_of(const Description& own, const std::string& key) {
     }
   }
   if (said.is_null() && path.ends_with(".scores")) {
-    return path.starts_with("f64") ? "f64" : "f32";  // wide
+    return name(wide_of(dtype_named(path.substr(0, path.find('.'))).value()));
   }
   return said.is_null() ? default_of(path.substr(path.rfind('.') + 1)) : said;
 }
