@@ -130,7 +130,7 @@ std::string printed(const Verdict& v, Detail detail) {
       out += fmt::format("    | {}\n", one_line(line));
     }
   } else {
-    out = last_words(v.captured, kLines, "results.jsonl");
+    out = quoted_lines(v.captured, 0, kLines, "results.jsonl");
   }
   return out.empty() ? out : "    it printed:\n" + out;
 }

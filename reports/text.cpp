@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 namespace attest {
 namespace {
@@ -94,12 +96,21 @@ std::string_view last_lines(std::string_view text, std::size_t most) {
   return text.substr(std::min(begin, text.size()));
 }
 
-std::string last_words(std::string_view printed, std::size_t most_lines, std::string_view where) {
+std::string quoted_lines(std::string_view printed, std::size_t first, std::size_t last,
+                         std::string_view where) {
   constexpr std::size_t kLineBytes = 100;
-  std::istringstream lines(std::string(last_lines(printed, most_lines)));
+  std::vector<std::string> lines;
+  std::istringstream in{std::string(printed.substr(0, printed.find_last_not_of('\n') + 1))};
+  for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
   std::string out;
-  for (std::string line; std::getline(lines, line);) {
-    out += fmt::format("    | {}\n", one_line(excerpt(line, kLineBytes, where)));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (i == first && lines.size() > first + last) {
+      i = lines.size() - last;
+      if (first > 0)
+        out += fmt::format("    [... {} left out ...]\n",
+                           count_text(static_cast<Index>(i - first), "line"));
+    }
+    out += fmt::format("    | {}\n", one_line(excerpt(lines[i], kLineBytes, where)));
   }
   return out;
 }

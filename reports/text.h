@@ -26,8 +26,10 @@ std::string excerpt(std::string_view text, std::size_t kept = 4096,
 // The last lines of a text, so many of them at most.
 std::string_view last_lines(std::string_view text, std::size_t most);
 
-// What a testee printed last, for a terminal: so many lines at most, and of a long one its ends.
-std::string last_words(std::string_view printed, std::size_t most_lines, std::string_view where);
+// What a testee printed, for a terminal: so many of its first and of its last lines, and of a long
+// one its ends.
+std::string quoted_lines(std::string_view printed, std::size_t first, std::size_t last,
+                         std::string_view where);
 
 // Code points of a clean text: its width on a terminal.
 std::size_t width(std::string_view text);

@@ -123,7 +123,7 @@ std::string to_text(const Tried& each) {
   if (each.meant.empty() && !v.blamed.empty()) add("clause", clause_with_title(v.blamed));
   add("did you mean", each.meant);
   if (!v.captured.empty()) {
-    text += "    it printed:\n" + last_words(v.captured, kLines, "--json");
+    text += "    it printed:\n" + quoted_lines(v.captured, 0, kLines, "--json");
   }
   return text;
 }

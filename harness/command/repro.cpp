@@ -177,8 +177,9 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   }
   print_verdict(examination.verdict, testee, test_case, std::move(meant));
   if (!examination.verdict.captured.empty()) {
-    constexpr std::size_t kLines = 100;
-    fmt::print("  printed\n{}", last_words(examination.verdict.captured, kLines, ""));
+    constexpr std::size_t kLines =
+        50;  // a sanitizer tells the fault first, and then what it led to
+    fmt::print("  printed\n{}", quoted_lines(examination.verdict.captured, kLines, kLines, ""));
   }
   if (!dumped.empty()) {
     dump(dumped, prepared, entry, testee.description.arithmetic_in(test_case.problem.dtype),

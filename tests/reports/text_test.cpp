@@ -89,6 +89,16 @@ TEST(TextTest, NumbersThatAreNotFiniteHaveNames) {
   EXPECT_EQ(duration_text(nan), "nan s");
 }
 
+TEST(TextTest, OfManyLinesTheFirstAndTheLastAreQuoted) {
+  const std::string all = "    | a\n    | b\n    | c\n    | d\n";
+  EXPECT_EQ(quoted_lines("a\nb\nc\nd\n\n", 2, 2, ""), all);
+  EXPECT_EQ(quoted_lines("a\nb\nc\nd", 0, 4, ""), all);
+  EXPECT_EQ(quoted_lines("a\nb\nc\nd", 1, 1, ""),
+            "    | a\n    [... 2 lines left out ...]\n    | d\n");
+  EXPECT_EQ(quoted_lines("a\nb\nc\nd", 0, 1, ""), "    | d\n");
+  EXPECT_EQ(quoted_lines("", 1, 1, ""), "");
+}
+
 TEST(TextTest, NumbersTellNeighbouringFloatsApart) {
   EXPECT_NE(number_text(1.0f), number_text(std::nextafter(1.0f, 2.0f)));
 }
