@@ -12,6 +12,7 @@ from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
 
 _MUCH = 1 << 30  # bytes
+_POISONED = [1 << n for n in range(9, 25)]  # the same
 
 # Of arrays by name, the outputs in order.
 Differentiable = Callable[[Dict[str, Any]], Sequence[Any]]
@@ -151,10 +152,10 @@ class Torch(Backend):
         to.copy_(value.detach().reshape(to.shape))
 
     def poison(self, sizes: Sequence[int]) -> None:
-        # Its allocator hands out what was freed last and fits best. Small blocks are cut from
-        # larger ones, which are therefore filled too.
+        # Its allocator hands out what was freed last and fits best. Smaller blocks are cut from
+        # larger ones, which are therefore filled too: workspaces are of any size.
         blocks = [self._torch.empty(size, dtype=self._torch.uint8, device=self.device)
-                  for size in (*(4 * tuple(sizes)), 512, 1 << 12, 1 << 16, 1 << 20)]
+                  for size in (*(4 * tuple(sizes)), *_POISONED)]
         for block in blocks:
             block.fill_(0xff)
 

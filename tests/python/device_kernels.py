@@ -167,6 +167,13 @@ def unwritten_returned(p, q, k, v):
 
 
 @kernel
+def uncleared_workspace(p, q, k, v):
+    """It takes its memory for 0, as fresh memory is."""
+    o, lse = formula(p, q, k, v)
+    put(p, o + torch.empty(3 << 18, device="cuda")[:p.value_dim], lse)
+
+
+@kernel
 def slack(p, q, k, v):
     o, _ = in_place(p, q, k, v)
     add_nothing[1,](o, k, length(k))

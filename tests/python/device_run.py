@@ -48,6 +48,7 @@ RUNS = {
     "device_kernels.py:mutated": (ONE, ("input_mutated",)),
     "device_kernels.py:unwritten": (ONE, ("unwritten",)),
     "device_kernels.py:unwritten_returned": (ONE, ("unwritten", "nonfinite", "bound")),
+    "device_kernels.py:uncleared_workspace": (ONE, ("nonfinite", "bound")),
     "device_kernels.py:slack": (ONE, ("nonfinite", "bound")),
     "device_kernels.py:default_stream": (calls("stream"), "DEV-1"),
     "device_kernels.py:item_then_default_stream": (calls("stream"), "DEV-1"),
