@@ -43,7 +43,7 @@ enum class Check {
   stream,       // in a stream other than the default one (DEV-1)
   two_streams,  // beside calls in another stream (DEV-2)
   graph,        // as a graph that is replayed (DEV-3)
-  new_shapes,   // after calls of other shapes (DEV-4)
+  new_shapes,   // after calls of other shapes and strides (DEV-4)
 };
 
 // Of how many heads, counted over all batch elements, an excerpt is compared.

@@ -101,7 +101,7 @@ constexpr std::array kClauses = {
     Clause{"DEV-1", required, "in a stream other than the default one, where declared"},
     Clause{"DEV-2", required, "two streams at once, where declared"},
     Clause{"DEV-3", required, "a captured graph, replayed on other inputs, where declared"},
-    Clause{"DEV-4", required, "other shapes between calls, where declared"},
+    Clause{"DEV-4", required, "other shapes and strides between calls, where declared"},
     Clause{"SAFE-1", required, "nothing is read or written outside the tensors"},
     Clause{"SAFE-2", required, "inputs are left as they were"},
     Clause{"SAFE-3", required, "every element of every output is written"},

@@ -183,7 +183,8 @@ constexpr Feature kFeatures[] = {
               {{{"DEV-2", "device"}}}),
     of_testee("graph", "none needs it: its calls may be captured as a graph and replayed",
               {{{"DEV-3", "device"}}}),
-    of_testee("new-shapes", "none needs it: shapes may change between the calls of a process",
+    of_testee("new-shapes",
+              "none needs it: shapes and strides may change between the calls of a process",
               {{{"DEV-4", "device"}}}),
 };
 

@@ -67,12 +67,7 @@ bool has_as_many_keys(const Lengths& l) { return l.key >= l.query; }
 
 std::vector<const Layout*> layouts_of(const Problem& p) {
   std::vector<const Layout*> found;
-  for (const TensorName tensor : kLaidOut) {
-    const bool of_backward = tensor == TensorName::d_o || is_gradient(tensor);
-    if (of_backward && !p.backward) continue;
-    if (tensor == TensorName::bias && !p.bias_shape) continue;
-    found.push_back(&p.layouts[tensor]);
-  }
+  for (const TensorName tensor : laid_out(p)) found.push_back(&p.layouts[tensor]);
   return found;
 }
 

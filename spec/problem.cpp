@@ -299,6 +299,17 @@ std::string listed(const SequenceLengths& lengths) {
 
 }  // namespace
 
+std::vector<TensorName> laid_out(const Problem& problem) {
+  std::vector<TensorName> found;
+  for (const TensorName tensor : kLaidOut) {
+    const bool of_backward = tensor == TensorName::d_o || is_gradient(tensor);
+    if (of_backward && !problem.backward) continue;
+    if (tensor == TensorName::bias && !has_bias(problem)) continue;
+    found.push_back(tensor);
+  }
+  return found;
+}
+
 Layout& Layouts::operator[](TensorName tensor) { return layout_of(*this, tensor); }
 const Layout& Layouts::operator[](TensorName tensor) const { return layout_of(*this, tensor); }
 

@@ -145,6 +145,9 @@ struct Problem {
   }
 };
 
+// Those of kLaidOut that it has.
+std::vector<TensorName> laid_out(const Problem& problem);
+
 inline bool has_bias(const Problem& problem) { return problem.bias_shape.has_value(); }
 inline bool has_alibi(const Problem& problem) { return problem.slopes_shape.has_value(); }
 

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cases/device_check.h"
@@ -31,22 +34,35 @@ std::vector<Problem> other_shapes(const Case& c) {
 }
 
 // Calls whose results nobody looks at, in the worker that has the case next.
-std::optional<Finding> call_other_shapes(Subject& subject) {
-  int called = 0;
+std::optional<Finding> call_all(Subject& subject, const std::vector<Problem>& problems) {
   subject.calling.executor.renew();  // nothing is kept of the case itself
-  for (const Problem& problem : other_shapes(subject.test_case())) {
-    if (left_out(subject.testee, problem)) continue;
+  for (const Problem& problem : problems) {
     Case other = subject.test_case();
     other.problem = problem;
     other.hidden = Hidden::plain;
     const Trial trial = try_out(subject.calling, problem, generate(other), Placement::end_flush);
     if (trial.stopped) return trial.stopped;
-    ++called;
   }
-  if (called > 0) return std::nullopt;
-  return Finding{.outcome = Outcome::unsupported,
-                 .reason = "limits",
-                 .message = "no other shape can be made of it within the limits"};
+  return std::nullopt;
+}
+
+// The case, and then with one tensor after the other laid out otherwise, as far as the testee takes
+// that: two calls that follow each other differ in the strides of one tensor alone. Its numbers
+// stay the same, and a gap leaves rows as aligned as is usual.
+std::vector<std::pair<Problem, std::string>> other_strides(const Description& testee,
+                                                           const Problem& own) {
+  std::vector<std::pair<Problem, std::string>> steps = {{own, ""}};
+  for (const TensorName tensor : laid_out(own)) {
+    const std::string order = own.layouts[tensor].order(), usual = "bhsd";
+    for (const std::string& text : {order + " gap=16", order == usual ? "bshd" : usual}) {
+      Problem next = steps.back().first;
+      next.layouts[tensor] = Layout::parse(text);
+      if (next == steps.back().first || left_out(testee, next)) continue;
+      steps.emplace_back(next, fmt::format(" of {}", name(tensor)));
+      break;
+    }
+  }
+  return steps;
 }
 
 // The case in both placements, as always, but in that mode.
@@ -64,20 +80,48 @@ std::optional<Finding> try_again(Subject& subject, std::string_view mode) {
   return check_bounds(subject, first, second);
 }
 
+// An ordinary call has been right by now, so it is this that the testee cannot.
+std::optional<Finding> blamed(std::optional<Finding> finding, std::string_view clause,
+                              std::string_view how) {
+  if (finding && finding->outcome == Outcome::fail) {
+    finding->clause = clause;
+    finding->message = fmt::format("{}: {}", how, finding->message);
+  }
+  return finding;
+}
+
+std::optional<Finding> check_new_shapes(Subject& subject) {
+  std::vector<Problem> shapes = other_shapes(subject.test_case());
+  std::erase_if(shapes, [&](const Problem& each) { return left_out(subject.testee, each); });
+  if (!shapes.empty()) {
+    auto finding = call_all(subject, shapes);
+    if (!finding) finding = try_again(subject, "");
+    if (finding) return blamed(std::move(finding), "DEV-4", "after other shapes");
+  }
+  auto steps = other_strides(subject.testee, subject.problem());
+  if (steps.size() > 1) {
+    steps.emplace_back(subject.problem(), "");
+    subject.calling.executor.renew();
+    for (const auto& [problem, of] : steps) {
+      const Trial trial =
+          try_out(subject.calling, problem, subject.prepared.inputs(), Placement::end_flush);
+      auto finding = trial.stopped ? trial.stopped : check_whole(subject, trial, trial);
+      if (!finding) finding = check_bounds(subject, trial, trial);
+      if (finding) return blamed(std::move(finding), "DEV-4", "after other strides" + of);
+    }
+  }
+  if (!shapes.empty() || steps.size() > 1) return std::nullopt;
+  return Finding{.outcome = Outcome::unsupported,
+                 .reason = "limits",
+                 .message = "no other shape or stride can be made of it within the limits"};
+}
+
 }  // namespace
 
 std::optional<Finding> check_device(Subject& subject) {
   const DeviceCheck& about = *find_device_check(subject.test_case().check);
-  const bool of_shapes = about.check == Check::new_shapes;
-  std::optional<Finding> finding = of_shapes ? call_other_shapes(subject) : std::nullopt;
-  if (!finding) finding = try_again(subject, of_shapes ? "" : about.feature);
-  // An ordinary call has been right by now, so it is this that it cannot.
-  if (finding && finding->outcome == Outcome::fail) {
-    finding->clause = about.clause;
-    finding->message =
-        fmt::format("{}: {}", of_shapes ? "after other shapes" : about.feature, finding->message);
-  }
-  return finding;
+  if (about.check == Check::new_shapes) return check_new_shapes(subject);
+  return blamed(try_again(subject, about.feature), about.clause, about.feature);
 }
 
 }  // namespace attest

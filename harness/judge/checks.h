@@ -67,8 +67,8 @@ std::optional<Finding> check_schedule(Subject& subject, const Trial& first);
 // What calls take at several lengths (MEM-1, MEM-2).
 std::optional<Finding> check_memory(Subject& subject);
 
-// The case once more as the mode that it is about has it, or after calls of other shapes (DEV-1 to
-// DEV-4).
+// The case once more as the mode that it is about has it, or after calls of other shapes and
+// strides (DEV-1 to DEV-4).
 std::optional<Finding> check_device(Subject& subject);
 
 }  // namespace attest

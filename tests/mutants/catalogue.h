@@ -1250,6 +1250,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "a graph that reads copies of when it was captured", "DEV-3"},
     {"grid_of_the_call_before", textbook, "device",
      "rows beyond those of the call before left at 0, where that had half as many", "DEV-4"},
+    {"plan_without_strides", textbook, "device",
+     "0 where O has other strides than in the first call of its shape", "DEV-4"},
 
     // ---- Manners -------------------------------------------------------------------------------
     {"crash", textbook, "manners", "a null pointer", "SAFE-4 SOFTMAX-1"},

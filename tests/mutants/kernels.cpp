@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -163,12 +165,20 @@ void misbehave_on_a_device(const Call& call, const attest_context& context,
   const bool kept = call.has("grid_of_the_call_before") && rows > 1 && rows_before * 2 >= rows &&
                     (rows_before - 1) * 2 < rows && rows_before < rows;
   rows_before = rows;
-  if (!shared && !baked && !kept) return;
+  using Sizes = std::array<std::int64_t, 4>;
+  static std::map<Sizes, Sizes> plans;
+  const auto sizes = [](const std::int64_t* of) { return Sizes{of[0], of[1], of[2], of[3]}; };
+  const bool planned =
+      call.has("plan_without_strides") &&
+      plans.emplace(sizes(o.shape), sizes(o.stride)).first->second != sizes(o.stride);
+  if (!shared && !baked && !kept && !planned) return;
   const View view{o};
   for (Index b = 0; b < o.shape[0]; ++b) {
     for (Index h = 0; h < o.shape[1]; ++h) {
       for (Index i = kept ? (rows + 1) / 2 : 0; i < rows; ++i) {
-        for (Index d = 0; d < o.shape[3]; ++d) view.store(b, h, i, d, kept ? 0 : kNan);
+        for (Index d = 0; d < o.shape[3]; ++d) {
+          view.store(b, h, i, d, kept || planned ? 0 : kNan);
+        }
       }
     }
   }

@@ -304,7 +304,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"default_stream", Outcome::fail, "unwritten", "DEV-1"},
                     Expectation{"scratch_of_all_streams", Outcome::fail, "nonfinite", "DEV-2"},
                     Expectation{"inputs_of_the_capture", Outcome::fail, "nonfinite", "DEV-3"},
-                    Expectation{"grid_of_the_call_before", Outcome::fail, "bound", "DEV-4"}));
+                    Expectation{"grid_of_the_call_before", Outcome::fail, "bound", "DEV-4"},
+                    Expectation{"plan_without_strides", Outcome::fail, "bound", "DEV-4"}));
 
 // A wrong page leads a kernel far away.
 INSTANTIATE_TEST_SUITE_P(
