@@ -90,6 +90,18 @@ class PublishTest(unittest.TestCase):
         self.assertIn("mask/window/some/s=1: O[0,0,0,0] = 1, exact 2", done.stderr)
         self.assertEqual(list(self.into.glob("*.*")), [])
 
+    def test_a_kernel_keeps_its_record_until_it_is_judged_anew(self):
+        def kept():
+            file, = self.into.glob("*.json")
+            return [(each["kernel"], each["seconds"])
+                    for each in json.loads(file.read_text())["kernels"]]
+
+        first = record(TOLD, seconds=1)
+        other = {**record(TOLD, groups=[], seconds=2), "kernel": "another"}
+        self.assertEqual(self.take_in(first, other).returncode, 0)
+        self.assertEqual(self.take_in({**first, "seconds": 3}).returncode, 0)
+        self.assertEqual(kept(), [(first["kernel"], 3), ("another", 2)])
+
     def test_a_folder_without_a_summary_is_told(self):
         done = self.publish(str(self.into))
         self.assertEqual((done.returncode, "no summary.json" in done.stderr), (1, True))
