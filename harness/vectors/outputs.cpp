@@ -4,14 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "harness/process/wire.h"
 #include "harness/vectors/folder.h"
 #include "harness/vectors/npy.h"
 #include "harness/vectors/problem_json.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 #include "spec/read_file.h"
 
 namespace attest {
@@ -118,6 +121,29 @@ std::string defect_of(const fs::path& folder, const std::vector<ProblemFile>& in
   return "";
 }
 
+// The same of what stands in problem.json, by which outputs are computed: the case, and its problem
+// in the standard's terms or the testee's. Which outputs are wanted, its declaration says, and that
+// may be another one by now.
+std::string defect_of_problem(const fs::path& folder, const Case& test_case,
+                              const Description& testee) {
+  const nlohmann::json written = problem_json(test_case, testee);
+  const std::size_t most = 4 * json_text(written, 2).size();  // however it is indented
+  try {
+    const auto found = nlohmann::json::parse(read_file(folder / kProblemFile, most));
+    if (found.value("case", nlohmann::json()) != test_case.id) {
+      return fmt::format("{} is of another case", kProblemFile);
+    }
+    const auto problem = found.value("problem", nlohmann::json());
+    const bool same =
+        problem == written["problem"] || problem == problem_to_json(test_case.problem);
+    return same ? "" : fmt::format("{} is not as it was written", kProblemFile);
+  } catch (const nlohmann::json::exception&) {
+    return fmt::format("{} holds no problem", kProblemFile);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
 // Throws InputError that says what is wrong with the file of an output of so many elements. Of
 // another type it may be larger than expected, and is told as that.
 NpyArray read_output(const fs::path& file, const Shape& shape) {
@@ -140,14 +166,17 @@ std::vector<std::string> names_of(const std::vector<Crossing>& wanted, bool draw
 }
 
 // What is wrong with the folder, before any output is looked at.
-std::optional<Finding> defect_of(const fs::path& folder, const std::vector<ProblemFile>& inputs,
+std::optional<Finding> defect_of(const fs::path& folder, const PreparedCase& prepared,
+                                 const Description& testee,
                                  const std::vector<std::string>& wanted) {
+  const std::vector<ProblemFile> inputs = input_files(prepared.problem(), prepared.inputs());
   std::error_code none;
   if (!fs::is_directory(folder, none)) {
     return not_run("no_vectors", "the folder has no problem of this case");
   }
-  if (const std::string defect = defect_of(folder, inputs); !defect.empty()) {
-    return malformed(defect);
+  for (const std::string& defect :
+       {defect_of_problem(folder, prepared.test_case(), testee), defect_of(folder, inputs)}) {
+    if (!defect.empty()) return malformed(defect);
   }
   std::vector<std::string> missing;
   for (const std::string& name : wanted) {
@@ -178,8 +207,7 @@ Trial read_outputs(const fs::path& folder, const PreparedCase& prepared,
   const std::vector<Crossing> wanted = outputs_wanted(problem, testee);
   const bool draws = problem.dropout.mode == Dropout::Mode::generated;
   Trial trial;
-  trial.stopped =
-      defect_of(folder, input_files(problem, prepared.inputs()), names_of(wanted, draws));
+  trial.stopped = defect_of(folder, prepared, testee, names_of(wanted, draws));
   if (trial.stopped) return trial;
   try {
     for (const Crossing& t : wanted) {

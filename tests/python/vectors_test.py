@@ -151,6 +151,14 @@ class VectorsTest(unittest.TestCase):
         def garble(): (folder / "o.npy").write_bytes(b"\x93NUMPY" + bytes(50))
         def save(array): return lambda: np.save(folder / "o.npy", array)
         def change_an_input(): np.save(folder / "q.npy", np.load(folder / "q.npy") * 2)
+
+        def edit(**changed):
+            def spoil():
+                told = json.loads(good["problem.json"])
+                told["problem"]["scale"] *= changed.pop("scale", 1)
+                (folder / "problem.json").write_text(json.dumps({**told, **changed}))
+            return spoil
+
         wrong = o.copy()
         wrong[0, 0, 0, 0] = np.nan
         for spoil, outcome, message in [
@@ -164,6 +172,14 @@ class VectorsTest(unittest.TestCase):
                 (truncate, "PROTOCOL_ERROR", "o.npy is cut off"),
                 (garble, "PROTOCOL_ERROR", "o.npy is a .npy file of version 0"),
                 (change_an_input, "PROTOCOL_ERROR", "q.npy is not as it was written"),
+                (edit(scale=2), "PROTOCOL_ERROR", "problem.json is not as it was written"),
+                (edit(case="mask/causal/top_left"), "PROTOCOL_ERROR",
+                 "problem.json is of another case"),
+                (lambda: (folder / "problem.json").write_text("[1"), "PROTOCOL_ERROR",
+                 "problem.json holds no problem"),
+                (lambda: (folder / "problem.json").unlink(), "PROTOCOL_ERROR", "problem.json"),
+                (lambda: os.truncate(folder / "problem.json", 1 << 40), "PROTOCOL_ERROR",
+                 "problem.json: holds more than"),
                 (save(wrong), "FAIL", "O[0,0,0,0] = nan, exact"),
                 (save(o * np.float32(1.001)), "FAIL", "times the bound")]:
             with self.subTest(message=message):
@@ -175,6 +191,7 @@ class VectorsTest(unittest.TestCase):
                     file.unlink()
                 for name, content in good.items():
                     (folder / name).write_bytes(content)
+        edit(because="said otherwise")()
         for fine in [np.asfortranarray(o), o.astype(">f4")]:
             np.save(folder / "o.npy", fine)
             self.assertEqual(self.one()[2]["outcome"], "PASS")
