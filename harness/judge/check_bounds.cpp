@@ -128,11 +128,16 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
     } else if (!judged.conclusive && !worst) {
       worst = Finding{
           .outcome = Outcome::inconclusive,
-          .message = e.compared == 0
-                         ? fmt::format("no element of {} is specified", name(tensor.name))
-                         : fmt::format("the bound of {} admits any value; a tighter declared "
-                                       "arithmetic (such as kv_splits) may narrow it",
-                                       name(tensor.name))};
+          .message =
+              e.compared == 0
+                  ? fmt::format(
+                        "no element of {} is specified: NaN, infinity, or a score of half of "
+                        "the largest number (such as a bias of finfo.min, where "
+                        "-inf would hide the key) reaches all of it",
+                        name(tensor.name))
+                  : fmt::format("the bound of {} admits any value; a tighter declared "
+                                "arithmetic (such as kv_splits) may narrow it",
+                                name(tensor.name))};
     }
   }
   if (!worst && left_out && subject.verdict.tensors.empty() && !subject.exemptions.dialect()) {

@@ -89,6 +89,27 @@ std::optional<Finding> look_at_all(Subject& subject, const Trial& trial) {
   return found;
 }
 
+// What passes where zeros would is not told to be right: of many keys, weights are so small that
+// what each may be off by comes to more than O is.
+std::optional<Finding> tells_nothing(const Subject& subject, const Trial& trial) {
+  for (const Returned& tensor : trial.returned) {
+    if (tensor.name != TensorName::o) continue;
+    const Expected& expected = expected_of(tensor.name, subject.prepared, subject.arithmetic);
+    bool some = false;
+    for (std::size_t i = 0; i < expected.value.size(); ++i) {
+      if (std::isnan(expected.value[i])) continue;
+      if (std::abs(expected.value[i]) > expected.bound[i]) return std::nullopt;
+      some |= expected.value[i] != 0;
+    }
+    if (!some) return std::nullopt;
+    return Finding{.outcome = Outcome::inconclusive,
+                   .message =
+                       "zeros would pass for O too, all of which is smaller than its bound; "
+                       "fewer keys, or a tighter arithmetic, tell more"};
+  }
+  return std::nullopt;
+}
+
 // The clause that is to blame by these too: no case was written for one, so all count as cited.
 std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likeness>& meant) {
   for (const Likeness& each : meant) c.clauses.push_back(each.clause);
@@ -108,6 +129,7 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
   subject.verdict.clauses = c.clauses;
   auto finding = check_bounds(subject, trial, prepared);
   if (!finding) finding = look_at_all(subject, trial);
+  if (!finding) finding = tells_nothing(subject, trial);
   Verdict& v = subject.verdict;
   v.outcome = finding ? finding->outcome : Outcome::pass;
   Judgement judgement;

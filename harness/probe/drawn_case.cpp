@@ -44,18 +44,24 @@ Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
 
 namespace {
 
+// A gradient may be of what that problem, which was not the one asked, has not.
+bool belongs_to(TensorName tensor, const Problem& problem) {
+  return (tensor != TensorName::dbias || has_bias(problem)) &&
+         (tensor != TensorName::dsink || problem.sink);
+}
+
 std::optional<std::string> wrong_where(const Bench& bench, const Case& test_case,
-                                       const Reaction& reaction,
+                                       const Inputs& inputs, const Reaction& reaction,
                                        const std::function<bool(TensorName)>& judged) {
   const Arithmetic loose =
       description_by("anything", test_case.problem.dtype).arithmetic.at(test_case.problem.dtype);
-  PreparedCase drawn(test_case, 1);
+  PreparedCase drawn(test_case, inputs, 1);
   std::optional<PreparedCase> own;
   if (reaction.trial.keep) own = drawn.with_keep(*reaction.trial.keep);
   PreparedCase& prepared = own ? *own : drawn;
   const Exemptions exemptions(prepared.problem(), prepared.inputs(), bench.terms());
   for (const Returned& tensor : reaction.trial.returned) {
-    if (!judged(tensor.name)) continue;
+    if (!judged(tensor.name) || !belongs_to(tensor.name, test_case.problem)) continue;
     Expected expected = expected_of(tensor.name, prepared, loose);
     for (std::size_t i = 0; i < expected.value.size(); ++i) {
       const auto own_number = exemptions.declared(tensor.name, tensor.shape, i);
@@ -73,16 +79,17 @@ std::optional<std::string> wrong_where(const Bench& bench, const Case& test_case
 
 }  // namespace
 
-std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case,
+std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case, const Inputs& inputs,
                                     const Reaction& reaction) {
-  return wrong_where(bench, test_case, reaction, [&](TensorName tensor) {
+  return wrong_where(bench, test_case, inputs, reaction, [&](TensorName tensor) {
     return tensor != TensorName::lse || bench.returns_lse();
   });
 }
 
 std::optional<std::string> wrong_in(const Bench& bench, TensorName tensor, const Case& test_case,
-                                    const Reaction& reaction) {
-  return wrong_where(bench, test_case, reaction, [&](TensorName each) { return each == tensor; });
+                                    const Inputs& inputs, const Reaction& reaction) {
+  return wrong_where(bench, test_case, inputs, reaction,
+                     [&](TensorName each) { return each == tensor; });
 }
 
 }  // namespace attest

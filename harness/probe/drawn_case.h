@@ -7,6 +7,7 @@
 
 #include "cases/case.h"
 #include "harness/probe/bench.h"
+#include "spec/inputs.h"
 
 namespace attest {
 
@@ -16,10 +17,10 @@ Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields);
 
 // Whether what came back is right under the loosest arithmetic there is, LSE among it where that
 // tells anything, and O of rows without keys as it was told; else the worst of it.
-std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case,
+std::optional<std::string> wrong_of(const Bench& bench, const Case& test_case, const Inputs& inputs,
                                     const Reaction& reaction);
 // Of one tensor alone.
 std::optional<std::string> wrong_in(const Bench& bench, TensorName tensor, const Case& test_case,
-                                    const Reaction& reaction);
+                                    const Inputs& inputs, const Reaction& reaction);
 
 }  // namespace attest

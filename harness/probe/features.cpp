@@ -96,7 +96,7 @@ std::optional<Case> unheeded(Case it) {
   p.mask = Mask::full();
   p.bias_shape = p.slopes_shape = std::nullopt;
   p.softcap = 0;
-  p.sink = false;
+  p.sink = p.d_lse = false;
   if (!p.packed && p.paging.page_size == 0) p.key_lens = p.query_lens = {};
   if (p == whole) return std::nullopt;
   return it;
@@ -115,7 +115,10 @@ Answer show(Bench& bench, DType dtype, const Showing& showing) {
     // Elsewhere it is as plain as its layout is.
     const auto needed = features_of(it.problem);
     if (!contains(needed, showing.feature)) continue;
-    const Reaction reaction = bench.ask(it.problem, generate(it));
+    Inputs inputs = generate(it);
+    // Less would be lost in what the loosest arithmetic may round.
+    for (double& slope : inputs.d_lse.data) slope *= 32;
+    const Reaction reaction = bench.ask(it.problem, inputs);
     answer.inputs = to_string(it.problem);
     answer.words = reaction.refused;
     if (!exclusion(it.problem, bench.testee().description)) answer.against = "true";
@@ -123,10 +126,10 @@ Answer show(Bench& bench, DType dtype, const Showing& showing) {
     shown = false;
     if (reaction.taken()) {
       // What LSE is of rows without keys is another question.
-      const auto wrong = showing.all ? wrong_in(bench, TensorName::o, it, reaction)
-                                     : wrong_of(bench, it, reaction);
+      const auto wrong = showing.all ? wrong_in(bench, TensorName::o, it, inputs, reaction)
+                                     : wrong_of(bench, it, inputs, reaction);
       const auto blind = unheeded(it);
-      const bool tells = !blind || wrong_of(bench, *blind, reaction);
+      const bool tells = !blind || wrong_of(bench, *blind, inputs, reaction);
       shown = !wrong && tells;
       answer.words =
           wrong   ? fmt::format("it is taken, and what comes back is something else: {}", *wrong)

@@ -115,7 +115,7 @@ void ask_alignment(Bench& bench, Answers& answers) {
     if (alignment < element) break;
     bench.terms().alignment = alignment;
     const Reaction reaction = bench.ask(it.problem, inputs);
-    if (!reaction.taken() || wrong_of(bench, it, reaction)) break;
+    if (!reaction.taken() || wrong_of(bench, it, inputs, reaction)) break;
     answer.value = alignment;
   }
   bench.terms().alignment = declared;

@@ -59,12 +59,13 @@ void ask_right(Bench& bench, const std::string& key, const nlohmann::json& field
                Answers& answers) {
   Answer answer = {.key = key, .is_key = false};
   const Case it = drawn_case(bench, bench.telling_format(), fields);
-  const Reaction reaction = bench.ask(it.problem, generate(it));
+  const Inputs inputs = generate(it);
+  const Reaction reaction = bench.ask(it.problem, inputs);
   answer.inputs = to_string(it.problem);
   if (!reaction.taken()) {
     answer = untaken(std::move(answer), reaction);
   } else {
-    const auto wrong = wrong_of(bench, it, reaction);
+    const auto wrong = wrong_of(bench, it, inputs, reaction);
     answer.value = wrong ? "wrong" : "right";
     answer.words = wrong.value_or("what comes back is right");
   }

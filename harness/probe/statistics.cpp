@@ -96,9 +96,10 @@ std::string name_of(const Statistics& seen) {
 std::optional<std::string> wrong_elsewhere(Bench& bench) {
   for (const nlohmann::json& fields : {nlohmann::json::object(), nlohmann::json{{"batch", 2}}}) {
     const Case it = drawn_case(bench, bench.telling_format(), fields);
-    const Reaction reaction = bench.ask(it.problem, generate(it));
+    const Inputs inputs = generate(it);
+    const Reaction reaction = bench.ask(it.problem, inputs);
     if (!reaction.taken()) continue;
-    if (const auto wrong = wrong_in(bench, TensorName::lse, it, reaction)) {
+    if (const auto wrong = wrong_in(bench, TensorName::lse, it, inputs, reaction)) {
       return fmt::format("LSE is something else at {}: {}", to_string(it.problem), *wrong);
     }
   }

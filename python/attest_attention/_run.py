@@ -156,6 +156,9 @@ def run(kernel: Union[Kernel, str], *, tier: str = "standard", profiles: Sequenc
     as long as the result lives), `options` are further arguments of the command. Raises RunError
     where nothing could be judged.
     """
+    if not isinstance(kernel, (Kernel, str)):
+        raise TypeError("attest.run takes a kernel, as @attest.kernel makes one of a function, or "
+                        f"the words of --testee, not {kernel!r}")
     if _home.in_worker:
         raise RuntimeError("attest.run is called where the file is imported, which a worker does, "
                            "too: call it below if __name__ == '__main__':")

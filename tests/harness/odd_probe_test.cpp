@@ -290,8 +290,8 @@ TEST(OddProbeTest, TellsNothingTakenThatIsNotLookedAt) {
   const Probed seen = probed("blind");
   for (const char* feature :
        {"causal", "window", "dense-mask", "prefix", "segments", "block-sparse", "dilated",
-        "mask-and", "mask-or", "lengths", "softcap", "bias", "dbias", "alibi", "sink", "dropout",
-        "dropout-generated", "zero-sizes"}) {
+        "mask-and", "mask-or", "lengths", "softcap", "bias", "dbias", "alibi", "sink", "dlse",
+        "dropout", "dropout-generated", "zero-sizes"}) {
     const Answer& answer = answer_of(seen, fmt::format("features.{}", feature));
     EXPECT_EQ(answer.value, false) << feature << ": " << answer.words << ": " << answer.inputs;
   }

@@ -101,6 +101,23 @@ TEST(OracleTest, TellsTheWorstElementItsClauseAndWhatWasMeant) {
   EXPECT_GT(verdict["tensors"]["O"]["max_ratio"], 1.0);
 }
 
+// Where each weight may be off by more than its share, nothing is told, whatever O is.
+TEST(OracleTest, DoesNotPassWhereZerosWouldPass) {
+  for (const Index keys : {512, 16384}) {
+    const Case c = a_case({{"query_len", 4}, {"key_len", keys}, {"mask", "full"}}, "f16");
+    for (const bool zeros : {false, true}) {
+      OracleCall call = call_of(c);
+      call.options.arithmetic = "gpu-16bit";
+      if (zeros) call.o.set(attest::zeros(c.problem.o_shape()));
+      const nlohmann::json verdict = call.judge();
+      EXPECT_EQ(verdict["outcome"], keys > 512 ? "INCONCLUSIVE" : zeros ? "FAIL" : "PASS") << keys;
+      if (keys > 512) {
+        EXPECT_THAT(verdict["message"].get<std::string>(), HasSubstr("zeros would pass"));
+      }
+    }
+  }
+}
+
 // Each tensor, in each format, off by ten bounds in one element.
 TEST(OracleTest, FindsOneElementThatIsOff) {
   for (const DType each : kDTypes) {

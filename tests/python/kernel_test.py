@@ -49,6 +49,10 @@ def processor_seconds():
 class SuiteTest(unittest.TestCase):
     """A tier of the suite on a kernel."""
 
+    def test_a_function_that_is_no_kernel_is_told_what_makes_it_one(self):
+        with self.assertRaisesRegex(TypeError, "as @attest.kernel makes one of a function.*lambda"):
+            attest.run(lambda p, q, k, v: q)
+
     def test_right_kernel_of_every_feature_passes(self):
         run = attest.run(kernels.right, tier="smoke")
         self.assertTrue(run.passed, run)

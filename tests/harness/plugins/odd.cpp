@@ -25,7 +25,7 @@ struct Oddity {
   bool bottom_right = false;  // all corners are
   bool sees_all = false;      // whatever masks and lengths say
   bool nan_is_zero = false;   // in K and V: nothing that is hidden leaks
-  bool blind = false;         // to all but Q, K, V and the scale
+  bool blind = false;         // to all but Q, K, V, dO and the scale
   Function q = nullptr, k = nullptr, v = nullptr, scores = nullptr;  // what becomes of each first
   int64_t off_every = 0;                                             // so many calls O is off
 };
@@ -77,15 +77,41 @@ void put_o(const Call& call, double factor) {
 
 double zero_for_nan(double x) { return std::isnan(x) ? 0 : x; }
 
+void put_zeros(const attest_tensor& t) {
+  for (int64_t b = 0; b < t.shape[0]; ++b) {
+    for (int64_t h = 0; h < t.shape[1]; ++h) {
+      for (int64_t s = 0; s < t.shape[2]; ++s) {
+        for (int64_t d = 0; d < t.shape[3]; ++d) attest::plain::element<float>(t, b, h, s, d) = 0;
+      }
+    }
+  }
+}
+
+// To whom there are Q, K, V and dO alone.
+attest_problem seen_blindly(const Call& call) {
+  attest_problem problem = call.problem;
+  problem.has_bias = problem.has_alibi = problem.has_sink = problem.has_dlse = 0;
+  problem.dropout = ATTEST_DROPOUT_NONE;
+  problem.softcap = 0;
+  problem.mask_count = 0;
+  problem.key_lens = problem.query_lens = {};
+  return problem;
+}
+
+void backward(const Call& call, const Oddity& odd) {
+  const attest_problem problem = odd.blind ? seen_blindly(call) : attest_problem(call.problem);
+  if (odd.blind && problem.key_len > 0) {
+    for (const attest_tensor& t : {call.outputs.dbias, call.outputs.dsink}) put_zeros(t);
+  }
+  attest::plain::Attention(problem, call.inputs).backward(call.outputs);
+}
+
 void forward(const Call& call, const Oddity& odd) {
   std::vector<attest_mask> nodes = call.problem.mask_nodes();
-  attest_problem problem = call.problem;
+  attest_problem problem = odd.blind ? seen_blindly(call) : attest_problem(call.problem);
   attest_inputs inputs = call.inputs;
-  if (odd.blind) {
-    problem.has_alibi = problem.has_sink = 0;
-    problem.dropout = ATTEST_DROPOUT_NONE;
-    problem.softcap = 0;
-    if (call.problem.key_len == 0) throw std::runtime_error("there is nothing to look at");
+  if (odd.blind && call.problem.key_len == 0) {
+    throw std::runtime_error("there is nothing to look at");
   }
   if (odd.sees_all || odd.blind) {
     nodes = {attest_mask{}};
@@ -120,7 +146,7 @@ attest::Pass with(const Oddity& odd) {
     if (odd.before) odd.before(call);
     if (odd.rows_written == 0) return;
     if (!call.backward) return forward(call, odd);
-    attest::plain::Attention(call.problem, call.inputs).backward(call.outputs);
+    backward(call, odd);
   };
 }
 
