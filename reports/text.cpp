@@ -106,9 +106,8 @@ std::string quoted_lines(std::string_view printed, std::size_t first, std::size_
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i == first && lines.size() > first + last) {
       i = lines.size() - last;
-      if (first > 0)
-        out += fmt::format("    [... {} left out ...]\n",
-                           count_text(static_cast<Index>(i - first), "line"));
+      const std::string count = count_text(static_cast<Index>(i - first), "line");
+      if (first > 0) out += fmt::format("    [... {} left out ...]\n", count);
     }
     out += fmt::format("    | {}\n", one_line(excerpt(lines[i], kLineBytes, where)));
   }

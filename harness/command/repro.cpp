@@ -177,8 +177,7 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   }
   print_verdict(examination.verdict, testee, test_case, std::move(meant));
   if (!examination.verdict.captured.empty()) {
-    constexpr std::size_t kLines =
-        50;  // a sanitizer tells the fault first, and then what it led to
+    constexpr std::size_t kLines = 50;  // the first too: a sanitizer tells the fault there
     fmt::print("  printed\n{}", quoted_lines(examination.verdict.captured, kLines, kLines, ""));
   }
   if (!dumped.empty()) {

@@ -59,6 +59,20 @@ bool is_declared(const Subject& subject, const Returned& tensor, const TensorEvi
   return subject.exemptions.declared(tensor.name, tensor.shape, element).has_value();
 }
 
+std::string why_nothing_is_told(TensorName tensor, const TensorEvidence& evidence) {
+  if (evidence.compared > 0) {
+    return fmt::format(
+        "the bound of {} admits any value; a tighter declared arithmetic (such as "
+        "kv_splits) may narrow it",
+        name(tensor));
+  }
+  return fmt::format(
+      "no element of {} is specified: NaN, infinity, or a score of half of the "
+      "largest number (as a bias of finfo.min, where -inf would hide the key) "
+      "reaches all of it",
+      name(tensor));
+}
+
 }  // namespace
 
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
@@ -126,18 +140,8 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
           .message = fmt::format("the bound of {} admits any value under {}", name(tensor.name),
                                  fmt::join(beyond_default(subject.arithmetic), ", "))};
     } else if (!judged.conclusive && !worst) {
-      worst = Finding{
-          .outcome = Outcome::inconclusive,
-          .message =
-              e.compared == 0
-                  ? fmt::format(
-                        "no element of {} is specified: NaN, infinity, or a score of half of "
-                        "the largest number (such as a bias of finfo.min, where "
-                        "-inf would hide the key) reaches all of it",
-                        name(tensor.name))
-                  : fmt::format("the bound of {} admits any value; a tighter declared "
-                                "arithmetic (such as kv_splits) may narrow it",
-                                name(tensor.name))};
+      worst =
+          Finding{.outcome = Outcome::inconclusive, .message = why_nothing_is_told(tensor.name, e)};
     }
   }
   if (!worst && left_out && subject.verdict.tensors.empty() && !subject.exemptions.dialect()) {

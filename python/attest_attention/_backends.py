@@ -12,7 +12,7 @@ from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
 
 _MUCH = 1 << 30  # bytes
-_POISONED = [1 << n for n in range(9, 25)]  # the same
+_POISONED = [1 << n for n in range(9, 25)]  # bytes
 
 # Of arrays by name, the outputs in order.
 Differentiable = Callable[[Dict[str, Any]], Sequence[Any]]
