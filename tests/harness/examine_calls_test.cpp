@@ -1,7 +1,9 @@
 // What a case is put to beside its two calls: threads, neighbours, dropout that is drawn.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -103,6 +105,7 @@ KernelLimits limits(const char* text) {
 
 TEST_F(CheckTest, OtherShapesComeInAFreshWorkerBeforeTheCase) {
   test_case_.check = Check::new_shapes;
+  std::erase(description_.features, "strides");
   std::vector<std::vector<Index>> shapes;
   ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
     shapes.push_back({p.query_heads, p.query_len, p.key_len});
@@ -123,6 +126,48 @@ TEST_F(CheckTest, OtherShapesComeInAFreshWorkerBeforeTheCase) {
   const Verdict narrow = verdict();
   EXPECT_EQ(narrow.outcome, Outcome::unsupported);
   EXPECT_EQ(narrow.reason, "limits");
+}
+
+// Two calls that follow each other differ in the strides of one tensor; each of them is judged.
+TEST_F(CheckTest, OtherStridesComeOneAfterTheOtherInAFreshWorker) {
+  using Strides = std::vector<Index>;
+  test_case_.check = Check::new_shapes;
+  description_.limits = limits(R"({"query_len": 3, "query_heads": 1, "key_len": 1})");
+  std::vector<std::vector<Strides>> calls;
+  Strides first;    // of the tensor that a plan forgets
+  int forgets = 4;  // none
+  ON_CALL(mock_, forward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
+    std::vector<Strides> call;
+    for (const attest_tensor* each : {&in.q, &in.k, &in.v, &out.o}) {
+      call.emplace_back(each->stride, each->stride + 4);
+    }
+    calls.push_back(call);
+    plain::forward(p, in, out, c);
+    if (forgets == 4) return ATTEST_OK;
+    if (calls.size() == 3) first = call[forgets];  // of the fresh worker
+    if (calls.size() >= 3 && call[forgets] != first) floats(out.o)[0] *= 2;
+    return ATTEST_OK;
+  });
+  EXPECT_EQ(verdict().outcome, Outcome::pass);
+  ASSERT_EQ(calls.size(), 2u + 6);
+  EXPECT_EQ(calls[2], calls[7]);
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t tensor = 0; tensor < 4; ++tensor) {
+      EXPECT_EQ(calls[i + 2][tensor] != calls[i + 3][tensor], tensor == i) << tensor;
+    }
+  }
+  for (forgets = 0; forgets < 4; ++forgets) {
+    calls.clear();
+    const Verdict wrong = verdict();
+    EXPECT_EQ(wrong.reason, "bound");
+    EXPECT_EQ(wrong.blamed, "DEV-4");
+    EXPECT_THAT(wrong.message, HasSubstr(fmt::format("after other strides of {}: O[0,0,0,0]",
+                                                     std::array{"Q", "K", "V", "O"}[forgets])));
+  }
+  // Of those that it takes.
+  std::erase(description_.features, "strides");
+  forgets = 4;
+  EXPECT_EQ(verdict().reason, "limits");
 }
 
 // Calls the mock, and says of a measured call how many threads it had.
