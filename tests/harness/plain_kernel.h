@@ -62,10 +62,8 @@ class Attention {
   }
 
   void backward(const attest_outputs& out) {
-    std::vector<attest_tensor> sums = {out.dq, out.dk, out.dv};
-    if (p_.has_bias) sums.push_back(out.dbias);
-    if (p_.has_sink) sums.push_back(out.dsink);
-    for (const attest_tensor& t : sums) {
+    for (const attest_tensor& t : {out.dq, out.dk, out.dv, out.dbias, out.dsink}) {
+      if (!t.data) continue;
       for (std::int64_t b = 0; b < t.shape[0]; ++b) {
         for (std::int64_t h = 0; h < t.shape[1]; ++h) {
           for (std::int64_t s = 0; s < t.shape[2]; ++s) {
