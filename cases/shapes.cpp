@@ -48,8 +48,8 @@ void complete(json& entry, const json& defaults, const std::string& file) {
   }
   if (!entry.contains("because")) entry["because"] = fmt::format("A shape in use, of {}.", file);
   if (says("data")) return;
-  entry["data"] =
-      backward ? json({"normal", "key_names"}) : json({"normal", "ascending", "key_names"});
+  entry["data"] = backward ? json({"normal", "one_hot", "key_names"})
+                           : json({"normal", "ascending", "one_hot", "key_names"});
 }
 
 // The cases of one file.

@@ -41,8 +41,9 @@ typedef struct attest_judge_options {
  * channel], actual, exact, bound, max_ratio and the count of unspecified elements. Besides:
  *   passed        whether outcome is PASS or WARN; INCONCLUSIVE is no pass
  *   title         of the clause blamed, in a few words; "" if nothing is
- *   did_you_mean  which common mistake gives exactly these outputs; "" if none is known, or if
- *                 finding it takes more than 5 s
+ *   did_you_mean  which common mistake gives exactly these outputs, or else which keys of an
+ *                 arithmetic would admit them; "" if none is known, or if finding it takes more
+ *                 than 5 s
  *   sampled       how much was compared, where sizes are too large for all; "" where all was
  *   unspecified   how many elements of all tensors may be anything
  *   problem, arithmetic    what was judged, and what of the arithmetic goes beyond the default, in

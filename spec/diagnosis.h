@@ -15,9 +15,13 @@ struct Diagnosis {
   std::string testee;
   std::string case_id;                           // the simplest of the group
   std::string headline = {};                     // "O is exactly what no scale (SCORE-1) gives"
+  std::vector<std::string> admitted_by = {};     // `"grouped_gradients": "rounded"`
   std::vector<std::string> passes_without = {};  // "a softcap"
   std::string blamed = {};                       // "SCORE-2"; empty if nothing is
 };
+
+// "within its bounds with ... declared": empty if no declaration admits what failed.
+std::string admitted_text(const std::vector<std::string>& declarations);
 
 // "O is exactly what no scale (SCORE-1) gives", "passes without a softcap", "blamed on SCORE-1";
 // none if nothing is known but what is blamed.

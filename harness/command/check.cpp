@@ -15,11 +15,13 @@
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/looser.h"
 #include "harness/process/testee.h"
 #include "harness/run/conclude.h"
 #include "harness/run/run.h"
 #include "reports/groups.h"
 #include "reports/text.h"
+#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 
@@ -80,6 +82,10 @@ void try_easy(const std::vector<Case>& cases, const Testee& testee, Executor& ex
     if (asks_for_names(tried.verdict)) {
       tried.meant =
           headline(meant_by(prepared, testee.description, examination.trial, interrupted));
+      if (tried.meant.empty()) {
+        tried.meant = admitted_text(
+            looser_declarations(prepared, testee.description, examination.trial, interrupted));
+      }
     }
     checked.easy.push_back(std::move(tried));
     if (checked.hangs()) return;

@@ -20,6 +20,7 @@
 #include "harness/command/session.h"
 #include "harness/diagnosis/culprit.h"
 #include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/looser.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/process/in_process.h"
 #include "harness/process/plugin_host.h"
@@ -35,6 +36,7 @@
 #include "reports/groups.h"
 #include "reports/text.h"
 #include "spec/contains.h"
+#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -136,7 +138,7 @@ std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions&
 }
 
 void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case,
-                   std::vector<Likeness> meant) {
+                   std::vector<Likeness> meant, const std::vector<std::string>& admitted_by) {
   fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
              name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
              test_case.data, test_case.because, fmt::join(v.clauses, ", "));
@@ -149,7 +151,8 @@ void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case
     fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", name(tensor),
                fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
   }
-  if (!meant.empty()) fmt::print("  did you mean  {}\n", headline(meant));
+  const std::string told = meant.empty() ? admitted_text(admitted_by) : headline(meant);
+  if (!told.empty()) fmt::print("  did you mean  {}\n", told);
 }
 
 // One testee on the case, or on what it is asked instead. The verdict.
@@ -167,15 +170,17 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   }
   if (interrupted()) throw Interrupted();
   std::vector<Likeness> meant;
+  std::vector<std::string> admitted_by;
   if (asks_for_names(examination.verdict)) {
     meant = meant_by(prepared, testee.description, examination.trial, interrupted);
+    admitted_by = looser_declarations(prepared, testee.description, examination.trial, interrupted);
   }
   if (!asked.language.empty()) {  // which has the standard output to itself
     fmt::print(stderr, "{}  {}  {}\n", name(examination.verdict.outcome), testee.name,
                clean(examination.verdict.message));
     return examination.verdict;
   }
-  print_verdict(examination.verdict, testee, test_case, std::move(meant));
+  print_verdict(examination.verdict, testee, test_case, std::move(meant), admitted_by);
   if (!examination.verdict.captured.empty()) {
     constexpr std::size_t kLines = 50;  // the first too: a sanitizer tells the fault there
     fmt::print("  printed\n{}", quoted_lines(examination.verdict.captured, kLines, kLines, ""));

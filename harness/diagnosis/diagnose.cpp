@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/diagnosis/culprit.h"
+#include "harness/diagnosis/looser.h"
 #include "harness/diagnosis/retrial.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
@@ -114,11 +115,13 @@ std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& case
 void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const RunOptions& options,
              const std::function<bool()>& interrupted) {
   Consensus consensus;
+  Admitting admitting;
   for (const Failure& each : grouped.failures) {
-    if (consensus.is_hopeless()) break;
+    if (consensus.is_hopeless() && admitting.is_hopeless()) break;
     const Case& failing = each.test_case;
     const auto again = try_again(failing, testee, executor, options, options.jobs, interrupted);
     if (again && again->said) consensus.add(failing.id, *again->said);
+    if (again && !is_too_large(failing)) admitting.add(again->admitted_by);
   }
   Consensus::Meant meant = consensus.meant();
   const auto seen =
@@ -133,6 +136,7 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   if (!options.outputs) group.reliefs = reliefs(told, testee, executor, options, interrupted);
   group.blamed = culprit(verdict, told, group.alike, group.reliefs);
   put_first(group.alike, group.blamed);
+  if (group.alike.empty()) group.admitted_by = admitting.all();
 }
 
 }  // namespace
@@ -168,6 +172,7 @@ nlohmann::json to_json(const std::vector<Group>& groups) {
                            {"headline", headline(group.alike)},
                            {"blamed", group.blamed},
                            {"did_you_mean", nlohmann::json::array()},
+                           {"admitted_by", group.admitted_by},
                            {"passes_without", nlohmann::json::array()}};
     for (const TensorName tensor : group.tensors) each["tensors"].push_back(name(tensor));
     for (const Likeness& likeness : group.alike) {
@@ -195,6 +200,7 @@ std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups) {
     Diagnosis each = {.testee = group.testee,
                       .case_id = group.case_id,
                       .headline = headline(group.alike),
+                      .admitted_by = group.admitted_by,
                       .blamed = group.blamed};
     for (const Relief& relief : group.reliefs) {
       if (relief.passes) each.passes_without.push_back(relief.what);

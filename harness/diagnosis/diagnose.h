@@ -23,6 +23,7 @@ struct Group {
   std::string case_id;                // of the simplest that shows what is told of it
   std::vector<std::string> features;  // that its problem needs
   std::vector<Likeness> alike = {};
+  std::vector<std::string> admitted_by = {};  // declarations, if no mistake explains them
   std::vector<Relief> reliefs = {};
   std::string blamed = {};  // by all of that
 };

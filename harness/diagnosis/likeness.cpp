@@ -378,6 +378,10 @@ bool is_plain(const Case& failing) {
          });
 }
 
+bool is_too_large(const Case& failing) {
+  return failing.excerpt > 0 || products(failing.problem) > kMostProducts;
+}
+
 bool asks_for_names(const Verdict& verdict) {
   return verdict.outcome == Outcome::fail &&
          (verdict.reason == "bound" || verdict.reason == "nonfinite");
@@ -386,8 +390,7 @@ bool asks_for_names(const Verdict& verdict) {
 std::optional<Testimony> alike(PreparedCase& prepared, const Description& testee,
                                const Arithmetic& arithmetic, const Trial& trial,
                                const std::function<bool()>& interrupted) {
-  const Case& c = prepared.test_case();
-  if (c.excerpt > 0 || products(c.problem) > kMostProducts) return std::nullopt;
+  if (is_too_large(prepared.test_case())) return std::nullopt;
   if (trial.stopped || trial.returned.empty()) return std::nullopt;
   std::optional<PreparedCase> own;
   if (trial.keep) own = prepared.with_keep(*trial.keep);

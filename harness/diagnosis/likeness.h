@@ -55,6 +55,9 @@ std::string without_format(const std::string& case_id);
 // of how tensors lie.
 bool is_plain(const Case& failing);
 
+// Whether what it returns is beyond being judged again and again.
+bool is_too_large(const Case& failing);
+
 // Whether it is numbers that are wrong: of nothing else can a mistake be told.
 bool asks_for_names(const Verdict& verdict);
 

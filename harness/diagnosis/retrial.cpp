@@ -1,5 +1,6 @@
 #include "harness/diagnosis/retrial.h"
 
+#include "harness/diagnosis/looser.h"
 #include "harness/judge/prepared.h"
 
 namespace attest {
@@ -14,7 +15,8 @@ std::optional<Retrial> try_again(const Case& failing, const Testee& testee, Exec
     return std::nullopt;
   }
   return Retrial{again.verdict,
-                 alike(prepared, testee.description, declared->second, again.trial, interrupted)};
+                 alike(prepared, testee.description, declared->second, again.trial, interrupted),
+                 looser_declarations(prepared, testee.description, again.trial, interrupted)};
 }
 
 }  // namespace attest

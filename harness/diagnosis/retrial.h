@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cases/case.h"
 #include "harness/diagnosis/likeness.h"
@@ -15,7 +17,8 @@ namespace attest {
 
 struct Retrial {
   Verdict verdict;
-  std::optional<Testimony> said = {};  // as alike() of likeness.h
+  std::optional<Testimony> said = {};         // as alike() of likeness.h
+  std::vector<std::string> admitted_by = {};  // as looser_declarations() of looser.h
 };
 
 // Nothing if the testee passes now, or if it is not numbers that are wrong. `preparing`: threads of

@@ -10,13 +10,16 @@
 #include "cases/shape_excerpt.h"
 #include "harness/diagnosis/culprit.h"
 #include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/looser.h"
 #include "harness/judge/blame.h"
 #include "harness/judge/checks.h"
 #include "harness/judge/excerpt.h"
 #include "harness/judge/subject.h"
 #include "harness/laws/law.h"
+#include "harness/oracle/least_bias.h"
 #include "harness/process/nobody.h"
 #include "spec/contains.h"
+#include "spec/diagnosis.h"
 #include "spec/dialect.h"
 
 namespace attest {
@@ -121,6 +124,7 @@ std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likenes
 Judgement judge_given(Given given, const Description& kernel, int threads, bool diagnoses) {
   Trial trial = {.returned = std::move(given.returned)};
   translate(kernel.dialect.lse, trial.returned);
+  hide_by_least_bias(given.problem, given.inputs.bias);
   const Case c = case_of(given.problem, given.inputs);
   PreparedCase prepared(c, std::move(given.inputs), threads);
   Nobody nobody;
@@ -143,7 +147,9 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
       auto meant = sure(alike(prepared, kernel, subject.arithmetic, trial, is_late));
       v.blamed = culprit_of(v, c, meant);
       put_first(meant, v.blamed);
-      judgement.meant = headline(meant);
+      judgement.meant = !meant.empty()
+                            ? headline(meant)
+                            : admitted_text(looser_declarations(prepared, kernel, trial, is_late));
     }
   }
   if (c.excerpt > 0) judgement.sampled = shares_of(v);

@@ -43,7 +43,7 @@ class ShapesTest : public testing::Test {
 
 TEST_F(ShapesTest, ALineIsAShapeInEachFormatAndInClassesThatTell) {
   const Shapes shapes = load("mine.csv", "1,32,8,1,640,128,64,causal bottom_right\n");
-  ASSERT_THAT(shapes.cases, SizeIs(9));
+  ASSERT_THAT(shapes.cases, SizeIs(12));
   const Case& c = shapes.cases[0].test_case;
   EXPECT_EQ(c.id,
             "shapes/mine/b1_h32_8_q1_k640_d128_64_causal_bottom_right/dtype=f32/data=normal/s=1");
@@ -53,7 +53,7 @@ TEST_F(ShapesTest, ALineIsAShapeInEachFormatAndInClassesThatTell) {
   EXPECT_EQ(c.line, 1);
   std::set<std::string> data;
   for (const CaseWithEntry& each : shapes.cases) data.insert(each.test_case.data);
-  EXPECT_EQ(data, (std::set<std::string>{"normal", "ascending", "key_names"}));
+  EXPECT_EQ(data, (std::set<std::string>{"normal", "ascending", "one_hot", "key_names"}));
 }
 
 TEST_F(ShapesTest, CommentsBlankLinesAHeaderAndAMaskLeftOut) {
@@ -113,17 +113,17 @@ TEST_F(ShapesTest, AListOfProblemsOrEntriesOrAWholeFile) {
     {"query_heads": 4, "key_heads": 2, "key_len": 70, "head_dim": 16},
     {"name": "mine", "key_len": 7},
     {"name": "other", "problem": {"key_len": 8}, "dtypes": ["bf16"], "data": ["std10"]}])");
-  ASSERT_THAT(list.cases, SizeIs(19));
+  ASSERT_THAT(list.cases, SizeIs(25));
   EXPECT_EQ(list.cases[0].test_case.id, "shapes/list/shape_1/dtype=f32/data=normal/s=1");
-  EXPECT_EQ(list.cases[9].test_case.id, "shapes/list/mine/dtype=f32/data=normal/s=1");
-  EXPECT_EQ(list.cases[18].test_case.id, "shapes/list/other/dtype=bf16/data=std10/s=1");
-  EXPECT_EQ(list.cases[9].test_case.line, 3);
+  EXPECT_EQ(list.cases[12].test_case.id, "shapes/list/mine/dtype=f32/data=normal/s=1");
+  EXPECT_EQ(list.cases[24].test_case.id, "shapes/list/other/dtype=bf16/data=std10/s=1");
+  EXPECT_EQ(list.cases[12].test_case.line, 3);
   const Shapes file =
       load("file.json", R"({"about": "x", "defaults": {"query_heads": 4, "dtypes": ["f16"]},
     "shapes": [{"name": "a", "for": {"key_len": [5, 6]}, "problem": {"backward": true}}]})");
-  ASSERT_THAT(file.cases, SizeIs(4));
+  ASSERT_THAT(file.cases, SizeIs(6));
   EXPECT_EQ(file.cases[0].test_case.id, "shapes/file/a/sk=5/dtype=f16/data=normal/s=1");
-  EXPECT_EQ(file.cases[3].test_case.data, "key_names");
+  EXPECT_EQ(file.cases[5].test_case.data, "key_names");
   const Shapes cases = load("cases.json", R"({"about": "x", "cases": [{"name": "a",
     "clauses": ["MASK-1"], "because": "y", "problem": {"key_len": 5}, "dtypes": ["f32"]}]})");
   EXPECT_THAT(cases.cases[0].test_case.clauses, testing::Contains("MASK-1"));
@@ -185,7 +185,7 @@ TEST_F(ShapesTest, AWorkloadOfFlashInferIsAShapeOfItsDefinition) {
       "t.jsonl",
       one_line(kDecode) +
           workload(R"({"batch_size": 3, "num_pages": 12, "len_indptr": 4, "num_kv_indices": 10})"));
-  ASSERT_THAT(shapes.cases, SizeIs(3));  // in its own format
+  ASSERT_THAT(shapes.cases, SizeIs(4));  // in its own format
   const Case& c = shapes.cases[0].test_case;
   EXPECT_EQ(c.id, "shapes/t/gqa_paged_decode_h32_kv4_d128_ps1_0c2489b2/dtype=bf16/data=normal/s=1");
   EXPECT_EQ(c.problem.batch, 3);
@@ -250,7 +250,7 @@ TEST_F(ShapesTest, WhatOfFlashInferIsNoAttentionIsLeftOutAndWhatIsAmissIsNamed) 
   EXPECT_THAT(error("g.json", gemm),
               AllOf(HasSubstr("holds no shape"), HasSubstr("op_type gemm left out")));
   const Shapes shapes = load("both.jsonl", one_line(kDecode) + gemm);
-  EXPECT_THAT(shapes.cases, SizeIs(3));
+  EXPECT_THAT(shapes.cases, SizeIs(4));
   EXPECT_THAT(shapes.notes, testing::Contains(HasSubstr("1 of op_type gemm left out")));
   EXPECT_THAT(error("x.jsonl", one_line(kDecode) + workload(R"({"batch_size": 3})")),
               HasSubstr("x.jsonl:2: the axis \"num_kv_indices\" has no value"));

@@ -158,6 +158,20 @@ TEST_F(DiagnoseTest, WhatIsNamedIsBlamed) {
   }
 }
 
+// LSE off by 2^-12 of it, of a kernel that declares nothing: operands of 8 digits would do that.
+TEST_F(DiagnoseTest, WhatADeclarationWouldAdmitIsSaidWhereNoMistakeIsMade) {
+  returns_lse([](float lse) { return lse * (1 + 0x1p-12f); });
+  const auto slight = groups({a_case("a", kSquare, {"LSE-1"})});
+  ASSERT_THAT(slight, SizeIs(1));
+  EXPECT_THAT(slight[0].alike, IsEmpty());
+  EXPECT_THAT(slight[0].admitted_by, testing::Contains(HasSubstr("\"products\"")));
+  EXPECT_THAT(to_text(slight), HasSubstr("within its bounds with \"products\""));
+  returns_lse([](float lse) { return lse + 1; });
+  const auto gross = groups({a_case("a", kSquare, {"LSE-1"})});
+  ASSERT_THAT(gross, SizeIs(1));
+  EXPECT_THAT(gross[0].admitted_by, IsEmpty());
+}
+
 TEST(DiagnosisTextTest, WhatIsKnownOfSeveralGroupsIsToldOnce) {
   Group one = {.testee = "mine",
                .outcome = Outcome::fail,

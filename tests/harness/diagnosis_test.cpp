@@ -399,6 +399,7 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
        .case_id = "a",
        .features = {"sink"},
        .alike = {{.name = "no scale", .clause = "SCORE-1", .tensors = {TensorName::o}}},
+       .admitted_by = {"a key", "another"},
        .reliefs = {{"a sink", {"SINK-1"}, true},
                    {"a bias", {"SCORE-3"}, false},
                    {"several keys", {}, true}},
@@ -410,8 +411,8 @@ TEST(DiagnosisTest, WhatIsWrittenIsReadAsReportsTellIt) {
   EXPECT_EQ(read[0].case_id, "a");
   EXPECT_EQ(diagnosis_text(read[0]), diagnosis_text(diagnoses_of(groups)[0]));
   EXPECT_EQ(diagnosis_text(read[0]),
-            "O is exactly what no scale (SCORE-1) gives; passes without a sink; without several "
-            "keys; blamed on SCORE-1");
+            "O is exactly what no scale (SCORE-1) gives; within its bounds with a key, or another "
+            "declared; passes without a sink; without several keys; blamed on SCORE-1");
   std::istringstream none("{}");
   EXPECT_THROW(read_diagnoses(none), InputError);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -147,6 +148,32 @@ TEST(OracleTest, CountsWhatIsUnspecified) {
   const nlohmann::json verdict = OracleCall(c.problem, in).judge();
   EXPECT_EQ(verdict["passed"], true);
   EXPECT_EQ(verdict["unspecified"], 8 + 1);
+}
+
+// The idiom of a mask that is added: the least number where a key is to be hidden. A row of nothing
+// else may be anything.
+TEST(OracleTest, ABiasOfTheLeastNumberHidesItsKeyWhereTheRowSeesAnother) {
+  const Case c = a_case({{"mask", "full"}, {"bias", {{"axes", "hqk"}}}});
+  Inputs hiding = generate(c, 1);
+  const Shape& shape = *c.problem.bias_shape;
+  for (std::size_t at = 0; at < hiding.bias.data.size(); ++at) {
+    const auto [b, h, i, j] = coordinates(shape, static_cast<Index>(at));
+    if (j > i || (h == 1 && i == 8)) hiding.bias.data[at] = -kInfinity;
+  }
+  const OracleCall exact(c.problem, hiding);
+  Inputs least = hiding;
+  for (double& bias : least.bias.data) {
+    if (std::isinf(bias)) bias = std::numeric_limits<float>::lowest();
+  }
+  OracleCall call(c.problem, least);
+  std::vector<double> o = exact.o.get();
+  call.o.set({c.problem.o_shape(), o});
+  call.lse.set({c.problem.lse_shape(), exact.lse.get()});
+  EXPECT_EQ(call.judge()["passed"], true);
+  EXPECT_EQ(call.judge()["unspecified"], 8 + 1);
+  o[3 * 8] = kNaN;
+  call.o.set({c.problem.o_shape(), o});
+  EXPECT_EQ(call.judge()["passed"], false);
 }
 
 TEST(OracleTest, JudgesAPartOfWhatIsLargeAndSaysSo) {

@@ -32,13 +32,13 @@ TEST_F(ShapesCommandTest, ShapesOfAFileAreJudgedAndNoProfileIsConcluded) {
                                   "2,4,4,1,300,64,full,\n");
   const Result result = attest_command("run --testee fa2" + mine + out());
   EXPECT_EQ(result.exit_code, 0) << result.text;
-  EXPECT_THAT(result.text, AllOf(HasSubstr("No failure in 15 of 15 cases (shapes in use"),
+  EXPECT_THAT(result.text, AllOf(HasSubstr("No failure in 21 of 21 cases (shapes in use"),
                                  Not(HasSubstr("Conformant"))));
   const Record r = record();
   ASSERT_EQ(r.header.shapes.size(), 1u);
   EXPECT_EQ(r.header.shapes[0], (folder_ / "mine.csv").string());
   EXPECT_FALSE(r.header.cases.bundled);
-  EXPECT_EQ(r.verdicts.size(), 15u);
+  EXPECT_EQ(r.verdicts.size(), 21u);
   for (const VerdictRecord& v : r.verdicts) EXPECT_THAT(v.verdict.repro, HasSubstr("--shapes "));
   const Result again = attest_command("verify --rerun 3 " + (folder_ / "out").string());
   EXPECT_EQ(again.exit_code, 0) << again.text;

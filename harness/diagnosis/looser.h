@@ -1,0 +1,36 @@
+// What a testee would have to declare of its arithmetic for what it returned to lie within its
+// bounds: a right kernel fails where it says too little of how it rounds. Decides no verdict.
+// Source: NUMERICS.md, section 9.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/judge/prepared.h"
+#include "harness/judge/trial.h"
+#include "spec/description.h"
+
+namespace attest {
+
+// Each admits all of it by itself: `"grouped_gradients": "rounded"`, as a description has it; the
+// tightest first. If it takes several, "anything" stands for them. Nothing if no declaration does,
+// if nothing lies beyond a bound, if the case is too large for that, or if it was interrupted.
+std::vector<std::string> looser_declarations(PreparedCase& prepared, const Description& testee,
+                                             const Trial& trial,
+                                             const std::function<bool()>& interrupted);
+
+// What admits several failures alike.
+class Admitting {
+ public:
+  void add(std::vector<std::string> declarations);
+  // Whether one of them lies within no bounds at all.
+  bool is_hopeless() const;
+  // What admits each of them; or else, as one, what does so together.
+  std::vector<std::string> all() const;
+
+ private:
+  std::vector<std::vector<std::string>> failures_ = {};
+};
+
+}  // namespace attest
