@@ -72,9 +72,10 @@ class Fitter {
 
   // The next allowed number in one direction, itself included.
   std::optional<Index> next(Size size, Index from, bool up) const {
+    const Index least_allowed = least(size);
     for (int steps = 0; steps < 10'000; ++steps) {
-      if (up) from = std::max(from, least(size));
-      if (from < least(size)) return std::nullopt;
+      if (up) from = std::max(from, least_allowed);
+      if (from < least_allowed) return std::nullopt;
       const Index before = from;
       for (const Terms* terms : terms_) {
         const auto place = terms->sizes.find(size);
@@ -83,17 +84,24 @@ class Fitter {
         if (!found) return std::nullopt;
         from = *found;
       }
-      const auto place = forbidden_.find(size);
-      const bool forbidden =
-          place != forbidden_.end() &&
-          std::any_of(place->second.begin(), place->second.end(),
-                      [&, number = from](const SizeSet& sizes) { return sizes.has(number); });
-      if (forbidden) from += up ? 1 : -1;
+      if (forbidden(size, from)) from += up ? 1 : -1;
       if (from == before) return from;
     }
     return std::nullopt;
   }
-  bool allowed(Size size, Index number) const { return next(size, number, true) == number; }
+  bool allowed(Size size, Index number) const {
+    if (forbidden(size, number) || number < least(size)) return false;
+    return std::all_of(terms_.begin(), terms_.end(), [&](const Terms* terms) {
+      const auto place = terms->sizes.find(size);
+      return place == terms->sizes.end() || place->second.has(number);
+    });
+  }
+  bool forbidden(Size size, Index number) const {
+    const auto place = forbidden_.find(size);
+    return place != forbidden_.end() &&
+           std::any_of(place->second.begin(), place->second.end(),
+                       [&](const SizeSet& sizes) { return sizes.has(number); });
+  }
 
   // At or above, else below.
   Candidates candidates(Size size, Index wanted) const {
@@ -133,9 +141,9 @@ class Fitter {
     const auto key_heads_for = [&](Index heads) -> std::optional<Index> {
       std::optional<Index> found;
       for (Index keys = 0; keys <= heads; ++keys) {
-        if (!allowed(Size::key_heads, keys)) continue;
         const bool divides = keys == 0 ? heads == 0 || base_.key_heads == 0 : heads % keys == 0;
-        if (!divides || (keys > 0 && !allowed(Size::group, heads / keys))) continue;
+        if (!divides || !allowed(Size::key_heads, keys)) continue;
+        if (keys > 0 && !allowed(Size::group, heads / keys)) continue;
         found = keys;
         if (keys >= base_.key_heads) break;
       }

@@ -72,7 +72,8 @@ TEST(GroupsTest, AllReportsThatShowGroupsShowTheirDiagnosis) {
   Record record = record_of({failure("b1 q8", "MASK-3")}, "not conformant");
   record.verdicts[0].testee = "naive";
   EXPECT_THAT(to_summary_markdown(record), Not(HasSubstr("diagnosis")));
-  record.diagnoses = {{"naive", record.verdicts[0].case_id, "", {"a sink"}}};
+  record.diagnoses = {
+      {.testee = "naive", .case_id = record.verdicts[0].case_id, .passes_without = {"a sink"}}};
   EXPECT_THAT(to_summary_text(record), HasSubstr("\n    diagnosis: passes without a sink\n"));
   EXPECT_THAT(to_summary_markdown(record), HasSubstr("\n  - diagnosis: passes without a sink\n"));
   EXPECT_THAT(to_html(record), HasSubstr("<dt>Diagnosis</dt><dd>passes without a sink</dd>"));
