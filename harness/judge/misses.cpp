@@ -81,6 +81,7 @@ void Misses::add(const Subject& subject, PreparedCase& prepared, const Returned&
   for (const double exact : whole.value) {
     if (std::isfinite(exact)) largest = std::max(largest, std::abs(exact));
   }
+  Row last = {-1, -1, -1};
   for (const std::size_t i : missed) {
     const double value = decode(tensor.dtype, tensor.bits[i]);
     nonfinite_ |= !std::isfinite(value);
@@ -88,6 +89,8 @@ void Misses::add(const Subject& subject, PreparedCase& prepared, const Returned&
     if (!is_of_queries(tensor.name)) continue;
     const auto place = coordinates(tensor.shape, static_cast<Index>(i));
     const Row row = {place[0], place[1], place[2]};
+    if (row == last) continue;
+    last = row;
     missed_rows_.insert(row);
     if (tensor.name == TensorName::o) o_rows_.insert(row);
     if (tensor.name == TensorName::lse) lse_rows_.insert(row);

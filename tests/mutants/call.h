@@ -86,6 +86,9 @@ struct Score {
   float value = -kInfinity;
   float cap_slope = 1;
   bool seen = false;
+  // Not trivial, so that it is returned in memory: packed into registers, and out of them again, it
+  // took longer than all that it is made of.
+  ~Score() {}
 };
 
 class Call {

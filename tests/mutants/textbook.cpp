@@ -8,7 +8,7 @@ namespace attest::mutants {
 namespace {
 
 struct Row {
-  std::vector<bool> seen;
+  std::vector<char> seen;              // whether; not of bits, which take longer
   std::vector<float> p, z, cap_slope;  // the weight; keep/(1-p) of dropout; the slope of the cap
   float lse = -kInfinity, top = -kInfinity;  // top: the maximum
   float sink_share = 0;
@@ -44,7 +44,7 @@ bool backwards(const Call& call, Index b) {
 
 Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Index h, Index i) {
   const Index keys = call.key_len(b);
-  Row row{.seen = std::vector<bool>(at(keys)),
+  Row row{.seen = std::vector<char>(at(keys)),
           .p = std::vector<float>(at(keys)),
           .z = std::vector<float>(at(keys)),
           .cap_slope = std::vector<float>(at(keys), 1.0f)};
