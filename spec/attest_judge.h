@@ -49,6 +49,10 @@ typedef struct attest_judge_options {
  *   problem, arithmetic    what was judged, and what of the arithmetic goes beyond the default, in
  *                          words
  *
+ * A bias of half of the least number of its format, or less, hides its key as -inf does where the
+ * row sees another; of a row that sees nothing else, anything may stand there. What zeros would
+ * pass for too, in O or a gradient of a batch element, is INCONCLUSIVE.
+ *
  * ATTEST_ERROR: {"error": {"where": "inputs.k", "what": "..."}}; nothing was judged. Whatever the
  * arguments hold, short of memory that is not there, comes back as that.
  *

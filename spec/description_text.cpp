@@ -22,6 +22,7 @@ Description with_arithmetic(const nlohmann::json& declaration, DType dtype,
                              .features = {"lse"},
                              .arithmetic = {}};
   description.arithmetic[dtype] = parse_arithmetic(declaration, dtype, pointer);
+  description.declared_arithmetic[std::string(name(dtype))] = declaration;
   return description;
 }
 

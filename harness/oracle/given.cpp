@@ -110,7 +110,8 @@ void read_pages(const attest_problem& given, const attest_tensor& k, Problem& p)
     // What lies beyond a row's keys is no page, whatever number stands there.
     const std::size_t at = static_cast<std::size_t>(b);
     if (at >= p.key_lens.size() || p.key_lens[at] < 0) continue;
-    const Index used = (p.key_lens[at] + p.paging.page_size - 1) / p.paging.page_size;
+    const Index whole = p.key_lens[at] / p.paging.page_size;
+    const Index used = whole + (p.key_lens[at] % p.paging.page_size > 0);
     if (used < entries) p.paging.table.back().resize(static_cast<std::size_t>(used));
   }
 }

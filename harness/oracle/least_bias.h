@@ -6,9 +6,12 @@
 
 namespace attest {
 
-// Makes -inf of it (MASK-14) where every row that has this bias, and sees a key, sees one besides:
-// its key has no weight in either case, and then what the row computes is specified. Where some row
-// sees nothing else it stays: what the row holds is for each kernel to choose.
-void hide_by_least_bias(const Problem& problem, Values& bias);
+// Makes -inf (MASK-14) of a bias of half of the least number of its format, or less, where every
+// row that has it, and sees a key, sees one besides: the weight of its key is 0 in either case, and
+// then what the row computes is specified, in whatever format scores are kept. Where some row sees
+// nothing else it becomes the least number of the softmax's format, which leaves open what the row
+// holds: kernels differ there. Where K or V is not finite, or scores are as large as that, all
+// stays as it is.
+void hide_by_least_bias(const Problem& problem, Inputs& inputs);
 
 }  // namespace attest

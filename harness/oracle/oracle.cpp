@@ -1,10 +1,16 @@
 #include "harness/oracle/oracle.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cases/citation.h"
 #include "cases/shape_excerpt.h"
@@ -17,6 +23,7 @@
 #include "harness/judge/subject.h"
 #include "harness/laws/law.h"
 #include "harness/oracle/least_bias.h"
+#include "harness/oracle/magnitude.h"
 #include "harness/process/nobody.h"
 #include "spec/contains.h"
 #include "spec/diagnosis.h"
@@ -92,23 +99,72 @@ std::optional<Finding> look_at_all(Subject& subject, const Trial& trial) {
   return found;
 }
 
-// What passes where zeros would is not told to be right: of many keys, weights are so small that
-// what each may be off by comes to more than O is.
-std::optional<Finding> tells_nothing(const Subject& subject, const Trial& trial) {
+// O and LSE are finite wherever nothing can overflow: of what is compared in part, all of them.
+std::optional<Finding> look_for_nan(const Subject& subject, const Trial& trial) {
+  const Problem& p = subject.problem();
+  const Inputs& in = subject.prepared.inputs();
+  double added = 0;
+  for (const double b : in.bias.data) added = std::isinf(b) ? added : std::max(added, std::abs(b));
+  const double score = largest_score(p, in) + added + largest_in(in.sink);
+  const double value = largest_in(in.v) / (1 - p.dropout.probability);
+  if (subject.test_case().excerpt == 0 || !(score < largest_finite(p.lse_dtype()) / 8) ||
+      !(value < largest_finite(p.dtype) / 8)) {
+    return std::nullopt;
+  }
   for (const Returned& tensor : trial.returned) {
-    if (tensor.name != TensorName::o) continue;
-    const Expected& expected = expected_of(tensor.name, subject.prepared, subject.arithmetic);
-    bool some = false;
-    for (std::size_t i = 0; i < expected.value.size(); ++i) {
-      if (std::isnan(expected.value[i])) continue;
-      if (std::abs(expected.value[i]) > expected.bound[i]) return std::nullopt;
-      some |= expected.value[i] != 0;
+    const bool is_o = tensor.name == TensorName::o;
+    if (!is_o && tensor.name != TensorName::lse) continue;
+    for (std::size_t i = 0; i < tensor.bits.size(); ++i) {
+      const double each = decode(tensor.dtype, tensor.bits[i]);
+      if (is_o ? std::isfinite(each) : !std::isnan(each)) continue;
+      if (subject.exemptions.unjudged(tensor.name, tensor.shape, i)) continue;
+      return failure("nonfinite",
+                     fmt::format("{}[{}] = {}, where nothing can overflow", name(tensor.name),
+                                 fmt::join(coordinates(tensor.shape, Index(i)), ","), each),
+                     "SOFTMAX-2");
     }
-    if (!some) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The batch element whose tensor says nothing, as zeros would pass for all of it too; none if there
+// is none. What is far smaller than its bound is zero by itself, as dQ of a row with one key.
+std::optional<Index> passes_as_zeros(const Problem& p, const Returned& tensor,
+                                     const Expected& expected) {
+  constexpr double kZero = 0x1p-10;  // of its bound
+  const bool of_keys = is_of_keys(tensor.name);
+  std::vector<bool> some(static_cast<std::size_t>(p.batch)), tells(some);
+  for (std::size_t i = 0; i < expected.value.size(); ++i) {
+    const double exact = std::abs(expected.value[i]), bound = expected.bound[i];
+    if (!(exact > kZero * bound)) continue;  // NaN too
+    auto [b, h, s, d] = coordinates(tensor.shape, static_cast<Index>(i));
+    if (p.packed) b = (of_keys ? p.key_lens : p.query_lens).element_of(s);
+    some[static_cast<std::size_t>(b)] = true;
+    if (exact > bound) tells[static_cast<std::size_t>(b)] = true;
+  }
+  for (std::size_t b = 0; b < some.size(); ++b) {
+    if (some[b] && !tells[b]) return static_cast<Index>(b);
+  }
+  return std::nullopt;
+}
+
+// What passes where zeros would is not told to be right: of many keys, weights are so small that
+// what each may be off by comes to more than the tensor is.
+std::optional<Finding> tells_nothing(const Subject& subject, const Trial& trial) {
+  using enum TensorName;
+  const Problem& p = subject.problem();
+  for (const Returned& tensor : trial.returned) {
+    if (!is_among(tensor.name, std::array{o, dq, dk, dv})) continue;
+    if (p.paging.page_size > 0 && is_of_keys(tensor.name)) continue;  // pages are of any element
+    const auto element =
+        passes_as_zeros(p, tensor, expected_of(tensor.name, subject.prepared, subject.arithmetic));
+    if (!element) continue;
+    const std::string of = p.batch > 1 ? fmt::format(" of batch element {}", *element) : "";
     return Finding{.outcome = Outcome::inconclusive,
-                   .message =
-                       "zeros would pass for O too, all of which is smaller than its bound; "
-                       "fewer keys, or a tighter arithmetic, tell more"};
+                   .message = fmt::format("zeros would pass for {}{} too, all of which is smaller "
+                                          "than its bound; fewer keys, or a tighter arithmetic, "
+                                          "tell more",
+                                          name(tensor.name), of)};
   }
   return std::nullopt;
 }
@@ -124,7 +180,7 @@ std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likenes
 Judgement judge_given(Given given, const Description& kernel, int threads, bool diagnoses) {
   Trial trial = {.returned = std::move(given.returned)};
   translate(kernel.dialect.lse, trial.returned);
-  hide_by_least_bias(given.problem, given.inputs.bias);
+  hide_by_least_bias(given.problem, given.inputs);
   const Case c = case_of(given.problem, given.inputs);
   PreparedCase prepared(c, std::move(given.inputs), threads);
   Nobody nobody;
@@ -132,6 +188,7 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
   Subject subject(prepared, kernel, name, nobody, threads);
   subject.verdict.clauses = c.clauses;
   auto finding = check_bounds(subject, trial, prepared);
+  if (!finding) finding = look_for_nan(subject, trial);
   if (!finding) finding = look_at_all(subject, trial);
   if (!finding) finding = tells_nothing(subject, trial);
   Verdict& v = subject.verdict;

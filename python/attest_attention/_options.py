@@ -30,7 +30,7 @@ class Options(TypedDict, total=False):
     softcap         c of c tanh(x / c); 0: none
     sinks           [query heads]: a logit each
     bias            is added to scores; broadcasts to [batch, query heads, queries, keys]; in the
-                    format of q
+                    format of q. -inf hides a key, and so does finfo.min where the row sees another
     alibi_slopes    [query heads] or [batch, query heads]
     dropout_p, keep_mask    the probability, and booleans that broadcast to [batch, query heads,
                     queries, keys]; True keeps

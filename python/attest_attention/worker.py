@@ -203,7 +203,7 @@ def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO,
     while not reply.get("ends") and (head := requests.read(4)):
         asked = json.loads(requests.read(int.from_bytes(head, "little")))
         reply = {**answer(asked), "nonce": asked["nonce"]}
-        text = json.dumps(reply).encode()
+        text = json.dumps(reply, ensure_ascii=False).encode(errors="replace")  # half a character
         sys.stdout.flush()
         sys.stderr.flush()
         frame = memoryview(len(text).to_bytes(4, "little") + text)

@@ -13,6 +13,7 @@
 
 #include "cases/entry.h"
 #include "cases/generate.h"
+#include "harness/judge/prepared.h"
 #include "harness/oracle/given.h"
 #include "tests/harness/oracle_given.h"
 #include "tests/reference/random_problem.h"
@@ -119,6 +120,43 @@ TEST(OracleTest, DoesNotPassWhereZerosWouldPass) {
   }
 }
 
+// Nor of one batch element beside others that tell, nor of gradients.
+TEST(OracleTest, DoesNotPassABatchElementOrAGradientOfWhichZerosWouldPass) {
+  const Case lengths = a_case({{"batch", 2},
+                               {"query_len", 1},
+                               {"key_len", 16384},
+                               {"mask", "full"},
+                               {"key_lens", {40, 16384}}},
+                              "f16");
+  OracleCall forward = call_of(lengths);
+  forward.options.arithmetic = "gpu-16bit";
+  EXPECT_THAT(forward.judge()["message"].get<std::string>(),
+              HasSubstr("zeros would pass for O of batch element 1 too"));
+  const Case backward =
+      a_case({{"query_len", 16}, {"key_len", 8192}, {"mask", "full"}, {"backward", true}}, "f16");
+  OracleCall call = call_of(backward);
+  call.options.arithmetic = "gpu-16bit";
+  call.outputs.o = call.outputs.lse = {};
+  EXPECT_THAT(call.judge()["message"].get<std::string>(), HasSubstr("zeros would pass for dQ"));
+  // What is zero by itself tells no less.
+  const Case one_key = a_case({{"key_len", 1}, {"mask", "full"}, {"backward", true}}, "f16");
+  EXPECT_EQ(call_of(one_key).judge()["outcome"], "PASS");
+}
+
+TEST(OracleTest, NamesADeclarationThatWouldAdmitIt) {
+  const Case c = a_case({{"key_heads", 1}, {"backward", true}, {"mask", "full"}}, "bf16");
+  const Inputs in = generate(c, 1);
+  PreparedCase prepared(c, 1);
+  const Arithmetic rounded = parse_arithmetic({{"grouped_gradients", "rounded"}}, DType::bf16, "");
+  std::vector<double> dk = prepared.backward(rounded).dk.value;
+  for (std::size_t i = 0; i < dk.size(); ++i) dk[i] += 0.9 * prepared.backward(rounded).dk.bound[i];
+  OracleCall call(c.problem, in);
+  call.dk.set({c.problem.k_shape(), dk});
+  call.options.arithmetic = "exact-f32";
+  EXPECT_THAT(call.judge()["did_you_mean"].get<std::string>(),
+              HasSubstr("within its bounds with "));
+}
+
 // Each tensor, in each format, off by ten bounds in one element.
 TEST(OracleTest, FindsOneElementThatIsOff) {
   for (const DType each : kDTypes) {
@@ -152,8 +190,9 @@ TEST(OracleTest, CountsWhatIsUnspecified) {
 
 // The idiom of a mask that is added: the least number where a key is to be hidden. A row of nothing
 // else may be anything.
-TEST(OracleTest, ABiasOfTheLeastNumberHidesItsKeyWhereTheRowSeesAnother) {
-  const Case c = a_case({{"mask", "full"}, {"bias", {{"axes", "hqk"}}}});
+void judge_least_bias(DType dtype, const char* arithmetic) {
+  const std::string what = std::string(name(dtype)) + " under " + arithmetic;
+  const Case c = a_case({{"mask", "full"}, {"bias", {{"axes", "hqk"}}}}, std::string(name(dtype)));
   Inputs hiding = generate(c, 1);
   const Shape& shape = *c.problem.bias_shape;
   for (std::size_t at = 0; at < hiding.bias.data.size(); ++at) {
@@ -163,17 +202,53 @@ TEST(OracleTest, ABiasOfTheLeastNumberHidesItsKeyWhereTheRowSeesAnother) {
   const OracleCall exact(c.problem, hiding);
   Inputs least = hiding;
   for (double& bias : least.bias.data) {
-    if (std::isinf(bias)) bias = std::numeric_limits<float>::lowest();
+    if (std::isinf(bias)) bias = -largest_finite(dtype);
   }
   OracleCall call(c.problem, least);
+  call.options.arithmetic = arithmetic;
   std::vector<double> o = exact.o.get();
   call.o.set({c.problem.o_shape(), o});
   call.lse.set({c.problem.lse_shape(), exact.lse.get()});
-  EXPECT_EQ(call.judge()["passed"], true);
-  EXPECT_EQ(call.judge()["unspecified"], 8 + 1);
+  EXPECT_EQ(call.judge()["passed"], true) << what;
+  EXPECT_EQ(call.judge()["unspecified"], 8 + 1) << what;
   o[3 * 8] = kNaN;
   call.o.set({c.problem.o_shape(), o});
-  EXPECT_EQ(call.judge()["passed"], false);
+  EXPECT_EQ(call.judge()["passed"], false) << what;
+}
+
+TEST(OracleTest, ABiasOfTheLeastNumberHidesItsKeyWhereTheRowSeesAnother) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const char* arithmetic : {"exact-f32", "anything"}) judge_least_bias(dtype, arithmetic);
+  }
+}
+
+// A key that is not finite is no less seen for that: 0 times NaN is NaN.
+TEST(OracleTest, ABiasOfTheLeastNumberHidesNoNaN) {
+  const Case c = a_case({{"mask", "full"}, {"bias", {{"axes", "hqk"}}}});
+  Inputs in = generate(c, 1);
+  in.v.at(0, 0, 12, 3) = kNaN;
+  for (std::size_t at = 12; at < in.bias.data.size(); at += 13) {
+    in.bias.data[at] = std::numeric_limits<float>::lowest();
+  }
+  OracleCall call(c.problem, in);
+  call.o.set({c.problem.o_shape(), std::vector<double>(4 * 9 * 8, kNaN)});
+  EXPECT_NE(call.judge()["outcome"], "FAIL");
+}
+
+TEST(OracleTest, LooksForNaNInAllOfWhatIsCompared) {
+  const Case c = a_case({{"query_heads", 1},
+                         {"key_heads", 1},
+                         {"query_len", 4096},
+                         {"key_len", 4096},
+                         {"sink", true}});  // of such no law is tried
+  for (const bool is_nan : {false, true}) {
+    OracleCall call = call_of(c);
+    std::vector<double> o = call.o.get();
+    if (is_nan) o[777 * 8] = kNaN;
+    call.o.set({c.problem.o_shape(), o});
+    const nlohmann::json verdict = call.judge();
+    EXPECT_EQ(verdict["outcome"], is_nan ? "FAIL" : "PASS") << verdict;
+  }
 }
 
 TEST(OracleTest, JudgesAPartOfWhatIsLargeAndSaysSo) {
@@ -281,6 +356,14 @@ TEST(OracleErrorTest, NamesWhatOfTheProblemIsWrong) {
               AllOf(StartsWith("options.arithmetic: "), HasSubstr("exact-f32, gpu-tf32")));
   EXPECT_THAT(said_of([](auto& call) { call.options.arithmetic = "gpu-16bit"; }),
               StartsWith("options.arithmetic: gpu-16bit says nothing of f32"));
+}
+
+TEST(OracleErrorTest, NamesALengthThatNoPagesCanHave) {
+  OracleCall call = call_of(a_case({{"key_lens", {13}}, {"paging", {{"page_size", 4}}}}));
+  auto* const lens = static_cast<std::int64_t*>(const_cast<void*>(call.host->key_lens.data));
+  EXPECT_EQ(call.error(), "");
+  *lens = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(call.error(), StartsWith("problem"));
 }
 
 TEST(OracleErrorTest, NamesTheNodeOfAMaskThatIsWrong) {

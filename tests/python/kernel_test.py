@@ -113,8 +113,8 @@ class MisuseTest(unittest.TestCase):
     def setUpClass(cls):
         cls.verdicts = judged("mistakes.py", [
             "plain", "nothing", "alone", "three", "shape", "dtype", "lists", "absent",
-            "undeclared_lse", "raises", "raises_within_numpy", "exits", "writes",
-            "dies"])
+            "undeclared_lse", "raises", "raises_within_numpy", "raises_half_a_character", "exits",
+            "writes", "dies"])
 
     def test_right_kernel_passes(self):
         self.assertEqual(self.verdicts["plain"].outcome, "PASS")
@@ -151,6 +151,10 @@ class MisuseTest(unittest.TestCase):
     def test_line_told_is_the_kernels_own(self):
         self.assertRegex(self.verdicts["raises_within_numpy"].message,
                          r"LinAlgError: Singular matrix \(mistakes.py, line \d+\)$")
+
+    def test_exception_of_no_utf_8_is_told_too(self):
+        self.assertRegex(self.verdicts["raises_half_a_character"].message,
+                         r"^forward failed: OSError: no file \? \(mistakes.py, line \d+\)$")
 
     def test_exit_is_an_exception_too(self):
         self.assertRegex(self.verdicts["exits"].message, r"SystemExit: 1 \(mistakes.py, line")

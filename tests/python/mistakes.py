@@ -61,6 +61,11 @@ def raises_within_numpy(p, q, k, v):
 
 
 @kernel
+def raises_half_a_character(p, q, k, v):
+    raise OSError("no file \udcff")  # as os.fsdecode names what is no UTF-8
+
+
+@kernel
 def exits(p, q, k, v):
     sys.exit(1)
 
