@@ -173,7 +173,10 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   std::vector<std::string> admitted_by;
   if (asks_for_names(examination.verdict)) {
     meant = meant_by(prepared, testee.description, examination.trial, interrupted);
-    admitted_by = looser_declarations(prepared, testee.description, examination.trial, interrupted);
+    if (meant.empty()) {
+      admitted_by =
+          looser_declarations(prepared, testee.description, examination.trial, interrupted);
+    }
   }
   if (!asked.language.empty()) {  // which has the standard output to itself
     fmt::print(stderr, "{}  {}  {}\n", name(examination.verdict.outcome), testee.name,

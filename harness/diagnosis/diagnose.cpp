@@ -119,7 +119,8 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   for (const Failure& each : grouped.failures) {
     if (consensus.is_hopeless() && admitting.is_hopeless()) break;
     const Case& failing = each.test_case;
-    const auto again = try_again(failing, testee, executor, options, options.jobs, interrupted);
+    const auto again = try_again(failing, testee, executor, options, options.jobs,
+                                 LookFor::declarations_too, interrupted);
     if (again && again->said) consensus.add(failing.id, *again->said);
     if (again && !is_too_large(failing)) admitting.add(again->admitted_by);
   }

@@ -21,10 +21,13 @@ struct Retrial {
   std::vector<std::string> admitted_by = {};  // as looser_declarations() of looser.h
 };
 
+// What explains it: declarations that would admit it take as long again.
+enum class LookFor { mistakes, declarations_too };
+
 // Nothing if the testee passes now, or if it is not numbers that are wrong. `preparing`: threads of
 // ours.
 std::optional<Retrial> try_again(const Case& failing, const Testee& testee, Executor& executor,
-                                 const RunOptions& options, int preparing,
+                                 const RunOptions& options, int preparing, LookFor what,
                                  const std::function<bool()>& interrupted);
 
 }  // namespace attest

@@ -16,10 +16,11 @@ Score score_of(const Setting& setting, const Position& at) {
                              ? at.head / p.group_size()
                              : setting.key_head[static_cast<std::size_t>(at.head)];
   Score score = {};
-  for (Index d = 0; d < p.head_dim; ++d) {
-    score.product += in.q.at(query.batch, at.head, query.position, d) *
-                     in.k.at(key.batch, key_head, key.position, d);
-  }
+  const double* const q =
+      in.q.data.data() + dense_index(in.q.shape, query.batch, at.head, query.position, 0);
+  const double* const k =
+      in.k.data.data() + dense_index(in.k.shape, key.batch, key_head, key.position, 0);
+  for (Index d = 0; d < p.head_dim; ++d) score.product += q[d] * k[d];
   const double scaled = p.scale * score.product;
   score.capped = p.softcap > 0 ? p.softcap * std::tanh(scaled / p.softcap) : scaled;
   if (p.bias_shape) score.bias = in.bias.data[broadcast_index(*p.bias_shape, at)];

@@ -35,7 +35,8 @@ std::string culprit_of(const Verdict& verdict, const Case& test_case,
   Consensus consensus;
   const FailureKind kind = kind_of(testee.name, verdict);
   const auto look_at = [&](const Case& failing) {
-    const auto again = try_again(failing, testee, executor, options, 1, interrupted);
+    const auto again =
+        try_again(failing, testee, executor, options, 1, LookFor::mistakes, interrupted);
     if (!again || !again->said || kind_of(testee.name, again->verdict) != kind) return;
     consensus.add(failing.id, *again->said);
   };

@@ -72,7 +72,8 @@ Naming name_fault(const std::vector<const Case*>& cases, const Mutant& mutant,
   for (const Case* each : cases) {
     if (interrupted() || naming.failed >= kMostFailed || is_known) break;
     if (naming.failed > 0 && tried++ == kMostTried) break;
-    const auto again = try_again(*each, testee, executor, options, 1, interrupted);
+    const auto again =
+        try_again(*each, testee, executor, options, 1, LookFor::mistakes, interrupted);
     if (!again) continue;
     tried = 0;
     ++naming.failed;

@@ -44,9 +44,15 @@ void View::store(Index b, Index h, Index s, Index d, float value) const {
 Loaded::Loaded(const attest_tensor& t) : shape_{t.shape[0], t.shape[1], t.shape[2], t.shape[3]} {
   const View view{t};
   values_.reserve(mutants::at(elements(t)));
+  const bool is_wide = t.dtype == ATTEST_F32 && t.stride[3] == 1 && !View::offsets_32_bits;
   for (Index b = 0; b < shape_[0]; ++b) {
     for (Index h = 0; h < shape_[1]; ++h) {
       for (Index s = 0; s < shape_[2]; ++s) {
+        if (is_wide && shape_[3] > 0) {
+          const auto* row = reinterpret_cast<const float*>(view.at(b, h, s, 0));
+          values_.insert(values_.end(), row, row + shape_[3]);
+          continue;
+        }
         for (Index d = 0; d < shape_[3]; ++d) values_.push_back(view.load(b, h, s, d));
       }
     }
@@ -159,6 +165,11 @@ Call::Call(FaultId fault, const attest_problem& p, const attest_inputs& in, int 
     : fault_(fault), p_(p), in_(in), threads_(threads), backward_(backward) {
   const std::string_view kind = fault.kind();
   regular_ = kind == "control" || kind == "gradient";
+  plain_product_ = !errs_in_products();
+  for (Index b = 0; b < p_.batch; ++b) {
+    query_lens_.push_back(find_query_len(b));
+    key_lens_.push_back(find_key_len(b));
+  }
   scale_ = scale();
   if (has("keeps_visible") && hidden_drop_rate() <= 1) hidden_drop_rate_ = hidden_drop_rate();
 }
@@ -169,11 +180,11 @@ float Call::in_16_bits(float x) const {
 
 // ---- Lengths and places -------------------------------------------------------------------------
 
-Index Call::query_len(Index b) const {
+Index Call::find_query_len(Index b) const {
   return length(p_.cu_query_lens, p_.query_lens, b, p_.query_len);
 }
 
-Index Call::key_len(Index b) const {
+Index Call::find_key_len(Index b) const {
   if (has("lengths_of_first_element") && !packed() && !paged()) b = 0;
   const Index real = length(p_.cu_key_lens, p_.key_lens, b, p_.key_len);
   if (paged()) return has("page_tail") ? round_up(real, p_.page_size) : real;

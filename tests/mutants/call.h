@@ -110,8 +110,8 @@ class Call {
   float in_16_bits(float x) const;
 
   // ---- Lengths and places
-  Index query_len(Index b) const;
-  Index key_len(Index b) const;
+  Index query_len(Index b) const { return query_lens_[at(b)]; }
+  Index key_len(Index b) const { return key_lens_[at(b)]; }
   Index corner(Index b) const;  // klen_b - qlen_b, of masks
   // What a kernel for decoding is for.
   bool few_queries(Index b) const { return query_len(b) <= 8 && key_len(b) > 256; }
@@ -186,6 +186,8 @@ class Call {
   float returned_lse(Place place, Index h) const;
 
  private:
+  Index find_query_len(Index b) const;
+  Index find_key_len(Index b) const;
   bool overlooks(Index b, Index h, Index i, Index j) const;
   bool apart_by_their_ends(const attest_mask& m, Index b, Index i, Index j) const;
   bool past_sorted_segments(const attest_mask& segments, Index b, Index i, Index j) const;
@@ -196,7 +198,9 @@ class Call {
   bool draws(Index b, Index h, Index i, Index j) const;
   bool beyond_the_grid(Index b, Index h) const;
   double hidden_drop_rate() const;
+  bool errs_in_products() const;
   float product(const float* query, const float* key) const;
+  bool ignores_cap(Index b, Index j) const;
   float alibi(Index b, Index h, Index i, Index j) const;
   float spread(Index b, Index h, Index i) const;
   bool minus_inf_is_finite() const;
@@ -206,7 +210,10 @@ class Call {
   const attest_inputs& in_;
   int threads_;
   bool backward_;
-  bool regular_;  // no mask is misread: asked once, not for each pair
+  // Asked once, not for each pair: that no mask is misread, that no product of a row of Q and one
+  // of K is amiss, and how long sequences are.
+  bool regular_, plain_product_;
+  std::vector<Index> query_lens_ = {}, key_lens_ = {};
   float scale_ = 0;
   double hidden_drop_rate_ = 0;  // where hidden elements alone are dropped
 };

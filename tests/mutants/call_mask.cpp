@@ -260,12 +260,12 @@ bool Call::allows_band(const attest_mask& m, Index b, Index h, Index i, Index j)
   Index left = m.left, right = m.right;
   const bool from_left = left != ATTEST_UNBOUNDED, to_right = right != ATTEST_UNBOUNDED;
   const bool window = from_left;
-  const attest_mask* table = node_of(ATTEST_MASK_DENSE);
-  if (has("diagonal_of_a_shared_table") && table && table->table.shape[2] == 1) i = 0;
   const Index shift = diagonal(m, b);
   if (regular_) {
     return (!from_left || j - (i + shift) >= -left) && (!to_right || j - (i + shift) <= right);
   }
+  const attest_mask* table = node_of(ATTEST_MASK_DENSE);
+  if (has("diagonal_of_a_shared_table") && table && table->table.shape[2] == 1) i = 0;
   if (has("right_cut_to_the_keys") && window && to_right) right = std::min(right, key_len(b));
   if (has("diagonal_of_next_row_in_odd_groups") && few_queries(b) && group() % 2 == 1 &&
       key_len(b) % kTile == kTile - 1 && h % group() == group() - 1 && group() > 1) {

@@ -53,8 +53,18 @@ float Call::scale() const {
   return s;
 }
 
+bool Call::errs_in_products() const {
+  return has("accumulator_reset") || has("products_16_bits") || has("operands_19_bits") ||
+         has("accumulator_14_bits") || has("score_accumulator_16_bits") ||
+         has("channels_beyond_256") || has("scores_16_bits");
+}
+
 float Call::product(const float* query, const float* key) const {
   float s = 0;
+  if (plain_product_) {
+    for (Index d = 0; d < p_.head_dim; ++d) s += query[d] * key[d];
+    return s;
+  }
   if (has("accumulator_reset")) {
     const Index last = (p_.head_dim - 1) / 16 * 16;
     for (Index d = std::max<Index>(last, 0); d < p_.head_dim; ++d) s += query[d] * key[d];
@@ -82,6 +92,17 @@ float Call::product(const float* query, const float* key) const {
   return s;
 }
 
+bool Call::ignores_cap(Index b, Index j) const {
+  const bool decodes = p_.query_len == 1, late = key_len(b) > 128;
+  const bool in_window = band() && band()->left != ATTEST_UNBOUNDED;
+  return (has("decode_softcap_ignored") && decodes && late) ||
+         (has("paged_softcap_ignored") && paged() && late) ||
+         (has("decode_softcap_ignored_in_window") && decodes && in_window) ||
+         (has("softcap_of_first_keys_under_dropout") && j >= kFar && p_.dropout) ||
+         (has("decode_softcap_of_first_keys_beside_segments") && j >= kFar && decodes &&
+          node_of(ATTEST_MASK_SEGMENTS));
+}
+
 Score Call::score(Index b, Index h, Index i, Index j, const float* query, const float* key) const {
   const auto cap = static_cast<float>(p_.softcap);
   const bool masked = !sees(b, h, i, j);
@@ -98,18 +119,8 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
   }
   s += spread(b, h, i);
   if (masked) s = -kInfinity;
-  const bool late = key_len(b) > 128;
-  const bool no_cap = late && ((has("decode_softcap_ignored") && p_.query_len == 1) ||
-                               (has("paged_softcap_ignored") && paged()));
-  const bool in_window = band() && band()->left != ATTEST_UNBOUNDED;
-  const bool no_cap_in_window =
-      has("decode_softcap_ignored_in_window") && p_.query_len == 1 && in_window;
-  const bool no_cap_far =
-      j >= kFar && ((has("softcap_of_first_keys_under_dropout") && p_.dropout) ||
-                    (has("decode_softcap_of_first_keys_beside_segments") && p_.query_len == 1 &&
-                     node_of(ATTEST_MASK_SEGMENTS)));
   const bool cap_last = has("softcap_after_bias") && p_.has_bias;
-  if (cap > 0 && !cap_last && !no_cap && !no_cap_in_window && !no_cap_far) {
+  if (cap > 0 && !cap_last && !ignores_cap(b, j)) {
     float tanh = std::tanh(s / cap);
     if (has("tanh_16_bits")) tanh = in_16_bits(tanh);
     if (has("softcap_clips")) tanh = std::clamp(s / cap, -1.0f, 1.0f);

@@ -83,18 +83,22 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
   const float sink_weight = sum;
   Index kept = 0, seen = 0;
   const bool reversed = backwards(call, b);
+  const bool fused = call.has("fma_exp"), drops_first = call.has("dropout_before_softmax");
   for (Index n = 0; n < keys; ++n) {
     const Index j = reversed ? keys - 1 - n : n;
+    if (!row.seen[at(j)]) {
+      row.p[at(j)] = 0;
+      continue;
+    }
     constexpr float kLog2E = 1.44269504f;
-    const float shifted = call.has("fma_exp")
-                              ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
-                              : std::exp(row.p[at(j)] - top);
-    row.p[at(j)] = row.seen[at(j)] ? shifted : 0;
-    const bool keep = row.seen[at(j)] && call.keeps(b, h, i, j);
+    const float shifted = fused ? std::exp2(std::fma(row.p[at(j)], kLog2E, -(top * kLog2E)))
+                                : std::exp(row.p[at(j)] - top);
+    row.p[at(j)] = shifted;
+    const bool keep = call.keeps(b, h, i, j);
     row.z[at(j)] = keep;
-    seen += row.seen[at(j)];
+    ++seen;
     kept += keep;
-    if (call.has("dropout_before_softmax") && !keep) continue;
+    if (drops_first && !keep) continue;
     sum += row.p[at(j)];
   }
   if (call.has("sum_of_8_lanes")) {  // the sum of the row beside it too
@@ -216,16 +220,18 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
                             : keys;
     const Index visited = call.has("leaks_hidden") && padded ? p.key_len : slack;
     const bool reversed = backwards(call, b);
+    const Index head = call.key_head(b, h);
+    const bool other_pitch = call.has("value_pitch_of_keys");
     for (Index n = 0; n < visited; ++n) {
       const Index j = reversed ? keys - 1 - n : n;
       const bool exists = j < keys;
       if (!(exists && row.seen[at(j)]) && !leaks && exists) continue;
       const Place key = call.value_place(b, j);
       const float weight = exists ? row.p[at(j)] * row.z[at(j)] : 0;
-      const float* value = v.row(key.batch, call.key_head(b, h), key.position);
+      const float* value = v.row(key.batch, head, key.position);
       std::vector<float> misplaced;
-      if (call.has("value_pitch_of_keys")) {
-        misplaced = v.row_of_pitch(key.batch, call.key_head(b, h), key.position, p.head_dim);
+      if (other_pitch) {
+        misplaced = v.row_of_pitch(key.batch, head, key.position, p.head_dim);
         value = misplaced.data();
       }
       for (Index c = 0; c < p.value_dim; ++c) sums[at(c)] += weight * value[c];
@@ -272,6 +278,9 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
   std::vector<float> sum_dk(at(elements(out.dk))), sum_dv(at(elements(out.dv)));
   std::vector<double> sum_bias(p.has_bias ? at(elements(in.bias)) : 0);
   std::vector<double> sum_sink(at(p.query_heads));
+  const float scale = call.scale();
+  const float dq_scale = call.has("dq_without_scale") ? 1 : scale;
+  const float dk_scale = call.has("dk_scaled_twice") ? scale * scale : scale;
   call.for_each_row([&](Index b, Index h, Index i) {
     const Place place = call.query_place(b, i);
     if (call.has("zero_gradients")) {
@@ -324,9 +333,6 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       if (call.has("low_scores_of_one_query") && is_low(row) && p.query_len == 1 && rest == 0) {
         ds = kNan;
       }
-      const float scale = call.scale();
-      const float dq_scale = call.has("dq_without_scale") ? 1 : scale;
-      const float dk_scale = call.has("dk_scaled_twice") ? scale * scale : scale;
       if (!(call.has("dq_without_keys_beyond_65535") && j >= 65535)) {
         for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
       }
