@@ -21,7 +21,6 @@
 #include "harness/run/run.h"
 #include "reports/groups.h"
 #include "reports/text.h"
-#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 
@@ -81,11 +80,8 @@ void try_easy(const std::vector<Case>& cases, const Testee& testee, Executor& ex
     tried.verdict.repro = repro_line(c, testee, options);
     if (asks_for_names(tried.verdict)) {
       tried.meant =
-          headline(meant_by(prepared, testee.description, examination.trial, interrupted));
-      if (tried.meant.empty()) {
-        tried.meant = admitted_text(
-            looser_declarations(prepared, testee.description, examination.trial, interrupted));
-      }
+          explanation(meant_by(prepared, testee.description, examination.trial, interrupted),
+                      prepared, testee.description, examination.trial, interrupted);
     }
     checked.easy.push_back(std::move(tried));
     if (checked.hangs()) return;

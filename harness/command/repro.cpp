@@ -36,7 +36,6 @@
 #include "reports/groups.h"
 #include "reports/text.h"
 #include "spec/contains.h"
-#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -138,12 +137,10 @@ std::unique_ptr<Executor> executor_of(const Testee& testee, const TesteeOptions&
 }
 
 void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case,
-                   std::vector<Likeness> meant, const std::vector<std::string>& admitted_by) {
+                   const std::string& blamed, const std::string& explained) {
   fmt::print("{}  {}\n  case     {}\n  problem  {}, data {}\n  because  {}\n  clauses  {}\n",
              name(v.outcome), testee.name, test_case.id, to_string(test_case.problem),
              test_case.data, test_case.because, fmt::join(v.clauses, ", "));
-  const std::string blamed = culprit(v, test_case, meant, {});
-  put_first(meant, blamed);
   if (!blamed.empty()) fmt::print("  blamed   {}\n", clause_with_title(blamed));
   if (!v.reason.empty()) fmt::print("  reason   {}\n", v.reason);
   if (!v.message.empty()) fmt::print("  message  {}\n", clean(v.message));
@@ -151,8 +148,7 @@ void print_verdict(const Verdict& v, const Testee& testee, const Case& test_case
     fmt::print("  {:<8} worst at [{}]: actual {}, exact {}, bound {}, ratio {}\n", name(tensor),
                fmt::join(e.worst, ","), e.actual, e.exact, e.bound, e.max_ratio);
   }
-  const std::string told = meant.empty() ? admitted_text(admitted_by) : headline(meant);
-  if (!told.empty()) fmt::print("  did you mean  {}\n", told);
+  if (!explained.empty()) fmt::print("  did you mean  {}\n", explained);
 }
 
 // One testee on the case, or on what it is asked instead. The verdict.
@@ -169,21 +165,22 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
         examine(prepared, testee.description, testee.kernel, *executor, asked.testees.threads);
   }
   if (interrupted()) throw Interrupted();
-  std::vector<Likeness> meant;
-  std::vector<std::string> admitted_by;
-  if (asks_for_names(examination.verdict)) {
-    meant = meant_by(prepared, testee.description, examination.trial, interrupted);
-    if (meant.empty()) {
-      admitted_by =
-          looser_declarations(prepared, testee.description, examination.trial, interrupted);
-    }
-  }
   if (!asked.language.empty()) {  // which has the standard output to itself
     fmt::print(stderr, "{}  {}  {}\n", name(examination.verdict.outcome), testee.name,
                clean(examination.verdict.message));
     return examination.verdict;
   }
-  print_verdict(examination.verdict, testee, test_case, std::move(meant), admitted_by);
+  std::vector<Likeness> meant;
+  std::string explained;
+  if (asks_for_names(examination.verdict)) {
+    meant = meant_by(prepared, testee.description, examination.trial, interrupted);
+  }
+  const std::string blamed = culprit(examination.verdict, test_case, meant, {});
+  put_first(meant, blamed);
+  if (asks_for_names(examination.verdict)) {
+    explained = explanation(meant, prepared, testee.description, examination.trial, interrupted);
+  }
+  print_verdict(examination.verdict, testee, test_case, blamed, explained);
   if (!examination.verdict.captured.empty()) {
     constexpr std::size_t kLines = 50;  // the first too: a sanitizer tells the fault there
     fmt::print("  printed\n{}", quoted_lines(examination.verdict.captured, kLines, kLines, ""));

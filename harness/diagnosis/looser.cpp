@@ -8,11 +8,11 @@
 #include <optional>
 #include <utility>
 
-#include "harness/diagnosis/likeness.h"
 #include "harness/judge/checks.h"
 #include "harness/judge/subject.h"
 #include "harness/process/nobody.h"
 #include "spec/contains.h"
+#include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 #include "spec/named_arithmetic.h"
@@ -121,6 +121,13 @@ std::vector<std::string> looser_declarations(PreparedCase& prepared, const Descr
   for (auto& [ratio, said] : admitting) all.push_back(std::move(said));
   if (all.empty()) all.push_back(kWhatever);
   return all;
+}
+
+std::string explanation(const std::vector<Likeness>& meant, PreparedCase& prepared,
+                        const Description& testee, const Trial& trial,
+                        const std::function<bool()>& interrupted) {
+  if (!meant.empty()) return headline(meant);
+  return admitted_text(looser_declarations(prepared, testee, trial, interrupted));
 }
 
 void Admitting::add(std::vector<std::string> declarations) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/diagnosis/likeness.h"
 #include "harness/judge/prepared.h"
 #include "harness/judge/trial.h"
 #include "spec/description.h"
@@ -19,6 +20,12 @@ namespace attest {
 std::vector<std::string> looser_declarations(PreparedCase& prepared, const Description& testee,
                                              const Trial& trial,
                                              const std::function<bool()>& interrupted);
+
+// What explains a failure, in a line: the mistakes that are meant, or else declarations that would
+// admit it; empty if nothing does.
+std::string explanation(const std::vector<Likeness>& meant, PreparedCase& prepared,
+                        const Description& testee, const Trial& trial,
+                        const std::function<bool()>& interrupted);
 
 // What admits several failures alike.
 class Admitting {

@@ -70,7 +70,8 @@ void hide_by_least_bias(const Problem& problem, Inputs& inputs) {
   if (!problem.bias_shape) return;
   Hiding hiding(problem, inputs.bias);
   if (!hiding.any() || std::isnan(largest_in(inputs.v))) return;
-  if (largest_score(problem, inputs) <= kOfScores * hiding.largest()) hiding.carry_out();
+  const double score = largest_score(problem, inputs, problem.scale);
+  if (score <= kOfScores * hiding.largest()) hiding.carry_out();
 }
 
 }  // namespace attest

@@ -15,9 +15,9 @@ double largest_in(const Values& values) {
   return largest;
 }
 
-double largest_score(const Problem& p, const Inputs& in) {
+double largest_score(const Problem& p, const Inputs& in, double scale) {
   const double product =
-      std::abs(p.scale) * largest_in(in.q) * largest_in(in.k) * static_cast<double>(p.head_dim);
+      std::abs(scale) * largest_in(in.q) * largest_in(in.k) * static_cast<double>(p.head_dim);
   const double distance = static_cast<double>(p.query_len + p.key_len);
   return product + (p.slopes_shape ? largest_in(in.slopes) * distance : 0);
 }

@@ -9,7 +9,8 @@ namespace attest {
 // The largest magnitude; NaN if one is not finite.
 double largest_in(const Values& values);
 
-// No score is larger before a bias is added; NaN if Q, K or a slope is not finite.
-double largest_score(const Problem& problem, const Inputs& inputs);
+// No score is larger under that scale, before a bias is added; NaN if Q, K or a slope is not
+// finite.
+double largest_score(const Problem& problem, const Inputs& inputs, double scale);
 
 }  // namespace attest

@@ -26,7 +26,6 @@
 #include "harness/oracle/magnitude.h"
 #include "harness/process/nobody.h"
 #include "spec/contains.h"
-#include "spec/diagnosis.h"
 #include "spec/dialect.h"
 
 namespace attest {
@@ -99,16 +98,26 @@ std::optional<Finding> look_at_all(Subject& subject, const Trial& trial) {
   return found;
 }
 
-// O and LSE are finite wherever nothing can overflow: of what is compared in part, all of them.
-std::optional<Finding> look_for_nan(const Subject& subject, const Trial& trial) {
-  const Problem& p = subject.problem();
-  const Inputs& in = subject.prepared.inputs();
+// Whether no score, no sum of weighted values on its way (weights up to 2^max_lag, or twice that),
+// and no O can be too large for its format, whatever is done first.
+bool cannot_overflow(const Problem& p, const Inputs& in, const Arithmetic& arithmetic) {
+  constexpr double kShare = 0.125;
   double added = 0;
   for (const double b : in.bias.data) added = std::isinf(b) ? added : std::max(added, std::abs(b));
-  const double score = largest_score(p, in) + added + largest_in(in.sink);
+  const double score =
+      largest_score(p, in, std::max(1.0, std::abs(p.scale))) + added + largest_in(in.sink);
   const double value = largest_in(in.v) / (1 - p.dropout.probability);
-  if (subject.test_case().excerpt == 0 || !(score < largest_finite(p.lse_dtype()) / 8) ||
-      !(value < largest_finite(p.dtype) / 8)) {
+  const double sum = value * std::exp2(arithmetic.max_lag + 1) * static_cast<double>(p.key_len + 1);
+  const double wide = largest_finite(p.lse_dtype());
+  const bool is_stored = arithmetic.scores != Narrowing{};
+  return score < kShare * (is_stored ? largest_finite(p.dtype) : wide) && sum < kShare * wide &&
+         value < kShare * largest_finite(p.dtype);
+}
+
+// O and LSE are finite wherever nothing can overflow: of what is compared in part, all of them.
+std::optional<Finding> look_for_nan(const Subject& subject, const Trial& trial) {
+  if (subject.test_case().excerpt == 0 || subject.beyond_caps() ||
+      !cannot_overflow(subject.problem(), subject.prepared.inputs(), subject.arithmetic)) {
     return std::nullopt;
   }
   for (const Returned& tensor : trial.returned) {
@@ -204,9 +213,7 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
       auto meant = sure(alike(prepared, kernel, subject.arithmetic, trial, is_late));
       v.blamed = culprit_of(v, c, meant);
       put_first(meant, v.blamed);
-      judgement.meant = !meant.empty()
-                            ? headline(meant)
-                            : admitted_text(looser_declarations(prepared, kernel, trial, is_late));
+      judgement.meant = explanation(meant, prepared, kernel, trial, is_late);
     }
   }
   if (c.excerpt > 0) judgement.sampled = shares_of(v);

@@ -22,6 +22,7 @@
 #include "spec/diagnosis.h"
 #include "spec/feature.h"
 #include "spec/json_reader.h"
+#include "tests/harness/asked_tensors.h"
 
 namespace attest {
 namespace {
@@ -52,19 +53,11 @@ const Mistake& named(const std::string& name) {
 
 // What a kernel returns that computes `expected`, of all that a problem asks for.
 Trial trial_of(const Problem& p, const PassesExpected& expected) {
-  Trial trial;
-  for (const auto& [tensor, shape] : {std::pair{TensorName::o, p.o_shape()},
-                                      {TensorName::lse, p.lse_shape()},
-                                      {TensorName::dq, p.q_shape()},
-                                      {TensorName::dk, p.k_shape()},
-                                      {TensorName::dv, p.v_shape()}}) {
-    if (is_gradient(tensor) && !p.backward) continue;
-    const DType dtype = tensor == TensorName::lse ? p.lse_dtype() : p.dtype;
-    Returned returned = {tensor, dtype, shape, {}, 0, {}};
-    for (const double value : expected[tensor].value) {
-      returned.bits.push_back(encode(dtype, value));
+  Trial trial = asked_tensors(p);
+  for (Returned& tensor : trial.returned) {
+    for (const double value : expected[tensor.name].value) {
+      tensor.bits.push_back(encode(tensor.dtype, value));
     }
-    trial.returned.push_back(std::move(returned));
   }
   return trial;
 }

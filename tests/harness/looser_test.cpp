@@ -11,6 +11,7 @@
 
 #include "cases/entry.h"
 #include "spec/json_text.h"
+#include "tests/harness/asked_tensors.h"
 
 namespace attest {
 namespace {
@@ -50,21 +51,15 @@ Description declaring(const nlohmann::json& arithmetic) {
 // What is exact but for the middle element of one tensor: it lies at `share` of its bound under
 // `arithmetic`, in a format in which that can be told.
 Trial trial_at(double share, TensorName off, PreparedCase& prepared, const Arithmetic& arithmetic) {
-  const Problem& p = prepared.problem();
-  Trial trial;
-  for (const auto& [tensor, shape] : {std::pair{TensorName::o, p.o_shape()},
-                                      {TensorName::lse, p.lse_shape()},
-                                      {TensorName::dq, p.q_shape()},
-                                      {TensorName::dk, p.k_shape()},
-                                      {TensorName::dv, p.v_shape()}}) {
-    const Expected& expected = expected_of(tensor, prepared, arithmetic);
-    Returned returned = {tensor, DType::f64, shape, {}, 0, {}};
+  Trial trial = asked_tensors(prepared.problem());
+  for (Returned& tensor : trial.returned) {
+    tensor.dtype = DType::f64;
+    const Expected& expected = expected_of(tensor.name, prepared, arithmetic);
     for (std::size_t at = 0; at < expected.value.size(); ++at) {
-      const bool is_off = tensor == off && at == expected.value.size() / 2;
+      const bool is_off = tensor.name == off && at == expected.value.size() / 2;
       const double error = is_off ? share * expected.bound[at] : 0;
-      returned.bits.push_back(encode(DType::f64, expected.value[at] + error));
+      tensor.bits.push_back(encode(DType::f64, expected.value[at] + error));
     }
-    trial.returned.push_back(std::move(returned));
   }
   return trial;
 }
