@@ -39,7 +39,7 @@ function(attest_targets_below directory targets)
   set(${targets} ${found} PARENT_SCOPE)
 endfunction()
 
-# clang-tidy looks at several files of a target at a time: most of its time goes into the headers
+# clang-tidy looks at all files of a target at a time: most of its time goes into the headers
 # that all of them include. It knows no -MD, so Clang lists what they include.
 macro(attest_tidy)
   set(CMAKE_CXX_COMPILE_OBJECT
@@ -82,6 +82,6 @@ function(attest_tidy_target target)
   endforeach()
   get_target_property(unity ${target} ATTEST_UNITY)
   if(unity)
-    set_target_properties(tidy_${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(tidy_${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   endif()
 endfunction()

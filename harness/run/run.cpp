@@ -418,38 +418,32 @@ Record run(const std::vector<Case>& cases, const std::vector<Testee>& testees, c
   const std::vector<Portion> portions = portions_of(cases, testees.size(), options.jobs);
   InOrder in_order(portions.size(), record, out, seen);
   in_order.put_first(beyond_caps(cases, testees, options));
+  std::vector<std::size_t> left = longest_first(portions);  // places
   // Of a run that may end early, the first are the first.
-  const bool as_they_are = options.fail_fast || options.max_seconds > 0;
-  const std::vector<std::size_t> order =
-      as_they_are ? std::vector<std::size_t>() : longest_first(portions);
-  std::atomic<std::size_t> next = 0;
+  if (options.fail_fast || options.max_seconds > 0) std::sort(left.begin(), left.end());
   Portions tries(testees, options, interrupted);
-  // What there was no memory for, and the others have had, is tried again when nobody else is at
-  // work: each would stop them all.
-  RunOptions beside_others = options;
-  beside_others.without_memory_later = options.tries_again;
-  std::vector<std::size_t> put_off;  // places
-  {
+  // What there was no memory for, and the others have had, is tried again with fewer at work, and
+  // alone in the end: each would stop them all.
+  for (int jobs = options.jobs; !left.empty() && !interrupted(); jobs /= 8) {
+    RunOptions beside_others = options;
+    beside_others.without_memory_later = options.tries_again && jobs > 0;
+    std::atomic<std::size_t> next = 0;
+    std::vector<std::size_t> put_off;
     std::mutex putting_off;
     ExecutorPool executors(make_executor, options.workers);
-    in_parallel(options.jobs, [&] {
-      for (std::size_t n = next++; n < portions.size() && !interrupted(); n = next++) {
-        const std::size_t place = order.empty() ? n : order[n];
-        auto verdicts = tries.verdicts_on(portions[place], executors, beside_others);
+    in_parallel(std::max(jobs, 1), [&] {
+      for (std::size_t n = next++; n < left.size() && !interrupted(); n = next++) {
+        auto verdicts = tries.verdicts_on(portions[left[n]], executors, beside_others);
         if (verdicts) {
-          in_order.put(place, std::move(*verdicts));
+          in_order.put(left[n], std::move(*verdicts));
         } else {
           const std::lock_guard lock(putting_off);
-          put_off.push_back(place);
+          put_off.push_back(left[n]);
         }
       }
     });
-  }
-  std::sort(put_off.begin(), put_off.end());
-  ExecutorPool executors(make_executor, options.workers);
-  for (const std::size_t place : put_off) {
-    if (interrupted()) break;
-    in_order.put(place, *tries.verdicts_on(portions[place], executors, options));
+    left = std::move(put_off);
+    std::sort(left.begin(), left.end());
   }
   if (interrupted()) return record;
   record.footer = conclude(header, record.verdicts);

@@ -34,8 +34,9 @@ def mask_of(mask, shift):
         return flex.or_masks(*(mask_of(part, shift) for part in mask.parts))
     if kind == "band":
         # Compiled, positions are of 32 bits, and a number beyond is cut to them.
-        left, right = (FAR if end is None else min(end, FAR) for end in (mask.left, mask.right))
-        return lambda b, h, q, kv: (kv >= q + first - left) & (kv <= q + first + right)
+        lowest = -FAR if mask.left is None else max(-FAR, min(first - mask.left, FAR))
+        highest = FAR if mask.right is None else max(-FAR, min(first + mask.right, FAR))
+        return lambda b, h, q, kv: (kv >= q + lowest) & (kv <= q + highest)
     if kind == "dilated":
         return lambda b, h, q, kv: (kv - q - first) % mask.dilation == 0
     if kind == "dense":

@@ -133,7 +133,10 @@ class Torch(Backend):
                 for (name, leaf), gradient in zip(leaves.items(), found)}
 
     def lacks_memory(self, error: BaseException) -> bool:
-        return isinstance(error, self._torch.cuda.OutOfMemoryError)
+        # Beside its own allocator's, as the driver has it: of a context, a module, a stream.
+        return isinstance(error, self._torch.cuda.OutOfMemoryError) or any(
+            text in str(error) for text in ("CUDA error: out of memory",
+                                            "CUDA driver error: out of memory"))
 
     def give_back(self) -> None:
         if self._torch.cuda.memory_reserved() > _MUCH:

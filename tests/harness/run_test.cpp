@@ -274,6 +274,20 @@ TEST(RunTest, WhatLacksMemoryIsTriedAgainWhenAllOthersHaveTheirVerdicts) {
   for (const VerdictRecord& v : record.verdicts) EXPECT_EQ(v.verdict.reason, "wrong_refusal");
 }
 
+TEST(RunTest, WhatLacksMemoryBesideManyIsTriedBesideFewerFirst) {
+  for (const auto& [jobs, tries] : {std::pair(1, 3), {16, 4}, {64, 5}}) {
+    std::vector<int> asked;
+    std::stringstream out;
+    const auto make = [&](const Testee&) {
+      return std::make_unique<PoorExecutor>(1, "no_memory", &asked);
+    };
+    run(
+        cases(1), {testee("a")}, {}, {.jobs = jobs}, make, out, [](const VerdictRecord&) {},
+        [] { return false; });
+    EXPECT_EQ(asked.size(), tries) << jobs;
+  }
+}
+
 TEST(RunTest, TimeOutOnABusyMachineIsTriedAgainAloneAndBothTimesAreKept) {
   int calls = 0;
   const Verdict again = run_slowly(1, 1, true, calls).verdicts.at(0).verdict;

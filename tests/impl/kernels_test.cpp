@@ -21,6 +21,7 @@
 namespace attest {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -884,7 +885,8 @@ TEST(Fa2Test, EachInstructionSetHasItsKernelWhichIsWithinTolerance) {
     descriptions.push_back(description_of(*plugin.kernels[n]));
   }
   EXPECT_THAT(names, Each(StartsWith("fa2/")));
-  EXPECT_THAT(names, Contains("fa2/scalar"));
+  const auto lowest = AnyOf("fa2/scalar", "fa2/baseline", "fa2/neon");  // by processor and compiler
+  EXPECT_THAT(names, Contains(lowest));
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   EXPECT_TRUE(rc::check([&] {
     const Problem p = any_problem();

@@ -412,6 +412,14 @@ class TorchTest(unittest.TestCase):
                          "forward failed: o is a ndarray, expected a torch.Tensor")
 
 
+    def test_lack_of_device_memory_is_told_from_other_lacks(self):
+        library = _backends.backend("torch", "cpu", ["f32"])
+        for text, lacks in (("CUDA driver error: out of memory (<string>, line 5)", True),
+                            ("CUDA error: out of memory", True),
+                            ("out of resource: shared memory", False)):
+            self.assertEqual(library.lacks_memory(RuntimeError(text)), lacks, text)
+
+
 @unittest.skipUnless(importlib.util.find_spec("jax"), "jax is not installed")
 class JaxTest(unittest.TestCase):
     def test_kernel_and_its_vjp_pass(self):
