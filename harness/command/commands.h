@@ -27,6 +27,7 @@ Command add_repro(CLI::App& app);
 Command add_vectors(CLI::App& app);
 Command add_judge(CLI::App& app);
 Command add_report(CLI::App& app);
+Command add_merge(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_completion(CLI::App& app);
 

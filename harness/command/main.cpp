@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
            add_vectors,
            add_judge,
            add_report,
+           add_merge,
            add_verify,
            add_completion,
        }) {

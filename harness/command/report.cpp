@@ -25,23 +25,23 @@ struct ReportArguments {
   std::filesystem::path write_known;
 };
 
-int report(const ReportArguments& asked) {
-  Record record = read_and_audit(asked.record_folder / kResults, suite_of(find_installation()));
-  const std::filesystem::path diagnosis = asked.record_folder / kDiagnosis;
+}  // namespace
+
+int report_on(const std::filesystem::path& record_folder, const std::filesystem::path& known) {
+  Record record = read_and_audit(record_folder / kResults, suite_of(find_installation()));
+  const std::filesystem::path diagnosis = record_folder / kDiagnosis;
   if (std::filesystem::exists(diagnosis)) {
     std::istringstream text(read_file(diagnosis));
     record.diagnoses = read_diagnoses(text);
   }
   // Nobody else writes there meanwhile.
-  const RecordFolder folder(asked.record_folder);
-  write_reports(record, asked.record_folder);
+  const RecordFolder folder(record_folder);
+  write_reports(record, record_folder);
   fmt::print("{}", to_summary_text(record));
-  if (!asked.write_known.empty()) write_file(asked.write_known, known_failures_of(record));
-  fmt::print("\nReport: {}\n", (asked.record_folder / "index.html").string());
+  if (!known.empty()) write_file(known, known_failures_of(record));
+  fmt::print("\nReport: {}\n", (record_folder / "index.html").string());
   return exit_code_of(record);
 }
-
-}  // namespace
 
 Command add_report(CLI::App& app) {
   const auto asked = std::make_shared<ReportArguments>();
@@ -50,7 +50,9 @@ Command add_report(CLI::App& app) {
   command
       .add_option("--write-known", asked->write_known, "Write what failed into a file for --known")
       ->type_name("FILE");
-  return {.parser = &command, .carry_out = [=] { return report(*asked); }, .starts_testees = false};
+  return {.parser = &command,
+          .carry_out = [=] { return report_on(asked->record_folder, asked->write_known); },
+          .starts_testees = false};
 }
 
 }  // namespace attest

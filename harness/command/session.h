@@ -71,6 +71,10 @@ struct Plan {
 Plan plan_for(const CaseOptions& options, const Installation& installation,
               const std::vector<Case>& all, std::size_t selected);
 
+// Makes the reports of the record in a folder, and tells what it comes to: the exit code. What
+// failed is written into the file `known` if one is named.
+int report_on(const std::filesystem::path& record_folder, const std::filesystem::path& known = {});
+
 class Session {
  public:
   // Finds the testees and begins the record. Throws InputError.

@@ -26,9 +26,6 @@ namespace fs = std::filesystem;
 
 bool is_search(const Header& header) { return header.tier == kSearchTier; }
 
-// A verdict on what is declared, and not on a case.
-bool is_on_declaration(const VerdictRecord& v) { return v.case_id.starts_with("declaration/"); }
-
 // "3 verdicts are doubled: a, b, c"; the first few by name.
 std::string listed(const std::string& what, const std::vector<std::string>& which) {
   constexpr std::size_t kNamed = 3;
@@ -185,6 +182,10 @@ Expectation expected_shapes(const Header& header, const Suite& suite) {
 }
 
 }  // namespace
+
+bool is_on_declaration(const VerdictRecord& verdict) {
+  return verdict.case_id.starts_with("declaration/");
+}
 
 Expectation expected_cases(const Header& header, const Suite& suite) {
   if (!header.shapes.empty()) return expected_shapes(header, suite);

@@ -26,6 +26,9 @@ struct Expectation {
 };
 Expectation expected_cases(const Header& header, const Suite& suite);
 
+// A verdict on what is declared, and not on a case.
+bool is_on_declaration(const VerdictRecord& verdict);
+
 // Adds to `record.defects` what its footer says itself.
 void note_defects(Record& record);
 

@@ -188,16 +188,27 @@ TEST_F(CommandTest, WhatAKernelThrowsStandsInItsVerdict) {
               HasSubstr("the kernel threw: what is no std::exception"));
 }
 
-TEST_F(CommandTest, ShardsAreDisjointAndComplete) {
-  std::vector<std::string> all;
-  for (const char* shard : {"1/3", "2/3", "3/3"}) {
-    attest_command(std::string("run --testee naive --tier smoke --shard ") + shard + out());
-    for (const VerdictRecord& v : record().verdicts) all.push_back(v.case_id);
+TEST_F(CommandTest, ShardsThatAreMergedAreTheWhole) {
+  const std::string run = "run fa2 mutant:lse_base_2 --cases mask/** --tier smoke";
+  std::string merge = "merge";
+  for (const char* i : {"3", "1", "2"}) {
+    const std::string folder = (folder_ / i).string();
+    attest_command(run + " --shard " + i + "/3 --out " + folder);
+    merge += " " + folder;
   }
-  attest_command("run --testee naive --tier smoke" + out());
-  std::vector<std::string> whole;
-  for (const VerdictRecord& v : record().verdicts) whole.push_back(v.case_id);
-  EXPECT_THAT(all, testing::UnorderedElementsAreArray(whole));
+  const Result merged = attest_command(merge + out());
+  EXPECT_EQ(merged.exit_code, 1);
+  EXPECT_THAT(merged.text, HasSubstr("diagnosis: LSE is exactly what LSE in base 2"));
+  const Record parts = record();
+  const auto diagnosed = [&] { return contents(folder_ / "out" / "diagnosis.json"); };
+  EXPECT_THAT(diagnosed(), HasSubstr("LSE in base 2"));
+  EXPECT_THAT(attest_command(merge + " --out " + (folder_ / "2").string()).text,
+              HasSubstr("which is to be merged: it would be lost"));
+  EXPECT_EQ(attest_command("verify " + (folder_ / "out").string()).exit_code, 0);
+  attest_command(run + out());
+  const Record whole = record();
+  EXPECT_EQ(parts.footer->digests.verdicts, whole.footer->digests.verdicts);
+  EXPECT_EQ(to_line(parts.header), to_line(whole.header));
 }
 
 TEST_F(CommandTest, TruncatedRecordIsReportedAsSuch) {
@@ -325,7 +336,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
        "attest: which command? there are list, explain, check, run, fuzz, selfcheck, criteria, "
-       "doctor, new, probe, repro, vectors, judge, report, verify, completion; --help says "
+       "doctor, new, probe, repro, vectors, judge, report, merge, verify, completion; --help says "
        "more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);

@@ -184,7 +184,7 @@ TEST_F(TerminalCommandTest, BundledKernelsAreJudgedAsThisMachineHasThemUnlessAll
 
 TEST_F(TerminalCommandTest, HelpTellsDefaultsAndExitCodes) {
   for (const char* command : {"", "list", "run", "fuzz", "selfcheck", "criteria", "repro", "report",
-                              "verify", "explain", "completion"}) {
+                              "merge", "verify", "explain", "completion"}) {
     EXPECT_THAT(attest_command(std::string(command) + " --help").text,
                 HasSubstr("Exit codes: 0 nothing failed"))
         << command;

@@ -1,0 +1,167 @@
+#include "harness/run/merge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "harness/run/audit.h"
+#include "harness/run/conclude.h"
+#include "harness/run/seal.h"
+#include "harness/run/selection.h"
+#include "spec/dtype.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+void check(bool holds, const std::string& why) {
+  if (!holds) throw InputError("", why);
+}
+
+void check_whole(const Part& part) {
+  const Record& record = part.record;
+  check(record.header.tier != kSearchTier,
+        fmt::format("{} is of a random search, which has no shards", part.name));
+  check(record.footer && record.footer->complete, fmt::format("{} is truncated", part.name));
+  check(record.defects.empty(),
+        fmt::format("{} is inconsistent: {}", part.name, fmt::join(record.defects, "; ")));
+}
+
+// What the shards of a run have in common.
+nlohmann::json without_shard(const Header& header) {
+  nlohmann::json json = parse_json(to_line(header));
+  json.erase("shard");
+  json["cases"].erase("selected");
+  return json;
+}
+
+void check_alike(const Part& one, const Part& other) {
+  const nlohmann::json here = without_shard(one.record.header);
+  const nlohmann::json there = without_shard(other.record.header);
+  nlohmann::json keys = here;
+  keys.update(there);
+  const auto text = [](const nlohmann::json& json) {
+    return json.is_structured() ? "" : fmt::format(" ({})", json.dump());
+  };
+  for (const auto& [key, either] : keys.items()) {
+    const auto mine = here.value(key, nlohmann::json()), also = there.value(key, nlohmann::json());
+    check(mine == also, fmt::format("{} and {} are of different runs: their headers differ in "
+                                    "\"{}\"{}{}",
+                                    one.name, other.name, key, text(mine), text(also)));
+  }
+}
+
+// Of "I/N".
+std::pair<int, int> numbers_of(const std::string& shard) {
+  shard_places(0, shard);  // throws if it is none
+  return {std::stoi(shard), std::stoi(shard.substr(shard.find('/') + 1))};
+}
+
+void check_shards(const std::vector<Part>& parts) {
+  const int count = numbers_of(parts.front().record.header.shard).second;
+  std::map<int, const Part*> found;
+  for (const Part& part : parts) {
+    const auto [i, n] = numbers_of(part.record.header.shard);
+    check(n == count,
+          fmt::format("{} is of {} shards, and {} of {}", part.name, n, parts.front().name, count));
+    const auto [place, is_new] = found.emplace(i, &part);
+    check(is_new, fmt::format("{} and {} are the same shard, {}", place->second->name, part.name,
+                              part.record.header.shard));
+  }
+  std::vector<int> missing;
+  for (int i = 1; i <= count; ++i) {
+    if (!found.contains(i)) missing.push_back(i);
+  }
+  check(missing.empty(),
+        fmt::format("of {} shards there is no {}", count, fmt::join(missing, ", ")));
+}
+
+// Of each testee and format one verdict on what is declared: of the shard that has the first case
+// of that format. Others are put in the order of the cases, each of which has one with each testee.
+class Verdicts {
+ public:
+  explicit Verdicts(const Header& whole) : cases_(static_cast<std::size_t>(whole.cases.selected)) {
+    for (const TesteeRecord& testee : whole.testees) testees_.push_back(testee.name);
+  }
+
+  void add(const Record& shard) {
+    const auto places = shard_places(cases_.size(), shard.header.shard);
+    std::vector<const VerdictRecord*> declared;
+    std::map<std::string, std::size_t> first;  // by format, the place of its first case
+    std::size_t n = 0;
+    for (const VerdictRecord& v : shard.verdicts) {
+      if (is_on_declaration(v)) {
+        declared.push_back(&v);
+        continue;
+      }
+      const std::size_t place = places.at(n++ / testees_.size());
+      first.emplace(v.dtype, place);
+      cases_[place].push_back(&v);
+    }
+    for (const VerdictRecord* v : declared) {
+      const auto testee = std::find(testees_.begin(), testees_.end(), v->testee);
+      const auto [at, is_new] =
+          declared_.emplace(std::pair(testee - testees_.begin(), dtype_named(v->dtype)),
+                            std::pair(first[v->dtype], v));
+      if (!is_new) at->second = std::min(at->second, std::pair(first[v->dtype], v));
+    }
+  }
+
+  std::vector<VerdictRecord> in_order() const {
+    std::vector<VerdictRecord> all;
+    for (const auto& [of, verdict] : declared_) all.push_back(*verdict.second);
+    for (const auto& of_case : cases_) {
+      for (const VerdictRecord* v : of_case) all.push_back(*v);
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::string> testees_;
+  std::vector<std::vector<const VerdictRecord*>> cases_;
+  std::map<std::pair<std::ptrdiff_t, std::optional<DType>>,
+           std::pair<std::size_t, const VerdictRecord*>>
+      declared_;
+};
+
+}  // namespace
+
+Record merged(const std::vector<Part>& parts) {
+  check(!parts.empty(), "there is no record to merge");
+  for (const Part& part : parts) {
+    check_whole(part);
+    check_alike(parts.front(), part);
+  }
+  check_shards(parts);
+  Record whole{.header = parts.front().record.header, .verdicts = {}, .footer = {}};
+  whole.header.shard = "1/1";
+  whole.header.cases.selected = 0;
+  for (const Part& part : parts) {
+    whole.header.cases.selected += part.record.header.cases.selected;
+  }
+  Verdicts verdicts(whole.header);
+  std::set<std::string> changed;
+  double seconds = 0;
+  std::map<std::string, double> stages;
+  for (const Part& part : parts) {
+    verdicts.add(part.record);
+    const Footer& footer = *part.record.footer;
+    changed.insert(footer.changed.begin(), footer.changed.end());
+    seconds += footer.wall_s;
+    for (const auto& [stage, time] : footer.stages) stages[stage] += time;
+  }
+  whole.verdicts = verdicts.in_order();
+  whole.footer = conclude(whole.header, whole.verdicts);
+  note_changes(*whole.footer, {changed.begin(), changed.end()});
+  whole.footer->wall_s = seconds;
+  whole.footer->stages = stages;
+  seal(whole);
+  return whole;
+}
+
+}  // namespace attest
