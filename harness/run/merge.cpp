@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
-#include <tuple>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "harness/run/audit.h"
 #include "harness/run/conclude.h"
@@ -15,6 +18,7 @@
 #include "harness/run/selection.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest {
 namespace {
