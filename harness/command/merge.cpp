@@ -11,6 +11,7 @@
 #include "harness/command/session.h"
 #include "harness/run/merge.h"
 #include "harness/run/record_file.h"
+#include "reports/files.h"
 #include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
