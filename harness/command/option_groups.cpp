@@ -126,6 +126,9 @@ void add_testee_limits(CLI::App& command, TesteeOptions& options) {
                    "Leave testees the network, of which they have none where that can be");
   command.add_flag("--keep-cache", options.keep_cache,
                    "Keep the homes of testees, with what they compiled, and print where they are");
+  command.add_flag("--device-per-job", options.device_per_job,
+                   "Deal the GPUs of this machine, or those of CUDA_VISIBLE_DEVICES, to the jobs: "
+                   "each worker sees one");
   command
       .add_option("--sanitizer", options.sanitizer,
                   "A command that starts the workers of testees, as \"compute-sanitizer --tool "

@@ -26,6 +26,7 @@ struct TesteeOptions {
   std::vector<std::string> environment = {};  // more names of variables that testees get
   bool network = false;
   bool keep_cache = false;
+  bool device_per_job = false;
   std::string sanitizer = {};           // a command that starts their workers; empty: none
   Isolation weakest = Isolation::none;  // that will do
   bool in_process = false;              // of repro alone: in this process, and no worker's

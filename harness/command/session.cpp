@@ -162,6 +162,14 @@ Surroundings surroundings_for(const TesteeOptions& options, const Installation& 
                          .network = options.network,
                          .sanitizer = sanitizer_called(options.sanitizer)};
   hide(around, files);
+  if (options.device_per_job) {
+    around.devices = visible_devices();
+    if (around.devices.empty()) {
+      throw InputError("",
+                       "--device-per-job: there is no GPU here, in CUDA_VISIBLE_DEVICES or as "
+                       "/dev/nvidia0");
+    }
+  }
   return around;
 }
 
@@ -281,6 +289,10 @@ std::vector<std::string> Session::changes() const {
 std::unique_ptr<Executor> Session::start(const Testee& testee) const {
   if (!header_.vectors.empty()) return std::make_unique<Nobody>();
   WorkerOptions worker = worker_options(testee, run_options_.limits, around_);
+  if (!around_.devices.empty()) {
+    const std::string& device = around_.devices[started_++ % around_.devices.size()];
+    worker.around.variables = seeing(device, std::move(worker.around.variables));
+  }
   worker.interrupted = [this] { return interrupted() || time_is_up(run_options_); };
   return std::make_unique<WorkerExecutor>(std::move(worker));
 }

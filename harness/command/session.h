@@ -2,6 +2,8 @@
 // record's file and its reports, and the request to end.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -111,6 +113,7 @@ class Session {
   std::optional<RecordFile> results_;
   Header header_;
   RunOptions run_options_;
+  mutable std::atomic<std::size_t> started_ = 0;  // executors
 };
 
 }  // namespace attest

@@ -137,7 +137,10 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   if (!options.outputs) group.reliefs = reliefs(told, testee, executor, options, interrupted);
   group.blamed = culprit(verdict, told, group.alike, group.reliefs);
   put_first(group.alike, group.blamed);
-  if (group.alike.empty()) group.admitted_by = admitting.all();
+  if (!group.alike.empty()) return;
+  group.admitted_by = admitting.all();
+  // Nothing is wrong then but how closely it is computed.
+  if (!group.admitted_by.empty()) group.blamed = "NUM-1";
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class Homes {
 
 struct Surroundings {
   std::vector<std::string> variables = passed_variables();
+  std::vector<std::string> devices = {};       // of which each job has one; empty: all see all
   std::shared_ptr<Homes> homes = nullptr;      // null: that of the harness
   std::vector<std::string> hidden_files = {};  // empty to testees in namespaces
   std::vector<std::string> read_only = {};     // files and folders that these cannot change

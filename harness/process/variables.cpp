@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace attest {
@@ -20,6 +23,13 @@ bool is_named(std::string_view variable, const std::vector<std::string>& names) 
                : name == known;
   });
 }
+
+void set(std::vector<std::string>& variables, const std::string& name, const std::string& value) {
+  std::erase_if(variables, [&](const std::string& v) { return is_named(v, {name}); });
+  variables.push_back(name + "=" + value);
+}
+
+constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
 }  // namespace
 
@@ -44,6 +54,29 @@ std::vector<std::string> passed_variables(const std::vector<std::string>& more_n
   return passed;
 }
 
+std::vector<std::string> visible_devices(const fs::path& root) {
+  std::vector<std::string> devices;
+  if (const char* const listed = std::getenv(kVisibleDevices)) {
+    std::istringstream words(listed);
+    for (std::string word; std::getline(words, word, ',');) devices.push_back(word);
+    return devices;
+  }
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(root / "dev", none)) {
+    const std::string name = entry.path().filename().string();
+    const auto number = name.find_first_of("0123456789");
+    const bool is_gpu = name.starts_with("nvidia") && number == std::strlen("nvidia") &&
+                        name.find_first_not_of("0123456789", number) == name.npos;
+    if (is_gpu) devices.push_back(std::to_string(devices.size()));
+  }
+  return devices;
+}
+
+std::vector<std::string> seeing(const std::string& device, std::vector<std::string> variables) {
+  set(variables, kVisibleDevices, device);
+  return variables;
+}
+
 std::vector<std::string> at_home(std::vector<std::string> variables, const fs::path& home) {
   const std::vector<std::pair<std::string, fs::path>> own = {
       {"HOME", home},
@@ -53,10 +86,7 @@ std::vector<std::string> at_home(std::vector<std::string> variables, const fs::p
       {"TRITON_CACHE_DIR", home / ".triton/cache"},
       {"TORCHINDUCTOR_CACHE_DIR", home / ".cache/inductor"},
       {"CUDA_CACHE_PATH", home / ".nv/ComputeCache"}};
-  for (const auto& [name, path] : own) {
-    std::erase_if(variables, [&name = name](const auto& v) { return is_named(v, {name}); });
-    variables.push_back(name + "=" + path.string());
-  }
+  for (const auto& [name, path] : own) set(variables, name, path.string());
   const auto says = [&](const char* name) {
     return std::any_of(variables.begin(), variables.end(),
                        [&](const std::string& v) { return is_named(v, {name}); });

@@ -15,8 +15,15 @@ const std::vector<std::string>& passed_names();
 // named besides.
 std::vector<std::string> passed_variables(const std::vector<std::string>& more_names = {});
 
-// The same with HOME, TMPDIR and the caches of compilers in that home, and the name of a user if it
-// has none. What finds the packages that the user installed keeps its value.
+// The GPUs that are to be seen here: those that CUDA_VISIBLE_DEVICES lists, else numbers from 0 on,
+// as many as there are /dev/nvidia0 and so on. `root`: where dev/ lies.
+std::vector<std::string> visible_devices(const std::filesystem::path& root = "/");
+
+// The variables with that GPU alone to be seen.
+std::vector<std::string> seeing(const std::string& device, std::vector<std::string> variables);
+
+// The variables with HOME, TMPDIR and the caches of compilers in that home, and the name of a user
+// if it has none. What finds the packages that the user installed keeps its value.
 std::vector<std::string> at_home(std::vector<std::string> variables,
                                  const std::filesystem::path& home);
 

@@ -165,11 +165,13 @@ TEST_F(DiagnoseTest, WhatADeclarationWouldAdmitIsSaidWhereNoMistakeIsMade) {
   ASSERT_THAT(slight, SizeIs(1));
   EXPECT_THAT(slight[0].alike, IsEmpty());
   EXPECT_THAT(slight[0].admitted_by, testing::Contains(HasSubstr("\"products\"")));
+  EXPECT_EQ(slight[0].blamed, "NUM-1");
   EXPECT_THAT(to_text(slight), HasSubstr("within its bounds with \"products\""));
   returns_lse([](float lse) { return lse + 1; });
   const auto gross = groups({a_case("a", kSquare, {"LSE-1"})});
   ASSERT_THAT(gross, SizeIs(1));
   EXPECT_THAT(gross[0].admitted_by, IsEmpty());
+  EXPECT_EQ(gross[0].blamed, "LSE-1");
 }
 
 TEST(DiagnosisTextTest, WhatIsKnownOfSeveralGroupsIsToldOnce) {

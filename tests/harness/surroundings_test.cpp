@@ -21,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Contains;
 using testing::Each;
+using testing::ElementsAre;
+using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -64,6 +66,22 @@ TEST_F(SurroundingsTest, VariablesNamedBesidesPassToo) {
   setenv("ATTEST_TEST_WANTED", "yes", 1);
   EXPECT_THAT(passed_variables({"ATTEST_TEST_W*"}), Contains("ATTEST_TEST_WANTED=yes"));
   EXPECT_THAT(passed_variables({"ATTEST_TEST"}), Not(Contains(StartsWith("ATTEST_TEST_"))));
+}
+
+TEST_F(SurroundingsTest, DevicesAreThoseOfTheVariableOrElseOfTheSystem) {
+  const fs::path root = fs::path(testing::TempDir()) / "devices";
+  fs::remove_all(root);
+  EXPECT_THAT(visible_devices(root), IsEmpty());
+  fs::create_directories(root / "dev");
+  for (const char* name : {"nvidia2", "nvidia10", "nvidiactl", "nvidia-uvm", "null", "nvidia0a"}) {
+    std::ofstream(root / "dev" / name) << "";
+  }
+  EXPECT_THAT(visible_devices(root), ElementsAre("0", "1"));
+  setenv("CUDA_VISIBLE_DEVICES", "GPU-5e3a,3", 1);
+  EXPECT_THAT(visible_devices(root), ElementsAre("GPU-5e3a", "3"));
+  EXPECT_THAT(seeing("3", {"A=b", "CUDA_VISIBLE_DEVICES=GPU-5e3a,3"}),
+              ElementsAre("A=b", "CUDA_VISIBLE_DEVICES=3"));
+  unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST_F(SurroundingsTest, HomeIsEmptyAndWritableAndSharedByTheWorkersOfACommand) {

@@ -6,17 +6,20 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 import numpy as np
 
 import attest_attention as attest
 import kernels
+from attest_attention import _backends
 from attest_attention._kernel import PROFILES
 
 HERE = pathlib.Path(__file__).parent
@@ -52,6 +55,19 @@ class SuiteTest(unittest.TestCase):
     def test_a_function_that_is_no_kernel_is_told_what_makes_it_one(self):
         with self.assertRaisesRegex(TypeError, "as @attest.kernel makes one of a function.*lambda"):
             attest.run(lambda p, q, k, v: q)
+
+    def test_devices_are_dealt_to_the_jobs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "seeing.py")
+            path.write_text("import os\nimport attest_attention as attest\n"
+                            "@attest.kernel(dtypes=['f32'])\n"
+                            "def mine(p, q, k, v):\n"
+                            "    raise ValueError('sees ' + os.environ['CUDA_VISIBLE_DEVICES'])\n")
+            with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "3,GPU-5e"}):
+                run = attest.run(str(path), tier="smoke", out=folder, profiles=["none"],
+                                 options=["--jobs", "2", "--device-per-job"])
+            told = " ".join(each.message for each in run.failures)
+        self.assertEqual(set(re.findall(r"sees ([^ ]+)", told)), {"3", "GPU-5e"})
 
     def test_right_kernel_of_every_feature_passes(self):
         run = attest.run(kernels.right, tier="smoke")

@@ -56,9 +56,10 @@ class PublishTest(unittest.TestCase):
             env={**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]})
 
     def take_in(self, *records):
+        how = {"command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
+               "machine": {"cpu": "a cpu", "cores": 2}}
         (self.judged / "summary.json").write_text(json.dumps({
-            "command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
-            "machine": {"cpu": "a cpu", "cores": 2}, "records": records, "skipped": []}))
+            "records": [{**how, **each} for each in records], "skipped": []}))
         return self.publish(str(self.judged))
 
     def page(self):

@@ -1,0 +1,42 @@
+"""A tier that takes longer than a machine is lent for: judged in parts, put together afterwards."""
+import json
+import subprocess
+
+import suite
+
+ABOUT = "part.json"
+
+
+class Apart(Exception):
+    """Why parts are no whole."""
+
+
+def folder_of(kernel_folder, shard):
+    return kernel_folder / shard.replace("/", "-of-")
+
+
+def keep(folder, about):
+    """Notes what the record in a part's folder is of: what the record itself does not say."""
+    (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n")
+
+
+def kernels(out):
+    """The folders of kernels of which there are parts."""
+    return sorted({path.parent.parent for path in out.glob(f"*/*/*-of-*/{ABOUT}")})
+
+
+def put_together(kernel_folder):
+    """Merges the parts of a kernel into its folder; returns what they are of, with the seconds of
+    all. Raises Apart."""
+    folders = sorted(path.parent for path in kernel_folder.glob(f"*-of-*/{ABOUT}"))
+    abouts = [json.loads((folder / ABOUT).read_text()) for folder in folders]
+    for name in ("system", "version", "kernel", "tier", "machine", "packages"):
+        if any(each[name] != abouts[0][name] for each in abouts):
+            raise Apart(f"{kernel_folder.name}: its parts differ in {name}")
+    ended = subprocess.run([suite.program(), "merge", *map(str, folders), "--out",
+                            str(kernel_folder)], capture_output=True, text=True, check=False)
+    if ended.returncode == 2:
+        raise Apart(f"{kernel_folder.name}: {ended.stderr.strip()}")
+    (kernel_folder / "run.log").write_text(ended.stdout)
+    return {**abouts[0], "date": max(each["date"] for each in abouts),
+            "seconds": sum(each["seconds"] for each in abouts)}
