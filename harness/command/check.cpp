@@ -79,9 +79,10 @@ void try_easy(const std::vector<Case>& cases, const Testee& testee, Executor& ex
     Tried tried = {c, std::move(examination.verdict)};
     tried.verdict.repro = repro_line(c, testee, options);
     if (asks_for_names(tried.verdict)) {
+      const auto meant = meant_by(prepared, testee.description, examination.trial, interrupted);
       tried.meant =
-          explanation(meant_by(prepared, testee.description, examination.trial, interrupted),
-                      prepared, testee.description, examination.trial, interrupted);
+          explanation(meant, prepared, testee.description, examination.trial, interrupted);
+      if (meant.empty() && !tried.meant.empty()) tried.verdict.blamed = kClauseOfDeclarations;
     }
     checked.easy.push_back(std::move(tried));
     if (checked.hangs()) return;

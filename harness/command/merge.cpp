@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,14 @@ nlohmann::json diagnoses_in(const std::vector<fs::path>& folders) {
   nlohmann::json all;
   for (const fs::path& folder : folders) {
     if (!fs::exists(folder / kDiagnosis)) continue;
-    nlohmann::json one = parse_json(read_file(folder / kDiagnosis));
+    nlohmann::json one;
+    try {
+      one = parse_json(read_file(folder / kDiagnosis));
+      std::istringstream text(one.dump());
+      read_diagnoses(text);
+    } catch (const InputError& error) {
+      throw InputError("", fmt::format("{}: {}", (folder / kDiagnosis).string(), error.what()));
+    }
     if (all.is_null()) {
       all = std::move(one);
       continue;

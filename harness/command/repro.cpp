@@ -175,10 +175,11 @@ Verdict repeat(const Testee& testee, const Case& test_case, const Asking::Instea
   if (asks_for_names(examination.verdict)) {
     meant = meant_by(prepared, testee.description, examination.trial, interrupted);
   }
-  const std::string blamed = culprit(examination.verdict, test_case, meant, {});
+  std::string blamed = culprit(examination.verdict, test_case, meant, {});
   put_first(meant, blamed);
   if (asks_for_names(examination.verdict)) {
     explained = explanation(meant, prepared, testee.description, examination.trial, interrupted);
+    if (meant.empty() && !explained.empty()) blamed = kClauseOfDeclarations;
   }
   print_verdict(examination.verdict, testee, test_case, blamed, explained);
   if (!examination.verdict.captured.empty()) {

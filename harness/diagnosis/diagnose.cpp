@@ -139,8 +139,7 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   put_first(group.alike, group.blamed);
   if (!group.alike.empty()) return;
   group.admitted_by = admitting.all();
-  // Nothing is wrong then but how closely it is computed.
-  if (!group.admitted_by.empty()) group.blamed = "NUM-1";
+  if (!group.admitted_by.empty()) group.blamed = kClauseOfDeclarations;
 }
 
 }  // namespace

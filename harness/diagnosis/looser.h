@@ -27,6 +27,10 @@ std::string explanation(const std::vector<Likeness>& meant, PreparedCase& prepar
                         const Description& testee, const Trial& trial,
                         const std::function<bool()>& interrupted);
 
+// The clause that is to blame for what such declarations explain: nothing is wrong but how closely
+// it is computed.
+inline constexpr const char* kClauseOfDeclarations = "NUM-1";
+
 // What admits several failures alike.
 class Admitting {
  public:

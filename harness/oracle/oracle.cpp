@@ -214,6 +214,7 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
       v.blamed = culprit_of(v, c, meant);
       put_first(meant, v.blamed);
       judgement.meant = explanation(meant, prepared, kernel, trial, is_late);
+      if (meant.empty() && !judgement.meant.empty()) v.blamed = kClauseOfDeclarations;
     }
   }
   if (c.excerpt > 0) judgement.sampled = shares_of(v);

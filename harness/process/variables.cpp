@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -64,9 +63,9 @@ std::vector<std::string> visible_devices(const fs::path& root) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(root / "dev", none)) {
     const std::string name = entry.path().filename().string();
-    const auto number = name.find_first_of("0123456789");
-    const bool is_gpu = name.starts_with("nvidia") && number == std::strlen("nvidia") &&
-                        name.find_first_not_of("0123456789", number) == name.npos;
+    constexpr std::string_view kDriver = "nvidia";
+    const bool is_gpu = name.starts_with(kDriver) && name.size() > kDriver.size() &&
+                        name.find_first_not_of("0123456789", kDriver.size()) == name.npos;
     if (is_gpu) devices.push_back(std::to_string(devices.size()));
   }
   return devices;

@@ -34,6 +34,14 @@ void check_whole(const Part& part) {
   check(record.footer && record.footer->complete, fmt::format("{} is truncated", part.name));
   check(record.defects.empty(),
         fmt::format("{} is inconsistent: {}", part.name, fmt::join(record.defects, "; ")));
+  const auto declared =
+      std::count_if(record.verdicts.begin(), record.verdicts.end(), is_on_declaration);
+  const Index on_cases = std::ssize(record.verdicts) - declared;
+  const Index testees = std::ssize(record.header.testees);
+  check(
+      testees > 0 && on_cases % testees == 0 && on_cases / testees == record.header.cases.selected,
+      fmt::format("{} is inconsistent: {} verdicts on {} cases by {} testees", part.name, on_cases,
+                  record.header.cases.selected, testees));
 }
 
 // What the shards of a run have in common.
@@ -60,29 +68,27 @@ void check_alike(const Part& one, const Part& other) {
   }
 }
 
-// Of "I/N".
-std::pair<int, int> numbers_of(const std::string& shard) {
-  shard_places(0, shard);  // throws if it is none
-  return {std::stoi(shard), std::stoi(shard.substr(shard.find('/') + 1))};
-}
-
 void check_shards(const std::vector<Part>& parts) {
-  const int count = numbers_of(parts.front().record.header.shard).second;
-  std::map<int, const Part*> found;
+  const std::size_t count = shard_named(parts.front().record.header.shard).count;
+  std::map<std::size_t, const Part*> found;
   for (const Part& part : parts) {
-    const auto [i, n] = numbers_of(part.record.header.shard);
+    const auto [i, n] = shard_named(part.record.header.shard);
     check(n == count,
           fmt::format("{} is of {} shards, and {} of {}", part.name, n, parts.front().name, count));
     const auto [place, is_new] = found.emplace(i, &part);
     check(is_new, fmt::format("{} and {} are the same shard, {}", place->second->name, part.name,
                               part.record.header.shard));
   }
-  std::vector<int> missing;
-  for (int i = 1; i <= count; ++i) {
-    if (!found.contains(i)) missing.push_back(i);
+  if (found.size() == count) return;
+  constexpr std::size_t kNamed = 8;
+  const std::size_t missing = count - found.size();
+  std::vector<std::size_t> named;
+  for (std::size_t i = 1; named.size() < std::min(missing, kNamed); ++i) {
+    if (!found.contains(i)) named.push_back(i);
   }
-  check(missing.empty(),
-        fmt::format("of {} shards there is no {}", count, fmt::join(missing, ", ")));
+  throw InputError(
+      "", fmt::format("of {} shards there is no {}{}", count, fmt::join(named, ", "),
+                      missing > kNamed ? fmt::format(" and {} more", missing - kNamed) : ""));
 }
 
 // Of each testee and format one verdict on what is declared: of the shard that has the first case
@@ -144,9 +150,14 @@ Record merged(const std::vector<Part>& parts) {
   check_shards(parts);
   Record whole{.header = parts.front().record.header, .verdicts = {}, .footer = {}};
   whole.header.shard = "1/1";
-  whole.header.cases.selected = 0;
+  Index& all = whole.header.cases.selected = 0;
+  for (const Part& part : parts) all += part.record.header.cases.selected;
   for (const Part& part : parts) {
-    whole.header.cases.selected += part.record.header.cases.selected;
+    const auto [selected, shard] =
+        std::pair(part.record.header.cases.selected, part.record.header.shard);
+    const Index due = std::ssize(shard_places(static_cast<std::size_t>(all), shard));
+    check(selected == due, fmt::format("{} has {} cases; as shard {} of {} cases it has {}",
+                                       part.name, selected, shard, all, due));
   }
   Verdicts verdicts(whole.header);
   std::set<std::string> changed;

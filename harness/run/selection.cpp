@@ -43,14 +43,20 @@ std::string_view name_of(Tier tier) {
   return "?";
 }
 
-std::vector<std::size_t> shard_places(std::size_t items, const std::string& shard) {
-  const std::size_t slash = shard.find('/');
-  const std::string_view text = shard;
-  std::size_t index = 0, count = 0;
-  if (slash == shard.npos || !read_number(text.substr(0, slash), index) ||
-      !read_number(text.substr(slash + 1), count) || index < 1 || index > count) {
-    throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", shard));
+Shard shard_named(const std::string& text) {
+  const std::string_view all = text;
+  const std::size_t slash = all.find('/');
+  Shard shard;
+  if (slash == all.npos || !read_number(all.substr(0, slash), shard.index) ||
+      !read_number(all.substr(slash + 1), shard.count) || shard.index < 1 ||
+      shard.index > shard.count) {
+    throw InputError("", fmt::format("--shard {} is not I/N with 1 <= I <= N", text));
   }
+  return shard;
+}
+
+std::vector<std::size_t> shard_places(std::size_t items, const std::string& shard) {
+  const auto [index, count] = shard_named(shard);
   std::vector<std::size_t> places;
   // Written so that no sum overflows, however large N is.
   for (std::size_t i = index - 1; i < items; i += count) {

@@ -22,8 +22,15 @@ Tier tier_named(const std::string& name);
 bool is_tier(const std::string& name);
 std::string_view name_of(Tier tier);
 
-// The places, among so many items, of the I-th of N parts: every N-th, so that parts are alike.
-// Throws InputError unless `shard` is "I/N", 1 <= I <= N.
+// "I/N": the I-th of N parts. Throws InputError unless 1 <= I <= N.
+struct Shard {
+  std::size_t index = 1;
+  std::size_t count = 1;
+};
+Shard shard_named(const std::string& text);
+
+// The places, among so many items, of a shard: every N-th, so that parts are alike. Throws
+// InputError for no shard.
 std::vector<std::size_t> shard_places(std::size_t items, const std::string& shard);
 
 template <class Item>

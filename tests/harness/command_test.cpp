@@ -204,6 +204,12 @@ TEST_F(CommandTest, ShardsThatAreMergedAreTheWhole) {
   EXPECT_THAT(diagnosed(), HasSubstr("LSE in base 2"));
   EXPECT_THAT(attest_command(merge + " --out " + (folder_ / "2").string()).text,
               HasSubstr("which is to be merged: it would be lost"));
+  const std::string last = contents(folder_ / "2" / "diagnosis.json");
+  std::ofstream(folder_ / "2" / "diagnosis.json") << R"({"groups": [{}]})";
+  const Result broken = attest_command(merge + out());
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_THAT(broken.text, HasSubstr((folder_ / "2" / "diagnosis.json").string() + ": "));
+  std::ofstream(folder_ / "2" / "diagnosis.json") << last;
   EXPECT_EQ(attest_command("verify " + (folder_ / "out").string()).exit_code, 0);
   attest_command(run + out());
   const Record whole = record();

@@ -9,6 +9,7 @@
 #include "harness/run/seal.h"
 #include "harness/run/selection.h"
 #include "spec/json_reader.h"
+#include "spec/mask.h"
 
 namespace attest {
 namespace {
@@ -96,6 +97,32 @@ TEST(MergeTest, ShardsThatAreMissingOrDoubledAreNamed) {
   parts.back().record = record_of("2/3");
   EXPECT_EQ(complaint(parts), "again is of 3 shards, and part 1 of 4");
   EXPECT_EQ(complaint({}), "there is no record to merge");
+  parts.resize(1);
+  parts[0].record.header.shard = "1/18446744073709551615";
+  EXPECT_EQ(complaint(parts),
+            "of 18446744073709551615 shards there is no 2, 3, 4, 5, 6, 7, 8, 9 "
+            "and 18446744073709551606 more");
+  parts[0].record.header.shard = "1/18446744073709551616";
+  EXPECT_THAT(complaint(parts), HasSubstr("is not I/N"));
+}
+
+TEST(MergeTest, CountsOfCasesAreHeldToTheVerdicts) {
+  const auto with = [](const auto& change) {
+    std::vector<Part> parts = parts_of(2);
+    change(parts);
+    return complaint(parts);
+  };
+  for (const Index selected : {Index(3), Index(5), Index(0), kUnbounded, Index(-1)}) {
+    EXPECT_EQ(with([&](auto& parts) { parts[0].record.header.cases.selected = selected; }),
+              "part 1 is inconsistent: 8 verdicts on " + std::to_string(selected) +
+                  " cases by 2 testees");
+  }
+  EXPECT_THAT(with([](auto& parts) { parts[0].record.header.testees.clear(); }),
+              HasSubstr("by 0 testees"));
+  EXPECT_EQ(with([](auto& parts) {
+              std::swap(parts[0].record.header.shard, parts[1].record.header.shard);
+            }),
+            "part 1 has 4 cases; as shard 2/2 of 7 cases it has 3");
 }
 
 TEST(MergeTest, OtherRunsAreRefusedByWhatDiffers) {

@@ -153,8 +153,9 @@ TEST(OracleTest, NamesADeclarationThatWouldAdmitIt) {
   OracleCall call(c.problem, in);
   call.dk.set({c.problem.k_shape(), dk});
   call.options.arithmetic = "exact-f32";
-  EXPECT_THAT(call.judge()["did_you_mean"].get<std::string>(),
-              HasSubstr("within its bounds with "));
+  const auto told = call.judge();
+  EXPECT_THAT(told["did_you_mean"].get<std::string>(), HasSubstr("within its bounds with "));
+  EXPECT_EQ(told["blamed"], "NUM-1");
 }
 
 // Each tensor, in each format, off by ten bounds in one element.

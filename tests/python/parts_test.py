@@ -77,6 +77,8 @@ class PartsTest(unittest.TestCase):
                      "groups", "passing_ratios", "unsupported", "profiles"):
             self.assertEqual(joined[name], whole[name], name)
         self.assertGreater(joined["outcomes"]["PASS"], 3)
+        self.part("1/2")
+        self.assertEqual(self.records(), [whole], "a part is no kernel's record")
 
     def test_parts_of_other_kernels_are_not_joined(self):
         self.part("1/2")
