@@ -20,6 +20,7 @@ Command add_run(CLI::App& app);
 Command add_fuzz(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
+Command add_limits(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_new(CLI::App& app);
 Command add_probe(CLI::App& app);

@@ -137,6 +137,7 @@ int main(int argc, char** argv) {
            add_fuzz,
            add_selfcheck,
            add_criteria,
+           add_limits,
            add_doctor,
            add_new,
            add_probe,

@@ -170,6 +170,7 @@ std::optional<Finding> left_out(const Description& testee, const Problem& proble
 
 std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
   if (auto excluded = left_out(calling.testee, problem)) return excluded;
+  if (dynamic_cast<Computing*>(&calling.executor)) return std::nullopt;
   Exchange question(calling.executor.arena(arena_bytes(problem)), Placement::end_flush,
                     calling.testee.alignment);
   add_problem(question, problem);
@@ -192,6 +193,9 @@ std::optional<Finding> ask(const Calling& calling, const Problem& problem) {
 
 Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
               Placement placement, const Interlude* between) {
+  if (auto* const computing = dynamic_cast<Computing*>(&calling.executor)) {
+    return computing->compute(problem, inputs);
+  }
   Trial trial;
   call(calling, problem, inputs, placement, false, trial);
   if (between && problem.backward && !trial.stopped) {

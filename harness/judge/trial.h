@@ -10,6 +10,7 @@
 #include "harness/judge/schedule.h"
 #include "harness/process/arena.h"
 #include "harness/process/executor.h"
+#include "harness/process/nobody.h"
 #include "spec/description.h"
 #include "spec/inputs.h"
 #include "spec/problem.h"
@@ -82,5 +83,11 @@ struct Interlude {
 
 Trial try_out(const Calling& calling, const Problem& problem, const Inputs& inputs,
               Placement placement, const Interlude* between = nullptr);
+
+// A kernel that is a function of this process. No request reaches it, and it lays out no memory.
+class Computing : public Nobody {
+ public:
+  virtual Trial compute(const Problem& problem, const Inputs& inputs) = 0;
+};
 
 }  // namespace attest

@@ -60,9 +60,10 @@ const std::map<std::string, Layers> kRooms = {
     {"oracle", {"process", "judge", "laws", "diagnosis"}},
     {"selfcheck", {"process", "judge", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "run", "selfcheck"}},
+    {"limits", {"process", "judge", "run"}},
     {"command",
      {"process", "judge", "run", "fuzz", "script", "diagnosis", "probe", "check", "vectors",
-      "selfcheck", "criteria"}},
+      "selfcheck", "criteria", "limits"}},
 };
 
 // All files by their path from the root of the tree.
