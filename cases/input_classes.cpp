@@ -114,16 +114,21 @@ double cancelling(Element& e) { return e.at[kPosition] % 2 == 0 ? 1000 : -1000; 
 double halves(Element& e) { return 2 * e.at[kPosition] < e.problem.key_len ? 1000 : -1000; }
 double offset(Element& e) { return e.random.normal() + 100; }
 
-// stagnant: all scores are 0 and all weights equal, since q and k never meet in a channel. Every
-// sum of the backward pass but D has terms of one sign, the first 64 of them 1 and each further 64
-// together three quarters of what a sum rounded to the dtype still takes notice of.
+// stagnant, stagnant_blocks: all scores are 0 and all weights equal, since q and k never meet in a
+// channel. Every sum of the backward pass but D has terms of one sign, the first 64 of them 1 and
+// each further block of 64, or of 128, together three quarters of what a sum rounded to the dtype
+// still takes notice of.
+template <int kBlock>
 double fading(Element& e) {
   const int digits = std::min(format_of(e.problem.dtype).digits, 11);
-  return e.at[kPosition] < 64 ? 1 : 0.75 * power_of_two(-digits);
+  return e.at[kPosition] < 64 ? 1 : 0.75 * 64 / kBlock * power_of_two(-digits);
 }
 double turning(Element& e) { return e.at[kPosition] % 2 == 0 ? 1 : -1; }
 double stagnant_query(Element& e) { return 2 * e.at[kChannel] < e.problem.head_dim ? 1 : 0; }
-double stagnant_key(Element& e) { return stagnant_query(e) != 0 ? 0 : turning(e) * fading(e); }
+template <int kBlock>
+double stagnant_key(Element& e) {
+  return stagnant_query(e) != 0 ? 0 : turning(e) * fading<kBlock>(e);
+}
 
 // Scores of about `level` with a spread of 1: half of the channels hold one constant each, which
 // makes the level, and the other half are random. Beyond a level of 10^6 / D the rounding errors of
@@ -279,7 +284,9 @@ constexpr Recipe kRecipes[] = {
     {"subnormal", "Q below the smallest normal number, K large; V subnormal in f16",
      subnormal_query, subnormal_key, subnormal_value, normal},
     {"stagnant", "gradients whose first terms are large: a narrow sum takes no notice of the rest",
-     stagnant_query, stagnant_key, turning, fading},
+     stagnant_query, stagnant_key<64>, turning, fading<64>},
+    {"stagnant_blocks", "the same, where a sum is rounded after blocks of 128 or fewer",
+     stagnant_query, stagnant_key<128>, turning, fading<128>},
     {"exponents", "weights that cancel, up to what exp errs alike over an eighth of an octave",
      exponent_query, exponent_key, exponent_value, normal, kGeneric},
     {"lse_loss", "dO = 0: what gradient there is comes through LSE", normal, normal, normal,

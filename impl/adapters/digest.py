@@ -3,13 +3,18 @@ import collections
 import json
 
 SHOWN = ("PASS", "WARN", "FAIL", "INCONCLUSIVE", "UNSUPPORTED", "NOT_RUN")
+UNANSWERED = ("CRASH", "TIMEOUT", "PROTOCOL_ERROR")
 
 
 def verdicts(folder):
+    """One of a call that was not answered is a failure as any other, for that reason."""
     for line in (folder / "results.jsonl").read_text().splitlines():
         each = json.loads(line)
-        if each["kind"] == "verdict":
-            yield each
+        if each["kind"] != "verdict":
+            continue
+        if each["outcome"] in UNANSWERED:
+            each.update(outcome="FAIL", reason=each["outcome"].lower())
+        yield each
 
 
 def blamed(verdict):

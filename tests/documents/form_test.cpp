@@ -118,10 +118,11 @@ TEST(DocumentFormTest, RecipesNameWhatTheLastOfTheirKindTouched) {
   // projects are of, and what is to be copied.
   expect_recipe_to_be_whole(
       "A format", R"(\b[Ff](16|loat16)\b.*\b([Bb][Ff]16|bfloat16)\b)",
-      {"impl/adapters/flash_attention_2.py", "impl/adapters/jax_nn_cuda.py",
-       "impl/adapters/torch_arithmetic.py", "impl/adapters/torch_flex_cuda.py",
-       "impl/adapters/torch_sdpa.py", "impl/adapters/torch_sdpa_cuda.py", "impl/new/kernel.cpp",
-       "impl/new/kernel.cu", "harness/command/new.cpp", "harness/criteria/relative_rules.cpp",
+      {"impl/adapters/flash_attention_2.py", "impl/adapters/ggml_flash.py",
+       "impl/adapters/jax_nn_cuda.py", "impl/adapters/torch_arithmetic.py",
+       "impl/adapters/torch_flex_cuda.py", "impl/adapters/torch_sdpa.py",
+       "impl/adapters/torch_sdpa_cuda.py", "impl/new/kernel.cpp", "impl/new/kernel.cu",
+       "harness/command/new.cpp", "harness/criteria/relative_rules.cpp",
        "harness/criteria/statistic_rules.cpp", "harness/criteria/tolerance_rules.cpp"});
 }
 

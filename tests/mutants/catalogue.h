@@ -865,6 +865,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "", "f32 bf16"},
     {"dbias_of_65535_rows", textbook, "grid", "dBias without the rows from 65535 on", "GRAD-4", "",
      "", "f32 bf16"},
+    {"dq_16_bits_each_128_keys", textbook, "precision", "dQ rounded to 16 bits after each 128 keys",
+     "GRAD-1"},
     {"dq_without_keys_beyond_65535", textbook, "grid", "dQ without the keys from 65535 on",
      "GRAD-1", "", "", "f32 bf16"},
     {"tile_lost_in_long_squares", textbook, "grid",

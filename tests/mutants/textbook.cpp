@@ -336,6 +336,9 @@ void textbook_backward(const Call& call, const attest_outputs& out) {
       if (!(call.has("dq_without_keys_beyond_65535") && j >= 65535)) {
         for (Index d = 0; d < p.head_dim; ++d) row_dq[at(d)] += ds * dq_scale * key_values[d];
       }
+      if (call.has("dq_16_bits_each_128_keys") && j % 128 == 127) {
+        for (float& sum : row_dq) sum = call.in_16_bits(sum);
+      }
       const Index n = (key.batch * p.key_heads + head) * out.dk.shape[2] + key.position;
       const bool dk_lost =
           (call.has("dk_of_first_tile_at_128") && p.head_dim == 128 && j >= kTile) ||

@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -20,6 +21,7 @@ import attest_attention as attest
 TREE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = TREE / "impl/adapters"
 sys.path.insert(0, str(FOLDER))
+import digest
 import findings
 import in_scripts
 LOCK = json.loads((FOLDER / "versions.json").read_text())
@@ -28,7 +30,7 @@ ADAPTERS = {name: about for system in LOCK["systems"].values()
             for name, about in system["adapters"].items()}
 GROUP = {"outcome": "FAIL", "reason": "", "blamed": "", "clauses": [], "cases": "", "tensor": "",
          "example": "", "problem": "", "message": "", "dtypes": [], "count": 1}
-ROOTS = {"torch", "jax", "onnx", "onnxruntime", "mlx", "flash_attn"}
+ROOTS = {"torch", "jax", "onnx", "onnxruntime", "mlx", "flash_attn", "llama_cpp"}
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -97,6 +99,7 @@ class AdaptersTest(unittest.TestCase):
                 self.assertEqual(list(described), about["kernels"])
                 for name, told in described.items():
                     self.assertEqual(told.pop("device"), about["device"], name)
+                    told.pop("beyond_caps", None)  # with it nothing is judged
                     expect_valid(told)
 
     def test_a_declaration_of_what_there_is_not_is_seen(self):
@@ -156,6 +159,17 @@ class FindingsTest(unittest.TestCase):
         empty = {**GROUP, "reason": "nonfinite", "blamed": "EMPTY-1"}
         self.assertEqual(findings.of(old, empty)["id"], "torch-math-cpu-empty-rows")
         self.assertIsNone(findings.of({**old, "version": "2.11.0"}, empty))
+
+
+class DigestTest(unittest.TestCase):
+    def test_a_crash_is_a_failure_that_wants_a_finding(self):
+        verdict = {"kind": "verdict", "outcome": "CRASH", "reason": "", "case": "a/b/c",
+                   "clauses": ["SAFE-4"], "dtype": "f16", "message": "killed by signal 6"}
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "results.jsonl").write_text(json.dumps(verdict) + "\n")
+            (group,) = digest.groups(pathlib.Path(folder), lambda one: "")
+        self.assertEqual((group["outcome"], group["reason"]), ("FAIL", "crash"))
+        self.assertEqual(findings.failures({"groups": [group]}), [group])
 
 
 class ScriptsTest(unittest.TestCase):
