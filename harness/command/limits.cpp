@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -14,6 +16,7 @@
 #include "harness/fuzz/draws.h"
 #include "harness/limits/report.h"
 #include "harness/limits/search.h"
+#include "harness/run/conclude.h"
 #include "harness/run/record_file.h"
 #include "harness/run/selection.h"
 #include "spec/contains.h"

@@ -119,6 +119,7 @@ int check_names(const SelfcheckArguments& asked) {
 }
 
 int check_itself(const SelfcheckArguments& asked) {
+  if (asked.instances > 0) return selfcheck_instances(asked);
   return asked.meant.empty() ? selfcheck(asked) : check_names(asked);
 }
 
@@ -140,6 +141,18 @@ Command add_selfcheck(CLI::App& app) {
                 "Only the mutants in narrow kernels, each that shows there")
       ->excludes("--legitimate");
   command.add_option("--host", asked->only_hosts, "With --hosts: only in that one");
+  command
+      .add_option("--instances", asked->instances,
+                  "Only so many mutants that are wrong in one instance of a dispatch table: 95 % "
+                  "of those that show must be seen by the cases, and 98 % by random problems too")
+      ->check(takes_count("--instances", 1, 1'000'000));
+  command
+      .add_option("--random", asked->random,
+                  "With --instances: how many random problems. Default: 20000")
+      ->check(takes_count("--random", 0, 10'000'000));
+  command.add_option(
+      "--dispatch", asked->dispatch,
+      "With --instances: the folder of dispatch tables, if not that of the plug-ins");
   command.add_option("--plugins", asked->plugins,
                      "The folder of mutants.so, legitimate.so and hosts.so");
   command

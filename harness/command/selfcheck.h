@@ -19,10 +19,16 @@ struct SelfcheckArguments {
   std::filesystem::path meant;  // of --diagnose
   bool hosts = false;
   std::vector<std::string> only_hosts;
+  std::size_t instances = 0;  // mutants to be drawn that are wrong in one instance
+  std::size_t random = 20000;
+  std::filesystem::path dispatch;  // the folder of dispatch tables, if not the one of the plug-ins
 };
 
 // --hosts: every mutant in every narrow host in which it shows; and the hosts without a fault, on
 // all cases that they are asked.
 int selfcheck_hosts(const SelfcheckArguments& asked);
+
+// --instances: so many mutants, each in one instance of a dispatch table alone.
+int selfcheck_instances(const SelfcheckArguments& asked);
 
 }  // namespace attest

@@ -16,6 +16,7 @@
 #include "harness/limits/search.h"
 #include "harness/run/examine.h"
 #include "spec/json_reader.h"
+#include "spec/json_text.h"
 
 namespace attest::limits {
 namespace {

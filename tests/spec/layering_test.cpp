@@ -60,10 +60,11 @@ const std::map<std::string, Layers> kRooms = {
     {"oracle", {"process", "judge", "laws", "diagnosis"}},
     {"selfcheck", {"process", "judge", "run", "diagnosis"}},
     {"criteria", {"process", "judge", "run", "selfcheck"}},
+    {"instances", {"process", "run", "fuzz", "selfcheck"}},
     {"limits", {"process", "judge", "run"}},
     {"command",
      {"process", "judge", "run", "fuzz", "script", "diagnosis", "probe", "check", "vectors",
-      "selfcheck", "criteria", "limits"}},
+      "selfcheck", "criteria", "instances", "limits"}},
 };
 
 // All files by their path from the root of the tree.
