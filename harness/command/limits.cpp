@@ -87,14 +87,16 @@ int measure(const LimitsArguments& asked) {
   const std::vector<Case> all = selected_cases(asked.cases, installation);
   std::vector<const Case*> usual, further;
   for (const Case& each : all) (each.tier == Tier::full ? further : usual).push_back(&each);
+  const std::string part = asked.cases.filters.empty() ? "" : ", of what --cases names";
   if (!usual.empty()) {
-    columns.add("standard", "The standard tier", usual.size(),
+    const std::string tier(name_of(std::min(asked.cases.tier, Tier::standard)));
+    columns.add(tier, fmt::format("The {} tier{}", tier, part), usual.size(),
                 [&](std::size_t n) { return *usual[n]; });
   }
   if (!further.empty() && !interrupted()) {
     const limits::Limits* const before = usual.empty() ? nullptr : &table.columns[0].limits;
     columns.add(
-        "full", "The full tier", further.size(), [&](std::size_t n) { return *further[n]; },
+        "full", "The full tier" + part, further.size(), [&](std::size_t n) { return *further[n]; },
         before);
   }
   if (asked.fuzz > 0 && !interrupted()) {

@@ -14,9 +14,6 @@ from torch_arithmetic import flex_on_cuda
 FORMATS = ("f32", "f16", "bf16")
 dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 1 << 20  # else it goes on uncompiled
 inductor.compile_threads = 1  # a worker starts no further processes
-# One configuration of each kernel beside the templates: else some are timed beside other workers,
-# and chance decides which one is judged.
-inductor.deterministic, inductor.triton.autotune_pointwise = True, False
 compiled = torch.compile(torch_flex.flex.flex_attention, dynamic=False)
 
 

@@ -71,6 +71,11 @@ class Backend:
         """Whether it says that the device had no memory left."""
         return False
 
+    def is_spent(self, error: BaseException) -> bool:
+        """Whether it can compute no more in this process, though the device can: a capture that
+        failed stays with its stream, and each later call fails by it."""
+        return "cudaErrorStreamCapture" in str(error)
+
     def give_back(self) -> None:
         """Memory of the device that it keeps for later, where that is much: others want it."""
 

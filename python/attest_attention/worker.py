@@ -108,7 +108,9 @@ class Worker:
                     library.lacks_memory(error) for library in self._backends.values()):
                 reply["reason"] = "no_memory"
             # No later call could be right, and none is to be blamed for it.
-            return {**reply, "ends": True} if self._on_device and _on_device.is_lost() else reply
+            is_over = any(library.is_spent(error) for library in self._backends.values()) or (
+                bool(self._on_device) and _on_device.is_lost())
+            return {**reply, "ends": True} if is_over else reply
 
     def _describe(self, asked: Dict[str, Any]) -> Reply:
         if asked.get("brief"):

@@ -258,6 +258,16 @@ class ErrorTest(unittest.TestCase):
         self.assertIn("CUDA_ERROR_ILLEGAL_ADDRESS", reply["message"])
         self.assertIs(reply["ends"], True)
 
+    def test_error_that_leaves_the_library_unusable_ends_the_worker(self):
+        class Spent(fake_device.OnFake):
+            def is_spent(self, error):
+                captured = RuntimeError("INTERNAL: (901): cudaErrorStreamCaptureInvalidated")
+                return "not this one" in str(error) and super().is_spent(captured)
+
+        reply, _ = replied("raises", library=Spent)
+        self.assertEqual(reply["status"], "error")
+        self.assertIs(reply["ends"], True)
+
     def test_lack_of_memory_is_told_from_other_errors(self):
         class Full(fake_device.Device):
             def allocate(self, size):
