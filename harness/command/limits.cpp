@@ -61,7 +61,10 @@ class Columns {
         cases, make, kinds_, table_.declarations, asked_.recording.jobs, beside,
         [&] { progress.add_one(); }, interrupted);
     progress.finish();
-    if (beside) found.cases += beside->cases;
+    if (beside) {
+      found.cases += beside->cases;
+      found.undrawn += beside->undrawn;
+    }
     table_.columns.push_back({name, about, std::move(found)});
   }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/files.h"
+#include "reports/text.h"
 #include "spec/json_text.h"
 
 namespace attest::limits {
@@ -54,9 +55,15 @@ std::vector<std::string> notes_of(const Column& column) {
   for (const std::string& each : column.limits.false_alarms) {
     notes.push_back("FALSE ALARM: without a fault, fails " + each);
   }
+  if (column.limits.undrawn > 0) {
+    notes.push_back(fmt::format("Not tried, as the kernel draws no dropout of its own: {}",
+                                count_text(static_cast<Index>(column.limits.undrawn), "case")));
+  }
   if (!column.limits.left_out.empty()) {
-    notes.push_back(fmt::format("Not tried, as they take long: {} cases, such as {}",
-                                column.limits.left_out.size(), column.limits.left_out.front()));
+    notes.push_back(
+        fmt::format("Not tried, as they take long: {}, such as {}",
+                    count_text(static_cast<Index>(column.limits.left_out.size()), "case"),
+                    column.limits.left_out.front()));
   }
   return notes;
 }
@@ -88,6 +95,7 @@ json to_json(const Table& table, const Column& column) {
   return {{"name", column.name},
           {"about", column.about},
           {"cases", column.limits.cases},
+          {"undrawn", column.limits.undrawn},
           {"left_out", column.limits.left_out},
           {"false_alarms", column.limits.false_alarms},
           {"limits", rows}};

@@ -142,8 +142,12 @@ class Search {
 
   void try_case(std::size_t number, Case test_case) {
     const Problem& p = test_case.problem;
-    if (p.dropout.mode == Dropout::Mode::generated) return;
     const std::string id = test_case.id;
+    if (p.dropout.mode == Dropout::Mode::generated) {
+      const std::lock_guard lock(mutex_);
+      ++undrawn_;
+      return;
+    }
     if (work_of(p) > kMostWork) {
       const std::lock_guard lock(mutex_);
       left_out_.push_back(id);
@@ -197,6 +201,7 @@ class Search {
       }
     }
     result.cases = cases_;
+    result.undrawn = undrawn_;
     std::sort(left_out_.begin(), left_out_.end());
     std::sort(false_alarms_.begin(), false_alarms_.end());
     result.left_out = left_out_;
@@ -267,7 +272,7 @@ class Search {
   const std::vector<Declaration>& declarations_;
   std::vector<Limit> limits_ = {};
   std::vector<Best> best_ = {};  // of each of these
-  std::size_t cases_ = 0;
+  std::size_t cases_ = 0, undrawn_ = 0;
   std::vector<std::string> left_out_ = {}, false_alarms_ = {};
   std::mutex mutex_ = {};
 };

@@ -46,11 +46,11 @@ struct Limit {
 };
 
 struct Limits {
-  std::vector<Limit> limits =
-      {};                 // by kind, format, declaration; none of the kernel without a fault
-  std::size_t cases = 0;  // that were tried
-  std::vector<std::string> left_out = {};      // as they take too long
-  std::vector<std::string> false_alarms = {};  // cases on which the kernel without a fault failed
+  std::vector<Limit> limits = {};          // by kind, format, declaration; none without a fault
+  std::size_t cases = 0;                   // that were tried
+  std::size_t undrawn = 0;                 // that were not: the kernel draws no dropout of its own
+  std::vector<std::string> left_out = {};  // nor these, as they take too long
+  std::vector<std::string> false_alarms = {};  // on which the kernel without a fault failed
 };
 
 // Of so many cases, each made when it is its turn, on so many threads. `beside` is what other cases

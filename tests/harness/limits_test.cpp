@@ -250,7 +250,7 @@ TEST(LimitsTest, ReportsNameTheSizeTheCaseAndWhatIsAdmitted) {
   for (const std::string& each : {text, page}) {
     EXPECT_THAT(each, HasSubstr("Some cases (4 cases)"));
     EXPECT_THAT(each, HasSubstr("1 of 100"));
-    EXPECT_THAT(each, HasSubstr("Not tried, as they take long: 1 cases, such as value/long/one"));
+    EXPECT_THAT(each, HasSubstr("Not tried, as they take long: 1 case, such as value/long/one"));
     EXPECT_THAT(each, HasSubstr("FALSE ALARM: without a fault, fails mask/full under"));
   }
   const nlohmann::json json = parse_json(to_json(table));
