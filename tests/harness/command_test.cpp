@@ -342,8 +342,8 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
        "attest: which command? there are list, explain, check, run, fuzz, selfcheck, criteria, "
-       "doctor, new, probe, repro, vectors, judge, report, merge, verify, completion; --help says "
-       "more\n"}};
+       "limits, doctor, new, probe, repro, vectors, judge, report, merge, verify, completion; "
+       "--help says more\n"}};
   for (const auto& [arguments, text] : mistakes) {
     const Result result = attest_command(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
