@@ -93,6 +93,7 @@ void check(const attest_tensor& tensor, const Wanted& wanted) {
 // Calls `visit` with the place of each element, in dense order.
 template <class Visit>
 void for_each_place(const attest_tensor& tensor, const Shape& shape, const Visit& visit) {
+  if (is_empty(shape)) return;  // nothing was said of its strides
   const Strides stride = used_strides(tensor, shape);
   for (Index b = 0; b < shape[0]; ++b) {
     for (Index h = 0; h < shape[1]; ++h) {
