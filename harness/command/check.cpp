@@ -43,6 +43,12 @@ struct Tried {
   std::string meant = {};
 };
 
+// Nor is it wrong if an empty row follows a declared dialect, and nothing else was asked.
+bool is_fine(const Verdict& verdict) {
+  return conforms(verdict.outcome) ||
+         (verdict.outcome == Outcome::unsupported && verdict.reason == Reason("dialect"));
+}
+
 // One whose replies were damaged.
 struct Damaged {
   Corruption corruption;
@@ -60,7 +66,7 @@ struct Checked {
 
   bool is_right() const {
     return !easy.empty() && std::all_of(easy.begin(), easy.end(), [](const Tried& each) {
-      return conforms(each.verdict.outcome);
+      return is_fine(each.verdict);
     }) && std::all_of(damaged.begin(), damaged.end(), [](const Damaged& each) {
       return each.seen;
     });
@@ -102,7 +108,7 @@ void try_easy(const std::vector<Case>& cases, const Testee& testee, Executor& ex
 std::vector<std::string> next_commands(const Checked& checked, const Testee& testee) {
   std::vector<std::string> commands;
   for (const Tried& each : checked.easy) {
-    if (conforms(each.verdict.outcome)) continue;
+    if (is_fine(each.verdict)) continue;
     commands.push_back(each.verdict.repro + " --dump dump");
     return commands;
   }
@@ -121,7 +127,7 @@ std::string to_text(const Tried& each) {
   const auto add = [&](const std::string& title, const std::string& what) {
     if (!what.empty()) text += fmt::format("    {:<14}{}\n", title, what);
   };
-  if (conforms(v.outcome)) return text;
+  if (is_fine(v)) return text;
   add("message", one_line(excerpt(v.message, kKept, "--json")));
   if (each.meant.empty() && !v.blamed.empty()) add("clause", clause_with_title(v.blamed));
   add("did you mean", each.meant);

@@ -56,7 +56,7 @@ class Columns {
   void add(const std::string& name, const std::string& about, std::size_t cases,
            const std::function<Case(std::size_t)>& make, const limits::Limits* beside = nullptr) {
     Progress progress({stderr, asked_.recording.terminal}, asked_.recording.terminal.loudness,
-                      cases);
+                      cases, "problems");
     auto found = limits::search(
         cases, make, kinds_, table_.declarations, asked_.recording.jobs, beside,
         [&] { progress.add_one(); }, interrupted);

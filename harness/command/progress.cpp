@@ -31,9 +31,10 @@ std::string fitted(const std::vector<std::string>& texts, std::size_t room, doub
 
 }  // namespace
 
-Progress::Progress(const Terminal& terminal, Loudness loudness, std::size_t total)
+Progress::Progress(const Terminal& terminal, Loudness loudness, std::size_t total, const char* of)
     : terminal_(terminal),
       loudness_(loudness),
+      of_(of),
       total_(total),
       start_(Clock::now()),
       drawn_(start_) {}
@@ -67,6 +68,10 @@ std::vector<std::string> Progress::counts() const {
             fmt::format("{} problems", done_)};
   }
   const double left = spent / done * static_cast<double>(total_ - done_);
+  if (of_ != "verdicts") {
+    return {fmt::format("{}/{} {}, {:.0f} s left", done_, total_, of_, left),
+            fmt::format("{}/{}", done_, total_)};
+  }
   return {fmt::format("{}/{} verdicts, {} not passed, {} unsupported, {:.0f} s left", done_, total_,
                       bad_, unsupported_, left),
           fmt::format("{}/{}, {} not passed, {:.0f} s left", done_, total_, bad_, left),

@@ -13,9 +13,10 @@ namespace attest {
 
 class Progress {
  public:
-  // For `total` verdicts; 0: nobody knows how many there will be. A quiet one writes nothing, a
-  // verbose one a line for each verdict too.
-  Progress(const Terminal& terminal, Loudness loudness, std::size_t total);
+  // For `total` verdicts, or `of` something else; 0: nobody knows how many there will be. A quiet one
+  // writes nothing, a verbose one a line for each verdict too.
+  Progress(const Terminal& terminal, Loudness loudness, std::size_t total,
+           const char* of = "verdicts");
 
   void add(const VerdictRecord& record);
   // Without a verdict to be told of.
@@ -30,6 +31,7 @@ class Progress {
 
   Terminal terminal_;
   Loudness loudness_;
+  std::string of_;
   std::size_t total_, done_ = 0, bad_ = 0, unsupported_ = 0;
   std::chrono::steady_clock::time_point start_, drawn_;
 };

@@ -38,7 +38,7 @@ int selfcheck_instances(const SelfcheckArguments& asked) {
                                              .limits = kernels.limits}};
   options.run.tries_again = false;  // what hangs is caught by that
   const TerminalOptions& terminal = asked.recording.terminal;
-  Progress progress({stderr, terminal}, terminal.loudness, asked.instances);
+  Progress progress({stderr, terminal}, terminal.loudness, asked.instances, "mutants");
   const instances::Sweep swept = instances::sweep(
       selected_cases(asked.cases, installation), load_entries(installation.cases), dispatches,
       catalogue, testees, options,

@@ -38,6 +38,19 @@ TEST(ProgressTest, TerminalGetsABarThatIsRemovedAtTheEnd) {
   EXPECT_EQ(text.substr(text.size() - 4), "\r\x1b[K");
 }
 
+TEST(ProgressTest, WhatHasNoVerdictIsNeitherFailedNorUnsupported) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  Progress progress({out, false, false, 0}, Loudness::usual, 2, "mutants");
+  progress.add_one();
+  progress.add_one();
+  progress.finish();
+  std::fclose(out);
+  EXPECT_EQ(std::string(text, size), "2/2 mutants, 0 s left\n");
+  std::free(text);
+}
+
 TEST(ProgressTest, NoTerminalIsTooNarrow) {
   for (std::size_t columns = 1; columns <= 120; ++columns) {
     const std::string text = written(columns, 12938);
