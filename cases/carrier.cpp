@@ -30,6 +30,28 @@ bool sees_nothing_somewhere(const Problem& p) {
   return false;
 }
 
+// Whether something lies where no row sees it: beyond a length, in a page or behind a mask.
+bool hides_keys(const Problem& p) {
+  for (Index b = 0; b < p.batch; ++b) {
+    const Lengths lengths = p.lengths(b);
+    const Index page = p.paging.page_size;
+    if (page > 0 ? lengths.key % page > 0 : !p.packed && lengths.key < p.key_len) return true;
+    for (Index g = 0; g < p.key_heads; ++g) {
+      for (Index j = 0; j < lengths.key; ++j) {
+        bool seen = false;
+        for (Index n = 0; n < p.group_size() * lengths.query && !seen; ++n) {
+          seen = visible(p, {.batch = b,
+                             .head = g * p.group_size() + n / lengths.query,
+                             .query = n % lengths.query,
+                             .key = j});
+        }
+        if (!seen) return true;
+      }
+    }
+  }
+  return false;
+}
+
 int order_of_lengths(const Problem& p) {
   return (p.query_len > p.key_len) - (p.query_len < p.key_len);
 }
@@ -87,6 +109,9 @@ bool keeps_pages(const Problem& base, const Problem& fitted) {
   return !several(base) || several(fitted);
 }
 bool keeps_sink(const Problem& base, const Problem& fitted) { return !base.sink || fitted.sink; }
+bool keeps_hidden_keys(const Problem& base, const Problem& fitted) {
+  return !hides_keys(base) || hides_keys(fitted);
+}
 bool keeps_empty_rows(const Problem& base, const Problem& fitted) {
   return !sees_nothing_somewhere(base) || sees_nothing_somewhere(fitted);
 }
@@ -120,6 +145,8 @@ constexpr Carrier kCarriers[] = {
     {"LAYOUT-5", "batch", keeps_batch},
     {"DET-2", "batch", keeps_batch},
     {"PAGE-1", "pages", keeps_pages},
+    {"HIDE-1", "hidden keys", keeps_hidden_keys},
+    {"HIDE-3", "hidden keys", keeps_hidden_keys},
     {"EMPTY-", "empty rows", keeps_empty_rows},
     {"EMPTY-4", "sink", keeps_sink},
 };

@@ -103,8 +103,7 @@ int side_by_side(const CriteriaArguments& asked) {
   const std::vector<criteria::CaseSet> sets = sets_for(asked, installation);
   const RecordFolder folder(asked.recording.out);
   for (const criteria::CaseSet& set : sets) {
-    Progress progress({stderr, TerminalOptions()}, Loudness::usual, set.cases.size(),
-                      "cases");
+    Progress progress({stderr, TerminalOptions()}, Loudness::usual, set.cases.size(), "cases");
     comparison.sides.push_back(criteria::compare(
         set, subjects,
         {.jobs = asked.recording.jobs,

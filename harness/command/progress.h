@@ -13,8 +13,8 @@ namespace attest {
 
 class Progress {
  public:
-  // For `total` verdicts, or `of` something else; 0: nobody knows how many there will be. A quiet one
-  // writes nothing, a verbose one a line for each verdict too.
+  // For `total` verdicts, or `of` something else; 0: nobody knows how many there will be. A quiet
+  // one writes nothing, a verbose one a line for each verdict too.
   Progress(const Terminal& terminal, Loudness loudness, std::size_t total,
            const char* of = "verdicts");
 

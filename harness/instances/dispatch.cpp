@@ -117,6 +117,7 @@ Dispatch read_dispatch(const fs::path& file) {
     throw InputError("/passes", "is \"forward\" or \"backward\"");
   }
   dispatch.backward = passes == "backward";
+  dispatch.held_out = reader.get_or("held_out", false);
   const nlohmann::json& points = *reader.find("points");
   for (std::size_t n = 0; n < points.size(); ++n) {
     dispatch.points.push_back(read_point(points[n], fmt::format("/points/{}", n)));
@@ -248,7 +249,11 @@ std::optional<Description> Instance::declared(const Description& whole) const {
       std::erase(description.features, feature);
     }
     const nlohmann::json limit = limit_of(point, classes[n]);
-    if (!limit.is_null()) limits[point.of] = limit;
+    if (limit.is_object() && limits[point.of].is_object()) {
+      limits[point.of].update(limit);
+    } else if (!limit.is_null()) {
+      limits[point.of] = limit;
+    }
   }
   try {
     description.limits = parse_limits(limits, "", description.dtypes, description.features);

@@ -2,7 +2,8 @@
 // points, each of which sorts problems into classes. A fault in one of the kernels, an instance, is
 // there for the problems of one class of each point.
 //
-//   {"system": "...", "sources": ["https://..."], "about": "...", "passes": "forward",
+//   {"system": "...", "sources": ["https://..."], "about": "...", "passes": "forward", "held_out":
+//   true,
 //    "points": [{"of": "dtype", "values": ["f16", "bf16"]},
 //               {"of": "head_dim", "up_to": [64, 128, 256]},          (0,64], (64,128], (128,256]
 //               {"of": "key_len", "up_to": [512], "open": true},      one more, beyond 512
@@ -40,6 +41,7 @@ struct Dispatch {
   std::string system, about;
   std::vector<std::string> sources;
   bool backward = false;
+  bool held_out = false;  // no case is made with it in view
   std::vector<Point> points;
 };
 

@@ -245,14 +245,26 @@ class Sweeper {
   std::mutex mutex_ = {};
 };
 
-Rate rate_of(const Sweep& sweep, Seen last, const Dispatch* of = nullptr) {
+template <class Counts>
+Rate rate_of(const Sweep& sweep, Seen last, const Counts& counts) {
   Rate rate;
   for (const Swept& each : sweep.swept) {
-    if (each.seen == Seen::by_nothing || (of && each.instance.dispatch != of)) continue;
+    if (each.seen == Seen::by_nothing || !counts(*each.instance.dispatch)) continue;
     ++rate.of;
     rate.seen += each.seen <= last;
   }
   return rate;
+}
+
+bool is_held_out(const Dispatch& dispatch) { return dispatch.held_out; }
+
+// Of those that were held out, if any were.
+Rate asked_of(const Sweep& sweep, Seen last) {
+  const bool any = std::any_of(sweep.swept.begin(), sweep.swept.end(), [](const Swept& each) {
+    return is_held_out(*each.instance.dispatch);
+  });
+  return rate_of(sweep, last,
+                 [&](const Dispatch& dispatch) { return !any || is_held_out(dispatch); });
 }
 
 // The ends of Wilson's interval.
@@ -290,9 +302,9 @@ const char* name(Seen seen) {
 double Rate::low() const { return end_of(*this, -1); }
 double Rate::high() const { return end_of(*this, 1); }
 
-Rate by_cases(const Sweep& sweep) { return rate_of(sweep, Seen::by_a_case); }
+Rate by_cases(const Sweep& sweep) { return asked_of(sweep, Seen::by_a_case); }
 Rate by_random_problems_too(const Sweep& sweep) {
-  return rate_of(sweep, Seen::by_a_random_problem);
+  return asked_of(sweep, Seen::by_a_random_problem);
 }
 
 Sweep sweep(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& suite,
@@ -314,13 +326,16 @@ std::string to_text(const Sweep& sweep) {
   }
   std::sort(tables.begin(), tables.end(),
             [](const auto* a, const auto* b) { return a->name < b->name; });
+  const auto line = [&](const std::string& name, const auto& counts) {
+    text +=
+        fmt::format("{:<28} {:<34} {}\n", name, text_of(rate_of(sweep, Seen::by_a_case, counts)),
+                    text_of(rate_of(sweep, Seen::by_a_random_problem, counts)));
+  };
   for (const Dispatch* each : tables) {
-    text += fmt::format("{:<28} {:<34} {}\n", each->name,
-                        text_of(rate_of(sweep, Seen::by_a_case, each)),
-                        text_of(rate_of(sweep, Seen::by_a_random_problem, each)));
+    line(each->name, [&](const Dispatch& dispatch) { return &dispatch == each; });
   }
-  text += fmt::format("{:<28} {:<34} {}\n", "all", text_of(by_cases(sweep)),
-                      text_of(by_random_problems_too(sweep)));
+  line("may be made with", [](const Dispatch& dispatch) { return !is_held_out(dispatch); });
+  line("held out", is_held_out);
   std::map<std::string, std::vector<const Swept*>> slipped;
   std::set<std::string> made_of;
   std::size_t hidden = 0;

@@ -56,7 +56,8 @@ Sweep sweep(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& su
             const std::function<bool()>& interrupted);
 
 // By table: how many that show are seen by cases, and by random problems too, with the interval
-// that holds the rate with 95 % (E. B. Wilson, 1927); and those that are not, by mutant.
+// that holds the rate with 95 % (E. B. Wilson, 1927), apart for tables that were held out; and
+// those that are not, by mutant.
 std::string to_text(const Sweep& sweep);
 std::string to_json(const Sweep& sweep);
 
@@ -65,6 +66,7 @@ struct Rate {
   double low() const;
   double high() const;
 };
+// Of tables that were held out, if any were, else of all.
 Rate by_cases(const Sweep& sweep);
 Rate by_random_problems_too(const Sweep& sweep);
 

@@ -184,5 +184,24 @@ TEST(CarrierOfSizesTest, AClauseOfTwoFeaturesStaysWithOneOfThem) {
   EXPECT_THAT(c.clauses, ElementsAre("MASK-8", "MASK-2"));
 }
 
+TEST(CarrierOfSizesTest, HiddenKeysAreThoseThatNoRowSees) {
+  Problem base = carrying();
+  base.query_len = 4, base.key_len = 9;
+  base.mask = Mask::causal(Anchor::top_left);
+  for (const char* clause : {"HIDE-1", "HIDE-3"}) {
+    Problem fitted = base;
+    EXPECT_THAT(left_of(clause, base, fitted), Contains(clause));
+    fitted.query_len = 9;  // the last row sees all
+    EXPECT_THAT(left_of(clause, base, fitted), ElementsAre("NUM-1"));
+    Problem padded = fitted;
+    padded.key_lens = {9, 5};
+    EXPECT_THAT(left_of(clause, base, padded), Contains(clause));
+    Problem in_pages = fitted;
+    in_pages.key_lens = {9, 9};
+    in_pages.paging = {.page_size = 4, .pages = 6, .table = {{0, 1, 2}, {3, 4, 5}}};
+    EXPECT_THAT(left_of(clause, base, in_pages), Contains(clause));
+  }
+}
+
 }  // namespace
 }  // namespace attest

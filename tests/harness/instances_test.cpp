@@ -118,6 +118,38 @@ TEST(DispatchTest, InstancesAreDeclaredAsLimitsAndFeatures) {
             "table: dtype bf16, head_dim in (64,128], mask causal, storage dense, softcap false");
 }
 
+TEST(DispatchTest, TwoPointsOfOneSizeLimitItTogether) {
+  const auto tables =
+      tables_of(R"({"of": "head_dim", "up_to": [64, 128]}, {"of": "head_dim", "multiple_of": 32})");
+  const Description whole = parse_description({{"name", "a"},
+                                               {"version", "1"},
+                                               {"vendor", "b"},
+                                               {"profiles", nlohmann::json::array()},
+                                               {"dtypes", {"f16"}},
+                                               {"features", {"lse"}},
+                                               {"arithmetic", nlohmann::json::object()}});
+  const auto declared = Instance{.dispatch = &tables[0], .classes = {1, 0}}.declared(whole);
+  ASSERT_TRUE(declared);
+  for (const Index d : {32, 64, 96, 112, 128, 160}) {
+    Problem p = problem_with({{"head_dim", d}});
+    EXPECT_EQ(beyond(declared->limits, p).empty(), d == 96 || d == 128) << d;
+  }
+}
+
+TEST(DispatchTest, TheTablesThatThereAreNameTheirSources) {
+  std::size_t held_out = 0;
+  for (const Dispatch& each : load_dispatches(ATTEST_DISPATCH)) {
+    EXPECT_FALSE(each.sources.empty()) << each.name;
+    for (const std::string& source : each.sources) {
+      // Of one commit: what it says stays.
+      EXPECT_THAT(source, testing::MatchesRegex("https://github.com/.*/[0-9a-f]+/.*")) << each.name;
+    }
+    EXPECT_GE(each.points.size(), 3u) << each.name;
+    held_out += each.held_out;
+  }
+  EXPECT_GE(held_out, 15u);
+}
+
 TEST(DispatchTest, ABackwardInstanceHasProblemsWithABackwardPassAlone) {
   const auto tables = tables_of(R"({"of": "dtype", "values": ["f16"]})", "backward");
   const Instance instance = {.dispatch = &tables[0], .classes = {0}};
@@ -169,6 +201,23 @@ TEST(DispatchTest, WhatShowsNowhereIsCountedApart) {
   EXPECT_THAT(text, HasSubstr("wrong in table: dtype f16: not seen by 5 cases, seen by a random"));
   EXPECT_THAT(text, Not(HasSubstr("seen by nothing")));
   EXPECT_THAT(to_json(sweep), HasSubstr("\"seen_by\": \"nothing\""));
+}
+
+TEST(DispatchTest, TablesThatWereHeldOutAreCountedAlone) {
+  std::vector<Dispatch> tables(2);
+  tables[0].name = "known", tables[1].name = "strange";
+  tables[1].held_out = true;
+  Sweep sweep;
+  for (const Dispatch& table : tables) {
+    const Instance instance = {.dispatch = &table, .classes = {}};
+    const Seen seen = table.held_out ? Seen::by_a_random_problem : Seen::by_a_case;
+    sweep.swept.push_back({.instance = instance, .mutant = "wrong", .seen = seen});
+  }
+  EXPECT_EQ(by_cases(sweep).seen, 0u);
+  EXPECT_EQ(by_cases(sweep).of, 1u);
+  EXPECT_EQ(by_random_problems_too(sweep).seen, 1u);
+  EXPECT_THAT(to_text(sweep), HasSubstr("may be made with             1 of 1"));
+  EXPECT_THAT(to_text(sweep), HasSubstr("held out                     0 of 1"));
 }
 
 }  // namespace
