@@ -7,13 +7,23 @@
 #include "cases/carrier.h"
 #include "cases/check_case.h"
 #include "cases/citation.h"
+#include "cases/cover.h"
 #include "cases/expand.h"
 #include "cases/problem_reader.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
 namespace {
+
+// One of the cases of an entry, or several that differ in format and data alone.
+struct Variant {
+  Point point;
+  Settings settings;
+  nlohmann::json fields = nlohmann::json::object();  // of a covering array's row
+  std::vector<std::string> clauses = {};
+};
 
 // An entry, before its axes are crossed.
 struct Entry {
@@ -23,9 +33,39 @@ struct Entry {
   std::string because;
   std::string bits;
   const nlohmann::json* problem;  // null: all by default
-  std::vector<Point> points;
-  Settings settings;
+  std::vector<Variant> variants;
 };
+
+// The rows of a covering array, each with the settings and clauses that its values make.
+std::vector<Variant> rows_of(const Entry& entry, const nlohmann::json& value,
+                             const std::string& pointer, const FileRead& source,
+                             const Settings& settings) {
+  const Cover cover = read_cover(value, pointer);
+  nlohmann::json fields = source.fields;
+  if (entry.problem) fields.update(*entry.problem);
+  std::vector<Variant> rows;
+  for (std::size_t n = 0; n < cover.rows.size(); ++n) {
+    const std::string place = fmt::format("{}/rows/{}", pointer, n);
+    const std::string label = "r=" + cover.rows[n];
+    Variant row{
+        .point = {.label = label, .settings = {}},
+        .settings = settings,
+        .fields = cover.fields_of(cover.rows[n],
+                                  fmt::format("{}/{}/{}", source.stem, entry.name, label), fields)};
+    nlohmann::json own = nlohmann::json::object();
+    for (const char* const key : {"dtypes", "data", "hidden", "clauses"}) {
+      if (!row.fields.contains(key)) continue;
+      own[key] = row.fields[key];
+      row.fields.erase(key);
+    }
+    ObjectReader reader(own, place);
+    row.settings.read(reader);
+    const nlohmann::json& clauses = reader.at("clauses");
+    if (!clauses.empty()) row.clauses = read_clauses(clauses, place);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
 
 Entry parse(const nlohmann::json& value, const std::string& pointer, FileRead& source) {
   ObjectReader reader(value, pointer);
@@ -44,14 +84,22 @@ Entry parse(const nlohmann::json& value, const std::string& pointer, FileRead& s
               .because = reader.get<std::string>("because"),
               .bits = {},
               .problem = nullptr,
-              .points = {},
-              .settings = source.defaults};
+              .variants = {}};
   if (entry.because.empty()) throw InputError(reader.pointer("because"), "\"because\" is empty");
   entry.bits = reader.get_or<std::string>("bits", "");
   entry.problem = reader.find("problem");
-  entry.points = expand_axes(reader.find("for"), reader.pointer("for"));
-  entry.settings.read(reader);
+  const nlohmann::json *axes = reader.find("for"), *cover = reader.find("cover");
+  Settings settings = source.defaults;
+  settings.read(reader);
   reader.finish();
+  if (cover && axes) throw InputError(pointer, "an entry has \"for\" or \"cover\", not both");
+  if (cover) {
+    entry.variants = rows_of(entry, *cover, reader.pointer("cover"), source, settings);
+    return entry;
+  }
+  for (Point& point : expand_axes(axes, reader.pointer("for"))) {
+    entry.variants.push_back({.point = std::move(point), .settings = settings});
+  }
   return entry;
 }
 
@@ -64,10 +112,12 @@ struct PlacedProblem {
   Extras extras = {};
 };
 
-PlacedProblem place(const Entry& entry, const Point& point, const FileRead& source) {
+PlacedProblem place(const Entry& entry, const Variant& variant, const FileRead& source) {
+  const Point& point = variant.point;
   ProblemReader reader;
   reader.add(source.fields, "/defaults");
   if (entry.problem) reader.add(*entry.problem, entry.pointer + "/problem");
+  reader.add(variant.fields, entry.pointer + "/cover");
   for (const AxisValue& setting : point.settings) reader.add(setting);
   const std::string label = (point.label.empty() ? "" : "/") + point.label;
   const std::string stem = fmt::format("{}/{}{}", source.stem, entry.name, label);
@@ -90,13 +140,22 @@ void strike_gradients(Case& test_case, const std::string& stem, const std::strin
   }
 }
 
+// What its entry cites, and its row beside.
+std::vector<std::string> clauses_of(const Entry& entry, const Variant& variant) {
+  std::vector<std::string> clauses = entry.clauses;
+  for (const std::string& clause : variant.clauses) {
+    if (!contains(clauses, clause)) clauses.push_back(clause);
+  }
+  return clauses;
+}
+
 // The case of one dtype and one class of data.
-Case make_case(const Entry& entry, const PlacedProblem& placed, const std::string& dtype,
-               const std::string& data, const FileRead& source) {
-  const Settings& settings = entry.settings;
+Case make_case(const Entry& entry, const Variant& variant, const PlacedProblem& placed,
+               const std::string& dtype, const std::string& data, const FileRead& source) {
+  const Settings& settings = variant.settings;
   const std::string rest = fmt::format("/dtype={}/data={}/s={}", dtype, data, source.seed);
   Case test_case{.id = placed.stem + rest,
-                 .clauses = entry.clauses,
+                 .clauses = clauses_of(entry, variant),
                  .because = entry.because,
                  .tier = settings.tier,
                  .problem = placed.problem,
@@ -127,13 +186,13 @@ Case make_case(const Entry& entry, const PlacedProblem& placed, const std::strin
 }
 
 // The same case as an entry of its own.
-nlohmann::json as_entry(const Entry& entry, const PlacedProblem& placed, const std::string& dtype,
-                        const std::string& data) {
-  nlohmann::json single = {{"name", entry.name},       {"clauses", entry.clauses},
+nlohmann::json as_entry(const Entry& entry, const Variant& variant, const PlacedProblem& placed,
+                        const std::string& dtype, const std::string& data) {
+  nlohmann::json single = {{"name", entry.name},       {"clauses", clauses_of(entry, variant)},
                            {"because", entry.because}, {"problem", placed.reader.whole()},
                            {"dtypes", {dtype}},        {"data", {data}},
                            {"bits", placed.seed}};
-  entry.settings.write(single);
+  variant.settings.write(single);
   return single;
 }
 
@@ -142,14 +201,15 @@ nlohmann::json as_entry(const Entry& entry, const PlacedProblem& placed, const s
 void read_entry(const nlohmann::json& value, const std::string& pointer, FileRead& source,
                 std::vector<Case>& cases) {
   const Entry entry = parse(value, pointer, source);
-  for (const Point& point : entry.points) {
-    const PlacedProblem placed = place(entry, point, source);
-    for (const std::string& dtype : entry.settings.dtypes) {
-      for (const std::string& data : entry.settings.data) {
-        cases.push_back(make_case(entry, placed, dtype, data, source));
+  for (const Variant& variant : entry.variants) {
+    const Settings& settings = variant.settings;
+    const PlacedProblem placed = place(entry, variant, source);
+    for (const std::string& dtype : settings.dtypes) {
+      for (const std::string& data : settings.data) {
+        cases.push_back(make_case(entry, variant, placed, dtype, data, source));
         WantedCases* wanted = source.wanted;
         if (wanted && (wanted->id.empty() || wanted->id == cases.back().id)) {
-          wanted->entries.push_back(as_entry(entry, placed, dtype, data));
+          wanted->entries.push_back(as_entry(entry, variant, placed, dtype, data));
         }
       }
     }

@@ -3,7 +3,7 @@
 //   {"about": "...",
 //    "defaults": {fields of a problem, "dtypes", "data", "hidden", "check", "tier"},
 //    "cases": [{"name": "...", "clauses": ["MASK-3"], "because": "one sentence",
-//               "problem": {fields}, "for": {axes},
+//               "problem": {fields}, "for": {axes} (expand.h) or "cover": {...} (cover.h),
 //               "dtypes": ["f32"], "data": ["normal"], "hidden": "nan", "check": "threads",
 //               "laws": ["ones"], "tier": "smoke", "bits": "..."}]}
 #include <fmt/format.h>

@@ -41,7 +41,7 @@ struct Dispatch {
   std::string system, about;
   std::vector<std::string> sources;
   bool backward = false;
-  bool held_out = false;  // no case is made with it in view
+  bool held_out = false;  // no case was made with it in view
   std::vector<Point> points;
 };
 

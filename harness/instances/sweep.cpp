@@ -334,7 +334,7 @@ std::string to_text(const Sweep& sweep) {
   for (const Dispatch* each : tables) {
     line(each->name, [&](const Dispatch& dispatch) { return &dispatch == each; });
   }
-  line("may be made with", [](const Dispatch& dispatch) { return !is_held_out(dispatch); });
+  line("cases were made with", [](const Dispatch& dispatch) { return !is_held_out(dispatch); });
   line("held out", is_held_out);
   std::map<std::string, std::vector<const Swept*>> slipped;
   std::set<std::string> made_of;

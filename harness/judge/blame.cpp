@@ -95,6 +95,9 @@ bool concerns(std::string_view clause, const Problem& problem) {
          });
 }
 
+// Whether a bias adds the same to all scores of a row, of which LSE alone knows.
+bool is_of_a_row(const std::optional<Shape>& bias) { return bias && (*bias)[3] == 1; }
+
 bool has_table_of_heads(const Mask& mask) {
   return (mask.table && mask.table->shape[1] > 1) ||
          std::any_of(mask.parts.begin(), mask.parts.end(), has_table_of_heads);
@@ -171,12 +174,16 @@ std::string_view of_numbers(const Case& c, const Misses& misses) {
   if (shows && contains(c.clauses, hidden)) return hidden;
   if (misses.gradients()) return of_gradients(c.problem, misses);
   if (misses.only_heads_of_other_groups()) return "HEAD-1";
-  if (misses.only(lse) && misses.weights_show()) {
-    const std::string_view sums = of_sums(c, misses);
-    return sums.empty() ? "LSE-1" : sums;
-  }
-  if (misses.only(lse) && contains(c.clauses, "LSE-1") && misses.lse_in_other_units()) {
-    return "LSE-1";
+  if (misses.only(lse)) {
+    const bool units = misses.lse_in_other_units();
+    if (!units && is_of_a_row(c.problem.bias_shape) && contains(c.clauses, "SCORE-3")) {
+      return "SCORE-3";
+    }
+    if (misses.weights_show()) {
+      const std::string_view sums = of_sums(c, misses);
+      return sums.empty() ? "LSE-1" : sums;
+    }
+    if (units && contains(c.clauses, "LSE-1")) return "LSE-1";
   }
   return of_outputs(c, misses);
 }

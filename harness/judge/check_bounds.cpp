@@ -19,6 +19,11 @@ bool keeps_to_its_row(const Subject& subject, TensorName tensor) {
          tensor != TensorName::dbias;
 }
 
+// Of what keeps to its row: a sum over rows that is a number is wrong without the NaN too.
+std::string breach_of_row(TensorName tensor, const TensorVerdict& judged) {
+  return tensor == TensorName::dsink && !judged.nonfinite ? "SINK-2" : "FINITE-1";
+}
+
 // Whether nothing but what is declared beyond the default column keeps the bound from saying
 // anything.
 bool is_conclusive_by_default(const Subject& subject, const Returned& tensor,
@@ -122,7 +127,7 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
                    : fmt::format("{}[{}] = {}, {}", name(tensor.name), fmt::join(e.worst, ","),
                                  e.actual, how_far(e)),
           declared ? "EMPTY-5"
-          : of_row ? "FINITE-1"
+          : of_row ? breach_of_row(tensor.name, judged)
                    : "");
     } else if (!judged.advised && !worst) {
       worst = Finding{.outcome = Outcome::warn,

@@ -92,6 +92,21 @@ TEST_F(BlameTest, LseAloneIsItsOwnClauseThoughTheFirstRowSeesOneKey) {
   EXPECT_EQ(blamed({"MASK-2", "SCORE-2", "SOFTMAX-1"}, lse), "LSE-1");
 }
 
+TEST_F(BlameTest, LseAloneUnderABiasOfOneColumnIsTheBiasUnlessItIsInOtherUnits) {
+  problem().bias_shape = Shape{1, 4, 6, 1};
+  const auto lse = [](auto& out) { spoil(out.lse, all); };
+  EXPECT_EQ(blamed({"SCORE-3", "SOFTMAX-1"}, lse), "SCORE-3");
+  EXPECT_EQ(blamed({"LSE-1", "SOFTMAX-1"}, lse), "LSE-1");
+  const auto in_base_2 = [](auto& out) {
+    for (Index h = 0; h < 4; ++h) {
+      for (Index i = 0; i < 6; ++i) plain::element<float>(out.lse, 0, h, i, 0) *= 1.442695f;
+    }
+  };
+  EXPECT_EQ(blamed({"SCORE-3", "LSE-1", "SOFTMAX-1"}, in_base_2), "LSE-1");
+  problem().bias_shape = Shape{1, 4, 6, 9};
+  EXPECT_EQ(blamed({"SCORE-3", "SOFTMAX-1"}, lse), "LSE-1");
+}
+
 TEST_F(BlameTest, LawThatWasNotTriedIsNotBlamed) {
   EXPECT_EQ(blamed({"LAW-3", "DET-3", "SOFTMAX-1"}, o_where(all)), "SOFTMAX-1");
   EXPECT_EQ(blamed({"LAW-3"}, o_where(all)), "SOFTMAX-1");

@@ -107,6 +107,7 @@ TEST_F(LeakTest, OfNanInAQueryIsAWarningInSumsOverQueriesAlone) {
                         .backward = true};
   test_case_.hidden = Hidden::nan_query;
   std::string wrong, also;
+  float value = std::nanf("");
   ON_CALL(mock_, backward).WillByDefault([&](auto& p, auto& in, auto& out, auto& c) {
     plain::backward(p, in, out, c);
     const bool finite =
@@ -115,7 +116,7 @@ TEST_F(LeakTest, OfNanInAQueryIsAWarningInSumsOverQueriesAlone) {
       if (finite) break;
       if (tensor == "dK") floats(out.dk)[3] = std::nanf("");
       if (tensor == "dQ") floats(out.dq)[3] = std::nanf("");  // of the other head
-      if (tensor == "dSink") plain::element<float>(out.dsink, 0, 1, 0, 0) = std::nanf("");
+      if (tensor == "dSink") plain::element<float>(out.dsink, 0, 1, 0, 0) = value;
     }
     return ATTEST_OK;
   });
@@ -131,6 +132,10 @@ TEST_F(LeakTest, OfNanInAQueryIsAWarningInSumsOverQueriesAlone) {
     EXPECT_EQ(v.clauses.front(), "FINITE-1") << tensor;
     EXPECT_THAT(v.message, HasSubstr(tensor));
   }
+  value = 1e3f;  // a sum that is wrong, and a number
+  v = verdict();
+  EXPECT_EQ(v.outcome, Outcome::fail);
+  EXPECT_EQ(v.clauses.front(), "SINK-2");
 }
 
 // A kernel that hides keys by adding -inf: NaN of a query stays NaN in a row that sees no key.

@@ -165,7 +165,7 @@ TEST(DrawsTest, NumbersOfWhichNoBoundSaysAnythingAreLeftOut) {
   const auto equal_huge = [&] {
     const Draws of_testee = draws(testee, 1);
     int times = 0;
-    for (std::uint64_t number = 0; number < 300; ++number) {
+    for (std::uint64_t number = 0; number < 1500; ++number) {
       times += of_testee.draw(number).entry.at("data")[0] == "equal_huge";
     }
     return times;

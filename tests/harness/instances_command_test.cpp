@@ -31,7 +31,7 @@ class InstancesCommandTest : public CommandFixture {
 
 TEST_F(InstancesCommandTest, TheSameSeedSeesTheSameWhateverTheJobs) {
   const Result result = swept(" --jobs 1");
-  EXPECT_THAT(result.text, AllOf(HasSubstr("\nnarrow "), HasSubstr("\nmay be made with "),
+  EXPECT_THAT(result.text, AllOf(HasSubstr("\nnarrow "), HasSubstr("\ncases were made with "),
                                  HasSubstr("Of 6 mutants that are wrong in one instance")));
   const std::string told = contents(folder_ / "out" / "instances.json");
   EXPECT_THAT(told, HasSubstr("\"seen_by\": \"a case\""));

@@ -216,7 +216,7 @@ TEST(DispatchTest, TablesThatWereHeldOutAreCountedAlone) {
   EXPECT_EQ(by_cases(sweep).seen, 0u);
   EXPECT_EQ(by_cases(sweep).of, 1u);
   EXPECT_EQ(by_random_problems_too(sweep).seen, 1u);
-  EXPECT_THAT(to_text(sweep), HasSubstr("may be made with             1 of 1"));
+  EXPECT_THAT(to_text(sweep), HasSubstr("cases were made with         1 of 1"));
   EXPECT_THAT(to_text(sweep), HasSubstr("held out                     0 of 1"));
 }
 
