@@ -114,6 +114,30 @@ double cancelling(Element& e) { return e.at[kPosition] % 2 == 0 ? 1000 : -1000; 
 double halves(Element& e) { return 2 * e.at[kPosition] < e.problem.key_len ? 1000 : -1000; }
 double offset(Element& e) { return e.random.normal() + 100; }
 
+// far_above: behind a diagonal, keys whose scores are 1e6 and more for the first half of the rows,
+// which do not see them; all rows that may see one have a query of 0, and so equal scores, whatever
+// the keys are. Without a band that ends to the right, all is normal.
+constexpr double kLoud = 64, kFarAbove = 32768;
+Index rows_before(const Problem& p, Index b) { return (p.lengths(b).query + 1) / 2; }
+bool ends_to_the_right(const Mask& mask) {
+  return mask.kind == Mask::Kind::band && mask.right != kUnbounded;
+}
+double far_query(Element& e) {
+  const Problem& p = e.problem;
+  if (!ends_to_the_right(p.mask)) return e.random.normal();
+  const bool before = e.at[kPosition] < rows_before(p, e.at[kBatch]);
+  return before ? kLoud * e.random.normal() : 0;
+}
+double far_key(Element& e) {
+  const Problem& p = e.problem;
+  const Mask& mask = p.mask;
+  if (!ends_to_the_right(mask)) return e.random.normal();
+  const Lengths lengths = p.lengths(e.at[kBatch]);
+  const Index corner = mask.anchor == Anchor::bottom_right ? lengths.key - lengths.query : 0;
+  const Index last_seen = rows_before(p, e.at[kBatch]) - 1 + corner + mask.offset + mask.right;
+  return e.at[kPosition] > last_seen ? kFarAbove * e.random.sign() : e.random.normal() / kLoud;
+}
+
 // stagnant, stagnant_blocks: all scores are 0 and all weights equal, since q and k never meet in a
 // channel. Every sum of the backward pass but D has terms of one sign, the first 64 of them 1 and
 // each further block of 64, or of 128, together three quarters of what a sum rounded to the dtype
@@ -287,6 +311,8 @@ constexpr Recipe kRecipes[] = {
      stagnant_query, stagnant_key<64>, turning, fading<64>},
     {"stagnant_blocks", "the same, where a sum is rounded after blocks of 128 or fewer",
      stagnant_query, stagnant_key<128>, turning, fading<128>},
+    {"far_above", "scores of 1e6 and more behind a diagonal: a mask that adds a number shows",
+     far_query, far_key, normal, normal},
     {"exponents", "weights that cancel, up to what exp errs alike over an eighth of an octave",
      exponent_query, exponent_key, exponent_value, normal, kGeneric},
     {"lse_loss", "dO = 0: what gradient there is comes through LSE", normal, normal, normal,

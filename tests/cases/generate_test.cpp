@@ -217,6 +217,24 @@ TEST(GenerateTest, SumsRoundedBetweenBlocksTakeNoNoticeOfStagnantTerms) {
   expect_stagnant("stagnant_blocks", 128, 10);
 }
 
+TEST(GenerateTest, ScoresAreFarAboveOnlyWhereNoRowThatCouldBeDrownedSeesThem) {
+  for (const DType dtype : kDTypes) {
+    Case c = case_of("far_above", dtype);
+    c.problem.mask = Mask::causal(Anchor::bottom_right);
+    const Inputs in = generate(c);
+    double seen = 0, hidden = 0;
+    for (Index i = 0; i < c.problem.query_len; ++i) {
+      for (Index j = 0; j < c.problem.key_len; ++j) {
+        double& most =
+            visible(c.problem, {.batch = 0, .head = 0, .query = i, .key = j}) ? seen : hidden;
+        most = std::max(most, std::abs(score(c, in, 0, 0, i, j)));
+      }
+    }
+    EXPECT_LT(seen, 8) << name(dtype);
+    EXPECT_GT(hidden, 1e6) << name(dtype);
+  }
+}
+
 TEST(GenerateTest, OneHotRowsHaveOneKeyFarAboveAllOthers) {
   const Case c = case_of("one_hot", DType::bf16);
   const Inputs in = generate(c);
@@ -686,6 +704,7 @@ constexpr Golden kGolden[] = {
     {"subnormal", 0x6766fc53d29dbcf3, 0xb48048db41016e0b, 0x20c80840abd82d4a},
     {"stagnant", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},
     {"stagnant_blocks", 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7, 0xb8dcfd2b5303fad7},
+    {"far_above", 0x315d1681709128a0, 0x70907408450bcfd3, 0x539eb0fc61075ac7},
     {"exponents", 0x70b609eb1170ebe2, 0x67bb470bcb3690d7, 0x3806128e34d8ba90},
     {"lse_loss", 0xd488374e5f077113, 0x2c43b02772895f7c, 0x7898c503e19c9bb3},
     {"counted", 0x5e02bc07ae1f81c9, 0x5e02bc07ae1f81c9, 0x5e02bc07ae1f81c9},

@@ -107,7 +107,10 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
   const auto cap = static_cast<float>(p_.softcap);
   const bool masked = !sees(b, h, i, j);
   Score result;
-  result.seen = !masked || (has("cap_after_mask") && cap > 0 && i < query_len(b));
+  // In rows that see a key.
+  const bool adds = masked && has("mask_adds_a_million") && band() && band()->right == 0 &&
+                    i < query_len(b) && j < key_len(b) && i + diagonal(*band(), b) >= 0;
+  result.seen = !masked || adds || (has("cap_after_mask") && cap > 0 && i < query_len(b));
   if (!result.seen) return result;
   float s;
   if (has("backward_scale_16_bits") && backward_) {
@@ -118,7 +121,8 @@ Score Call::score(Index b, Index h, Index i, Index j, const float* query, const 
     s = product(query, key) * scale_;
   }
   s += spread(b, h, i);
-  if (masked) s = -kInfinity;
+  if (adds) s -= 1e6f;
+  if (masked && !adds) s = -kInfinity;
   const bool cap_last = has("softcap_after_bias") && p_.has_bias;
   if (cap > 0 && !cap_last && !ignores_cap(b, j)) {
     float tanh = std::tanh(s / cap);

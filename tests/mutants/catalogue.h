@@ -92,6 +92,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "a dense mask ignored from key 512 on", "MASK-7", "B167", "vllm-project/vllm-ascend#15503"},
     {"dense_mask_of_first_tile_at_128", textbook, "mask-dropped",
      "a dense mask ignored from key 64 on, in heads of 128 channels", "MASK-7"},
+    {"mask_adds_a_million", textbook, "mask-dropped",
+     "scores behind a diagonal lowered by 1e6, and not left out", "MASK-2 MASK-3 SOFTMAX-2"},
     {"uniform_weights", textbook, "mask-dropped",
      "the mean of V in packed sequences without a mask", "LAYOUT-5 SOFTMAX-1", "B168",
      "vllm-project/vllm-ascend#13699"},
