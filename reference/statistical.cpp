@@ -15,7 +15,7 @@ namespace {
 
 // visit(b, h, i) for each query within its length.
 template <class Visit>
-void for_each_row(const Problem& p, const Visit& visit) {
+void for_each_query(const Problem& p, const Visit& visit) {
   for (Index b = 0; b < p.batch; ++b) {
     for (Index h = 0; h < p.query_heads; ++h) {
       for (Index i = 0; i < p.lengths(b).query; ++i) visit(b, h, i);
@@ -189,7 +189,7 @@ ForwardSpread spread_forward(const Problem& problem, const Inputs& inputs,
   result.lse.deviation.assign(result.lse.drift.size(), 0);
   const Noise noise(problem, inputs, arithmetic);
   const Shape o = problem.o_shape(), lse = problem.lse_shape();
-  for_each_row(problem, [&](Index b, Index h, Index i) {
+  for_each_query(problem, [&](Index b, Index h, Index i) {
     const Forward row = noise.forward(b, h, i);
     const Place place = problem.query_place(b, i);
     result.lse.deviation[at(dense_index(lse, place.batch, h, place.position, 0))] = row.sigma_l;
@@ -204,7 +204,7 @@ BackwardSpread spread_backward(const Problem& problem, const Inputs& inputs,
   BackwardExpected drift =
       expect_backward(problem, inputs, arithmetic, threads, nullptr, Roundings::systematic);
   Gradients sums(problem, inputs, arithmetic);
-  for_each_row(problem, [&](Index b, Index h, Index i) { sums.add_row(b, h, i); });
+  for_each_query(problem, [&](Index b, Index h, Index i) { sums.add_row(b, h, i); });
   return {.dq = {std::move(drift.dq.bound), sums.dq()},
           .dk = {std::move(drift.dk.bound), sums.dk()},
           .dv = {std::move(drift.dv.bound), sums.dv()},

@@ -8,7 +8,7 @@
 
 namespace attest {
 
-static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+static constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 double unit_roundoff(DType dtype) { return power_of_two(-format_of(dtype).digits); }
 
@@ -61,7 +61,7 @@ double decode_f16(std::uint64_t bits) {
     magnitude = std::bit_cast<double>((magnitude_bits + kBias) << (52 - kFractionBits));
   } else {
     magnitude =
-        magnitude_bits == kInfinityBits ? kInfinity : std::numeric_limits<double>::quiet_NaN();
+        magnitude_bits == kInfinityBits ? kInfinite : std::numeric_limits<double>::quiet_NaN();
   }
   return bits & kSign ? -magnitude : magnitude;
 }

@@ -275,7 +275,7 @@ Real weigh_row(const Context<Real>& context, const KeyHead<Real>& head, Block<Re
 // ---- A block ----------------------------------------------------------------------------------
 
 template <class Real>
-void prepare(const Context<Real>& context, Block<Real>& block) {
+void prepare_backward(const Context<Real>& context, Block<Real>& block) {
   const Problem& problem = context.problem;
   const Model<Real>& model = context.model;
   const Index key_len = problem.lengths(block.b).key;
@@ -393,7 +393,7 @@ template <class Real>
 void backward_block(const Context<Real>& context, const KeyHead<Real>& head, bool with_dq,
                     const std::vector<Range>& keys, Block<Real>& block, KeyGradients<Real>& to) {
   const Index key_len = context.problem.lengths(block.b).key;
-  prepare(context, block);
+  prepare_backward(context, block);
   multiply_values(head, key_len, block);
   // Rows of which dQ is not wanted matter to the wanted keys alone.
   const std::vector<Range> whole = {{0, key_len}};

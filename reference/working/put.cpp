@@ -6,7 +6,7 @@
 
 namespace attest::bound::working {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLost = std::numeric_limits<double>::quiet_NaN();
 
 void fill(Expected& expected, const Problem& problem, const Shape& shape, double value,
           bool beyond) {
@@ -20,7 +20,7 @@ void fill(Expected& expected, const Problem& problem, const Shape& shape, double
 template <class Real>
 void put(Expected& expected, Index element, bool lost, Real value, Real bound, bool beyond) {
   const std::size_t e = at(element);
-  expected.value[e] = lost ? kNaN : static_cast<double>(value);
+  expected.value[e] = lost ? kLost : static_cast<double>(value);
   // A bound that is no number comes of infinity times 0, and admits anything too.
   const double limit = !lost && bound < kInfinity ? static_cast<double>(bound) : kInfinity;
   expected.bound[e] = beyond ? kInfinity : limit;

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "impl/vendor/triton/figures.h"
+#include "impl/vendor/wormhole/figures.h"
 #include "spec/arithmetic.h"
 #include "spec/clause.h"
 #include "spec/dtype.h"
@@ -383,6 +385,21 @@ std::string criteria_lines() {
                      ours.attest.failed > 0 ? 1 : 0);
 }
 
+// Which of its sources' figures a mock vendor has, and where.
+std::string vendor_table(const std::vector<vendor::Figure>& figures) {
+  std::string table = "| the text | its figure | here | where, or why not |\n|---|---|---|---|\n";
+  for (const vendor::Figure& each : figures) {
+    table += fmt::format("| {} | {} | {} | {} |\n", each.seed, each.said, each.here, each.where);
+  }
+  return table;
+}
+
+std::string vendor_page() {
+  const std::string page = contents("impl/vendor/README.md");
+  return with_part(with_part(page, "triton", vendor_table(vendor::triton::triton_figures())),
+                   "wormhole", vendor_table(vendor::wormhole::wormhole_figures()));
+}
+
 }  // namespace
 
 std::map<std::string, std::string> written_pages() {
@@ -395,6 +412,7 @@ std::map<std::string, std::string> written_pages() {
           {"spec/NUMERICS.md", with_part(with_part(numerics, "formats", format_table()), "index",
                                          index_of(numerics, subjects_of))},
           {"spec/CLAUSES.md", clause_page(spec, cases)},
+          {"impl/vendor/README.md", vendor_page()},
           {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
                                   "criteria", criteria_lines())}};
 }

@@ -21,7 +21,7 @@ using Definitions = std::map<std::string, std::vector<std::string>>;
 
 void find_types(const std::string& path, std::istream& text, Definitions& types) {
   static const std::regex opens("^namespace ?([a-z_:]*) ?\\{"), closes("^\\}  // namespace"),
-      defines("^(struct|class|enum class|enum|union) ([A-Za-z]+)[^;:]*( :[^:;]*)?\\{");
+      defines("^(struct|class|enum class|enum|union) ([A-Za-z0-9_]+)[^;:]*( :[^:;]*)?\\{");
   std::vector<std::string> within;
   std::smatch found;
   for (std::string line; std::getline(text, line);) {
