@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "impl/vendor/nvidia_grid/figures.h"
 #include "impl/vendor/triton/figures.h"
 #include "impl/vendor/wormhole/figures.h"
 #include "spec/arithmetic.h"
@@ -395,9 +396,13 @@ std::string vendor_table(const std::vector<vendor::Figure>& figures) {
 }
 
 std::string vendor_page() {
-  const std::string page = contents("impl/vendor/README.md");
-  return with_part(with_part(page, "triton", vendor_table(vendor::triton::triton_figures())),
-                   "wormhole", vendor_table(vendor::wormhole::wormhole_figures()));
+  const std::map<std::string, std::vector<vendor::Figure>> rooms = {
+      {"nvidia_grid", vendor::nvidia_grid::nvidia_grid_figures()},
+      {"triton", vendor::triton::triton_figures()},
+      {"wormhole", vendor::wormhole::wormhole_figures()}};
+  std::string page = contents("impl/vendor/README.md");
+  for (const auto& [room, figures] : rooms) page = with_part(page, room, vendor_table(figures));
+  return page;
 }
 
 }  // namespace
