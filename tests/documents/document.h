@@ -69,4 +69,15 @@ inline std::size_t width_of(const std::string& line) {
   return width;
 }
 
+// `text` with what stands between <!-- name --> and <!-- /name --> put anew.
+inline std::string with_part(const std::string& text, const std::string& name,
+                             const std::string& part) {
+  const std::string begin = "<!-- " + name + " -->\n", end = "<!-- /" + name + " -->";
+  const std::size_t at = text.find(begin), until = text.find(end);
+  if (at == std::string::npos || until == std::string::npos || until < at) {
+    throw std::runtime_error("no " + begin + "..." + end + " in a page");
+  }
+  return text.substr(0, at + begin.size()) + part + text.substr(until);
+}
+
 }  // namespace attest::documents

@@ -14,9 +14,6 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "impl/vendor/nvidia_grid/figures.h"
-#include "impl/vendor/triton/figures.h"
-#include "impl/vendor/wormhole/figures.h"
 #include "spec/arithmetic.h"
 #include "spec/clause.h"
 #include "spec/dtype.h"
@@ -38,16 +35,6 @@ std::string anchor_of(const std::string& heading) {
     }
   }
   return anchor;
-}
-
-// `text` with what stands between <!-- name --> and <!-- /name --> put anew.
-std::string with_part(const std::string& text, const std::string& name, const std::string& part) {
-  const std::string begin = "<!-- " + name + " -->\n", end = "<!-- /" + name + " -->";
-  const std::size_t at = text.find(begin), until = text.find(end);
-  if (at == std::string::npos || until == std::string::npos || until < at) {
-    throw std::runtime_error(fmt::format("no {}...{} in a page", begin, end));
-  }
-  return text.substr(0, at + begin.size()) + part + text.substr(until);
 }
 
 // ---- The index of SPEC.md -----------------------------------------------------------------------
@@ -386,25 +373,6 @@ std::string criteria_lines() {
                      ours.attest.failed > 0 ? 1 : 0);
 }
 
-// Which of its sources' figures a mock vendor has, and where.
-std::string vendor_table(const std::vector<vendor::Figure>& figures) {
-  std::string table = "| the text | its figure | here | where, or why not |\n|---|---|---|---|\n";
-  for (const vendor::Figure& each : figures) {
-    table += fmt::format("| {} | {} | {} | {} |\n", each.seed, each.said, each.here, each.where);
-  }
-  return table;
-}
-
-std::string vendor_page() {
-  const std::map<std::string, std::vector<vendor::Figure>> rooms = {
-      {"nvidia_grid", vendor::nvidia_grid::nvidia_grid_figures()},
-      {"triton", vendor::triton::triton_figures()},
-      {"wormhole", vendor::wormhole::wormhole_figures()}};
-  std::string page = contents("impl/vendor/README.md");
-  for (const auto& [room, figures] : rooms) page = with_part(page, room, vendor_table(figures));
-  return page;
-}
-
 }  // namespace
 
 std::map<std::string, std::string> written_pages() {
@@ -417,7 +385,6 @@ std::map<std::string, std::string> written_pages() {
           {"spec/NUMERICS.md", with_part(with_part(numerics, "formats", format_table()), "index",
                                          index_of(numerics, subjects_of))},
           {"spec/CLAUSES.md", clause_page(spec, cases)},
-          {"impl/vendor/README.md", vendor_page()},
           {"README.md", with_part(with_part(contents("README.md"), "figures", figures(cases)),
                                   "criteria", criteria_lines())}};
 }

@@ -1,6 +1,6 @@
 // What in the documents is a table of something that the tree has: pages, and parts of pages
-// between
-// <!-- name --> and <!-- /name -->.
+// between <!-- name --> and <!-- /name -->. pages_main.cpp compares and writes them: those of
+// documents_pages (pages.cpp), and of vendor_figures (tests/impl/vendor/figures.cpp).
 #pragma once
 
 #include <map>

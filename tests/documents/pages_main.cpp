@@ -1,10 +1,13 @@
-// documents_pages [--write]: says which tables in the documents are not what the tree has, or
-// writes them. Exits with 1 if one is stale, 2 if one cannot be made or written.
+// documents_pages [--write], or vendor_figures [--write]: says which tables in the documents are
+// not what the tree has, or writes them. Exits with 1 if one is stale, 2 if one cannot be made or
+// written.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "tests/documents/document.h"
@@ -21,7 +24,7 @@ std::string text_of(const std::string& path) {
   }
 }
 
-int run(bool write) {
+int run(const std::string& program, bool write) {
   int stale = 0;
   for (const auto& [path, text] : written_pages()) {
     const std::string before = text_of(path);
@@ -40,7 +43,7 @@ int run(bool write) {
                at.second == is.end() ? "" : *at.second);
     ++stale;
   }
-  if (stale > 0) fmt::print("documents_pages --write writes them\n");
+  if (stale > 0) fmt::print("{} --write writes them\n", program);
   return stale > 0 ? 1 : 0;
 }
 
@@ -48,15 +51,16 @@ int run(bool write) {
 }  // namespace attest::documents
 
 int main(int count, char** arguments) {
+  const std::string program = std::filesystem::path(arguments[0]).filename();
   const bool write = count == 2 && std::string_view(arguments[1]) == "--write";
   if (count > 1 && !write) {
-    fmt::print(stderr, "usage: documents_pages [--write]\n");
+    fmt::print(stderr, "usage: {} [--write]\n", program);
     return 2;
   }
   try {
-    return attest::documents::run(write);
+    return attest::documents::run(program, write);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "documents_pages: {}\n", error.what());
+    fmt::print(stderr, "{}: {}\n", program, error.what());
     return 2;
   }
 }
