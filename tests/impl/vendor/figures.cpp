@@ -6,6 +6,7 @@
 
 #include "impl/vendor/ascend/figures.h"
 #include "impl/vendor/nvidia_grid/figures.h"
+#include "impl/vendor/splash/figures.h"
 #include "impl/vendor/triton/figures.h"
 #include "impl/vendor/wormhole/figures.h"
 #include "tests/documents/document.h"
@@ -30,6 +31,7 @@ std::map<std::string, std::string> written_pages() {
   const std::map<std::string, std::function<std::vector<vendor::Figure>()>> rooms = {
       {"ascend", vendor::ascend::ascend_figures},
       {"nvidia_grid", vendor::nvidia_grid::nvidia_grid_figures},
+      {"splash", vendor::splash::splash_figures},
       {"triton", vendor::triton::triton_figures},
       {"wormhole", vendor::wormhole::wormhole_figures}};
   std::string page = contents(path);
