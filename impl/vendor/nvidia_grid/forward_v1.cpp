@@ -13,6 +13,8 @@
 namespace attest::vendor::nvidia_grid::v1 {
 namespace {
 
+using Kind = ThreadBlock::Kind;
+
 struct KeyBlock {
   std::int64_t number;
   Fragment k_transposed, v;
@@ -84,7 +86,6 @@ Absorbed absorb(const Row& before, float* scores, std::int64_t count, const Para
 // One strip of rows meets one more block of keys.
 void add_keys(ThreadBlock& block, const Params& p, const HeadAt& at, const ForwardTile& t,
               std::int64_t l, const KeyBlock& keys, const Fragment& q) {
-  using Kind = ThreadBlock::Kind;
   const Area area = {l * t.rows, t.rows, keys.number * t.keys, t.keys};
   Fragment weights(q.rows(), keys.v.rows());
   multiply(weights, Factor::rows(q), keys.k_transposed, 0, p.d);
