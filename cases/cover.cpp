@@ -14,7 +14,7 @@
 namespace attest {
 namespace {
 
-constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
+constexpr std::string_view kPlaceLetters = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 std::vector<CoverAxis> read_axis_list(const nlohmann::json& list, const std::string& pointer,
                                       std::set<std::string>& names) {
@@ -30,9 +30,9 @@ std::vector<CoverAxis> read_axis_list(const nlohmann::json& list, const std::str
                        fmt::format("\"{}\" is no name of an axis, or stands twice", axis.of));
     }
     const nlohmann::json& values = reader.at("values");
-    if (!values.is_array() || values.empty() || values.size() > kLetters.size()) {
+    if (!values.is_array() || values.empty() || values.size() > kPlaceLetters.size()) {
       throw InputError(reader.pointer("values"),
-                       fmt::format("\"values\" takes 1 to {} objects", kLetters.size()));
+                       fmt::format("\"values\" takes 1 to {} objects", kPlaceLetters.size()));
     }
     for (std::size_t v = 0; v < values.size(); ++v) {
       ObjectReader is_object(values[v], fmt::format("{}/{}", reader.pointer("values"), v));
@@ -73,7 +73,7 @@ CoverPlaces Cover::places_of(std::string_view row) const {
   const auto read = [&](std::string_view letters, std::size_t first, std::size_t count) {
     if (letters.size() > count) return false;
     for (std::size_t n = 0; n < letters.size(); ++n) {
-      places[first + n] = kLetters.find(letters[n]);
+      places[first + n] = kPlaceLetters.find(letters[n]);
       if (places[first + n] >= axis(first + n).values.size()) return false;
     }
     return true;
@@ -91,7 +91,7 @@ std::string Cover::row_of(const CoverPlaces& places) const {
   std::string row;
   for (std::size_t n = 0; n < places.size(); ++n) {
     if (n == features.size()) row += '.';
-    row += kLetters[places[n]];
+    row += kPlaceLetters[places[n]];
   }
   return row;
 }

@@ -140,7 +140,8 @@ void pipeline(Rows& rows) {
   const Profile inserted = backward_run(scenario1(), with_next);
   Tiling ping_pong;
   ping_pong.next_round = false;
-  const Profile ahead = backward_run(scenario1(), ping_pong), best = best_of_scenario1();
+  const Profile ahead = backward_run(scenario1(), ping_pong);
+  const Profile& best = best_of_scenario1();
   const Profile other = backward_run(scenario2("BNSD"), of_one_core());
   rows.push_back(
       {"Cube computation is faster than Vector computation", kMechanism,
@@ -234,7 +235,8 @@ void balance(Rows& rows) {
 void fixpipe(Rows& rows) {
   Tiling off;
   off.aligned_workspace = false;
-  const Profile before = backward_run(scenario1(), off), after = best_of_scenario1();
+  const Profile before = backward_run(scenario1(), off);
+  const Profile& after = best_of_scenario1();
   const Workspace& w = plan_of_time(scenario1(), off, true).workspace;
   const Workspace& aligned = plan_of_time(scenario1(), Tiling(), true).workspace;
   rows.push_back({"FixPipe's ratio before", "0.81", fmt::format("{:.2f}", before.fixpipe_ratio),
