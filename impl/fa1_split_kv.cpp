@@ -1,14 +1,17 @@
 // FlashAttention as it was in 2022 (T. Dao, D. Y. Fu, S. Ermon, A. Rudra, C. Re, arXiv 2205.14135,
-// Algorithm 1; "line n" below counts its lines), and keys that are split over workers.
+// Algorithms 1 and 4; "line n" below counts their lines), and keys that are split over workers.
 //
 // Key blocks are outside and query blocks inside: K and V are loaded once, but O, l and m of all
 // rows come from memory and go back to it in every step, and whenever O lies there it is
-// normalised. That is what FlashAttention-2 did away with by turning the loops around.
+// normalised. That is what FlashAttention-2 did away with by turning the loops around. Backward, D
+// is made anew in every step.
 //
 // Where heads are too few for the threads, the keys of a head are split into parts. Each part runs
 // the algorithm on its own keys, and leaves attention over them, (O_n, LSE_n). They are merged by
 //
 //   LSE = log sum_n e^LSE_n      O = sum_n e^(LSE_n - LSE) O_n
+//
+// Backward, a part has all of dK and dV of its keys, and dQ is the sum of what the parts leave.
 //
 // Reads top down: the declarations, the splits, the memory, the steps of a part, the merge, and the
 // backward pass. Softcap, bias, mask, dropout and sinks have their places as in flash/forward.h.
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "impl/flash.h"
+#include "impl/flash/backward.h"
 #include "impl/flash/pieces.h"
 #include "impl/flash/tiles.h"
 #include "impl/parallel.h"
@@ -48,9 +52,9 @@ ArithmeticDeclaration arithmetic(const std::string& dtype) {
 
 // The workspace: a worker takes no more than in FlashAttention-2's backward pass, the part included
 // that it has in memory where keys are not split. Where they are, there are parts of all rows, each
-// in the widest type (f64), with padding and the ends of three arrays.
+// in the widest type (f64), with padding and the ends of three arrays; backward, a part of dQ.
 MemoryDeclaration memory() {
-  MemoryDeclaration declared = flash_memory<Dealing::contiguous>();
+  MemoryDeclaration declared = flash_memory<kUpwards>();
   declared.workspace["per_query"] = kMostSplits * (256 + 2 * 8 + 3 * 64);
   declared.workspace["per_query_channel"] = kMostSplits * 8;
   return declared;
@@ -132,7 +136,7 @@ template <class R>
 using SplitWorker = Worker<R, SplitTiles<R>>;
 
 std::uint64_t workspace(const Call& call, bool backward) {
-  if (backward) return flash_workspace(call, true, Dealing::contiguous);
+  if (backward) return flash_workspace(call, true, kUpwards);
   return with_element_type(call.problem.dtype, [&](auto element) {
     return SplitTiles<Real<decltype(element)>>(call, Arena()).bytes;
   });
@@ -147,14 +151,37 @@ Part<R> part_of(const Call& call, std::int64_t n) {
   return Part<R>(call, Arena(first + static_cast<std::uint64_t>(n) * bytes));
 }
 
+// dQ, as far as the keys of one part give it, of all rows that read its key head.
+template <class R>
+struct QueryGradient {
+  QueryGradient(const Call& call, Arena arena)
+      : rows(group_of(call.problem) * call.problem.query_len),
+        width(engine_of<R>(call).padded(call.problem.head_dim)),
+        dq(arena.take<R>(rows, width)),
+        bytes(arena.used()) {}
+
+  std::int64_t rows, width;
+  R* dq;
+  std::uint64_t bytes;
+};
+
+// The n-th of those of all tasks.
+template <class R>
+QueryGradient<R> query_gradient_of(const Call& call, std::int64_t n) {
+  const std::uint64_t bytes = QueryGradient<R>(call, Arena()).bytes;
+  auto* const first = static_cast<char*>(shared_workspace_of(call, workspace(call, true)));
+  return QueryGradient<R>(call, Arena(first + static_cast<std::uint64_t>(n) * bytes));
+}
+
 std::uint64_t shared_workspace(const Call& call, bool backward) {
-  if (backward) return 0;
   const Tasks tasks(call);
   return with_element_type(call.problem.dtype, [&](auto element) {
-    const Part<Real<decltype(element)>> part(call, Arena());
+    using R = Real<decltype(element)>;
+    const std::uint64_t part =
+        backward ? QueryGradient<R>(call, Arena()).bytes : Part<R>(call, Arena()).bytes;
     Arena arena;
-    arena.take<char>(tasks.splits > 1 ? tasks.count() : call.workers,
-                     static_cast<std::int64_t>(part.bytes));
+    arena.take<char>(backward || tasks.splits > 1 ? tasks.count() : call.workers,
+                     static_cast<std::int64_t>(part));
     return arena.used();
   });
 }
@@ -341,11 +368,97 @@ void forward(const Call& call) {
 
 // ---- Backward ----------------------------------------------------------------------------------
 
-// Algorithm 4 of the paper has its key blocks outside and its query blocks inside, and so has
-// FlashAttention-2's backward pass, which is taken as it is. It differs only in what it is told of
-// a row: LSE, which the contract hands over, for l and m; and D, made once instead of in every
-// step.
-void backward(const Call& call) { flash_backward(call, Dealing::contiguous); }
+// Algorithm 4 for a key head and some of its keys. LSE, which the contract hands over, stands for l
+// and m, and dropout's bits are drawn again, as in the paper (line 14). Scale is applied once, to
+// the sums.
+template <class T, class R = Real<T>>
+void attend_backward(BackwardWorker<R>& w, std::int64_t b, std::int64_t key_head, const Range& keys,
+                     const QueryGradient<R>& part) {
+  const Call& call = w.call;
+  const BackwardTiles<R>& tile = w.tile;
+  const std::int64_t queries = call.lengths_of(b).query, group = call.group_size();
+  std::fill_n(part.dq, part.rows * part.width, R(0));                            // line 4
+  for (std::int64_t begin = keys.begin; begin < keys.end; begin += kKeyBlock) {  // line 6
+    const KeyBlock key =
+        load_key_block<T>(w, b, key_head, begin, std::min(begin + kKeyBlock, keys.end));  // line 7
+    std::fill_n(tile.dk, key.keys() * tile.width, R(0));                                  // line 8
+    std::fill_n(tile.dv, key.keys() * tile.value_width, R(0));
+    for (std::int64_t g = 0; g < group; ++g) {
+      const std::int64_t h = key_head * group + g;
+      for (std::int64_t first = 0; first < queries; first += kQueryBlock) {  // line 9
+        const Block block = {first, std::min(first + kQueryBlock, queries), key.begin, key.end};
+        const Coverage coverage = w.mask.cover(b, h, block, tile.visible);
+        if (coverage == Coverage::empty) continue;
+        form_delta<T>(w, b, h, first, block.queries(), tile.lse, tile.delta);  // line 19
+        const QueryBlock<R> query = load_query_block<T>(w, b, h, first, block.queries(), tile.lse,
+                                                        tile.delta);  // line 10
+        for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
+          call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
+          const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
+          w.dropout.apply(b, h, piece.block, R(1), tile.stride, gradient.p.data);
+          if (tile.cap_slope) {
+            through_cap(piece.block, tile.stride, tile.cap_slope, gradient.ds.data);
+          }
+          add_gradient(  // lines 16, 21 and 22
+              w, query, key, piece, gradient, [] {},
+              part.dq + (g * call.problem.query_len + first) * part.width, tile.dk, tile.dv);
+        });
+      }
+    }
+    if (group > 0) {
+      store_keys<T>(w, b, key_head, key.begin, key.keys(), tile.dk, tile.dv);  // line 24
+    }
+  }
+}
+
+// dQ of a key head's rows, from all parts.
+template <class T, class R = Real<T>>
+void add_query_gradients(BackwardWorker<R>& w, std::int64_t head, const Tasks& tasks) {
+  const Call& call = w.call;
+  const std::int64_t b = head / call.problem.key_heads, key_head = head % call.problem.key_heads;
+  const QueryGradient<R> sum = query_gradient_of<R>(call, head * tasks.splits);
+  for (std::int64_t split = 1; split < tasks.splits; ++split) {
+    const QueryGradient<R> part = query_gradient_of<R>(call, head * tasks.splits + split);
+    for (std::int64_t n = 0; n < sum.rows * sum.width; ++n) sum.dq[n] += part.dq[n];
+  }
+  for (std::int64_t g = 0; g < call.group_size(); ++g) {
+    w.tile.dq = sum.dq + g * call.problem.query_len * sum.width;
+    store_queries<T>(w, b, key_head * call.group_size() + g);
+  }
+  clear_unread_keys<T>(call, b, key_head);
+}
+
+template <class T>
+void backward_as(const Call& call) {
+  using R = Real<T>;
+  const Tasks tasks(call);
+  const auto worker = [&](int number) {
+    return BackwardWorker<R>(
+        call, number,
+        backward_tiles<R>(call, kUpwards,
+                          Arena(workspace_of(call, number, workspace(call, true)))));
+  };
+  Workers workers(call.workers);
+  workers.share_out(tasks.count(), [&](int number, std::int64_t begin, std::int64_t end) {
+    BackwardWorker<R> w = worker(number);
+    for (std::int64_t n = begin; n < end; ++n) {
+      const std::int64_t head = n / tasks.splits, b = head / call.problem.key_heads;
+      attend_backward<T>(
+          w, b, head % call.problem.key_heads,
+          split_of_keys(call.lengths_of(b).key, kChunk, tasks.splits, n % tasks.splits),
+          query_gradient_of<R>(call, n));
+    }
+  });
+  workers.share_out(tasks.heads, [&](int number, std::int64_t begin, std::int64_t end) {
+    BackwardWorker<R> w = worker(number);
+    for (std::int64_t head = begin; head < end; ++head) add_query_gradients<T>(w, head, tasks);
+  });
+}
+
+void backward(const Call& call) {
+  with_element_type(call.problem.dtype, [&](auto e) { backward_as<decltype(e)>(call); });
+  flash_further_gradients(call, kUpwards);
+}
 
 }  // namespace
 }  // namespace attest::impl
@@ -357,7 +470,7 @@ extern "C" const attest_plugin* attest_plugin_get(void) {
                                               .workspace = &workspace,
                                               .forward = &forward,
                                               .backward = &backward,
-                                              .schedule = &flash_schedule<Dealing::contiguous>,
+                                              .schedule = &flash_schedule<kUpwards>,
                                               .memory = &memory,
                                               .shared_workspace = &shared_workspace},
                                              engines<float>()));

@@ -1,6 +1,8 @@
 // FlashAttention-2 under masks that stay descriptions. A mask answers for a block of scores whether
 // it is empty, partial or full (mask.h); empty blocks are never visited, full ones computed without
-// a mask, and only a partial one is made, in memory for one block.
+// a mask, and only a partial one is made, in memory for one block. A query block
+// takes in its keys from the last to the first, as FlashAttention-2's released code does: under a
+// causal mask, the blocks that the diagonal cuts come before the full ones.
 //
 // Beside it, `lazy_mask/dense` makes all elements of the mask first, as programs do that pass a
 // matrix of booleans, and from it the same list of blocks (whole_mask.h); from there on both are
@@ -14,9 +16,7 @@
 namespace attest::impl {
 namespace {
 
-constexpr Dealing kDealing = Dealing::contiguous;
-
-KernelCode lazy() { return flash_kernel<kDealing>("lazy_mask"); }
+KernelCode lazy() { return flash_kernel<kDownwards>("lazy_mask"); }
 
 // With the blocks that a pass visits.
 WholeMask whole_mask(const Call& call, bool backward, Arena arena) {
@@ -25,7 +25,7 @@ WholeMask whole_mask(const Call& call, bool backward, Arena arena) {
 
 // A byte for each pair and for each block of them, where batch elements and heads share nothing.
 MemoryDeclaration memory_with_whole_mask() {
-  MemoryDeclaration declared = flash_memory<kDealing>();
+  MemoryDeclaration declared = flash_memory<kDownwards>();
   declared.growth = "quadratic";
   declared.workspace["per_pair"] = 1 + 1.0 / (kQueryBlock * kKeyBlock);
   declared.workspace["per_query"] = 2;

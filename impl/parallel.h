@@ -2,10 +2,12 @@
 // does not depend on who computes it, so results are the same for any number of threads (DET-3).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -106,6 +108,54 @@ class Workers {
   std::size_t busy_ = 0;
   std::vector<std::exception_ptr> failures_;
   std::vector<std::thread> threads_;
+};
+
+// Places to which workers add in turn: each waits until those before have added. Whoever comes
+// before must run at the same time, or have run.
+class Turns {
+ public:
+  explicit Turns(std::int64_t places) : done_(static_cast<std::size_t>(places)) {}
+
+  // That of a number, counted from 0.
+  class Turn {
+   public:
+    Turn(Turns& turns, std::int64_t number) : turns_(turns), number_(static_cast<int>(number)) {}
+
+    // Returns when all before have passed the place.
+    void wait(std::int64_t place) const {
+      std::atomic<int>& done = turns_.done_[static_cast<std::size_t>(place)];
+      for (int seen; (seen = done.load(std::memory_order_acquire)) < number_;) done.wait(seen);
+    }
+    // To be called at every place, by whoever adds nothing there too.
+    void pass(std::int64_t place) const {
+      wait(place);
+      std::atomic<int>& done = turns_.done_[static_cast<std::size_t>(place)];
+      done.fetch_add(1, std::memory_order_release);
+      done.notify_all();
+    }
+
+   private:
+    Turns& turns_;
+    int number_;
+  };
+  Turn of(std::int64_t number) { return {*this, number}; }
+
+  // Runs a worker's work; if it throws, nobody waits for it any more, and what they make is lost.
+  template <class Work>
+  void or_abandon(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      for (std::atomic<int>& done : done_) {
+        done.store(std::numeric_limits<int>::max() / 2);
+        done.notify_all();
+      }
+      throw;
+    }
+  }
+
+ private:
+  std::vector<std::atomic<int>> done_;  // how many have passed a place
 };
 
 // One round.

@@ -21,36 +21,57 @@ std::vector<BlockRow> needed_blocks(const BandOfScores& band, std::int64_t query
   return rows;
 }
 
-std::vector<std::int64_t> low_high_share(std::int64_t rows, std::int64_t workers,
-                                         std::int64_t worker) {
-  // Rows without work in front make whole rounds of pairs. Every other round goes backwards, so
-  // that the pairs that lack a row, which differ, are not always largest for the same worker.
-  const std::int64_t rounds = blocks_of(rows, 2 * workers);
-  const std::int64_t absent = rounds * 2 * workers - rows;
-  std::vector<std::int64_t> share;
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    const std::int64_t place = round % 2 == 0 ? worker : workers - 1 - worker;
-    const std::int64_t pair = round * workers + place;
-    if (pair >= absent) share.push_back(pair - absent);
-    if (rows - 1 - pair >= 0) share.push_back(rows - 1 - pair);
+std::int64_t scores_in(const BandOfScores& band, std::int64_t query_block, std::int64_t key_block,
+                       const BlockRow& row, std::int64_t n) {
+  const std::int64_t begin = row.keys.begin * key_block;
+  const std::int64_t end = std::min((row.keys.begin + n) * key_block, band.keys);
+  const std::int64_t last = std::min((row.row + 1) * query_block, band.queries);
+  std::int64_t scores = 0;
+  for (std::int64_t i = row.row * query_block; i < last; ++i) {
+    const std::int64_t diagonal = i + band.shift;
+    const std::int64_t from = diagonal > band.left ? std::max(begin, diagonal - band.left) : begin;
+    const std::int64_t to = end - diagonal > band.right ? diagonal + band.right + 1 : end;
+    scores += std::max<std::int64_t>(to - from, 0);
   }
-  return share;
+  return scores;
 }
 
-std::vector<BlockRow> even_share(std::span<const BlockRow> rows, std::int64_t workers,
-                                 std::int64_t worker) {
-  std::int64_t blocks = 0;
-  for (const BlockRow& row : rows) blocks += row.keys.size();
-  const Range mine = contiguous_share(blocks, workers, worker);
-  std::vector<BlockRow> share;
-  std::int64_t before = 0;  // blocks in the rows above
-  for (const BlockRow& row : rows) {
-    const std::int64_t begin = std::max<std::int64_t>(mine.begin - before, 0);
-    const std::int64_t end = std::min(mine.end - before, row.keys.size());
-    if (begin < end) share.push_back({row.row, {row.keys.begin + begin, row.keys.begin + end}});
-    before += row.keys.size();
+std::vector<std::vector<BlockRow>> even_shares(std::span<const BlockRow> rows, std::int64_t workers,
+                                               const ScoresOfBlocks& scores) {
+  std::vector<std::int64_t> before = {0};  // scores in the rows above
+  for (const BlockRow& row : rows) before.push_back(before.back() + scores(row, row.keys.size()));
+
+  // Where a share ends: after so many blocks of a row, whichever number is nearest to what it
+  // should have with all shares above.
+  std::size_t at = 0;
+  const auto blocks_up_to = [&](std::int64_t wanted) {
+    const BlockRow& row = rows[at];
+    std::int64_t low = 0, high = row.keys.size();  // the first has too few, the second does not
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (before[at] + scores(row, middle) < wanted ? low : high) = middle;
+    }
+    const std::int64_t lacks = wanted - before[at] - scores(row, low);
+    return lacks < scores(row, high) + before[at] - wanted ? low : high;
+  };
+
+  std::vector<std::vector<BlockRow>> shares(static_cast<std::size_t>(workers));
+  std::int64_t done = 0;  // blocks of the row
+  for (std::int64_t worker = 0; worker < workers; ++worker) {
+    const std::int64_t wanted = contiguous_share(before.back(), workers, worker).end;
+    for (; at < rows.size(); ++at, done = 0) {
+      const BlockRow& row = rows[at];
+      const bool ends_here = worker + 1 < workers && wanted <= before[at + 1];
+      const std::int64_t end = ends_here ? blocks_up_to(wanted) : row.keys.size();
+      if (done < end) {
+        shares[static_cast<std::size_t>(worker)].push_back(
+            {row.row, {row.keys.begin + done, row.keys.begin + end}});
+        done = end;
+      }
+      if (ends_here) break;
+    }
   }
-  return share;
+  return shares;
 }
 
 Range split_of_keys(std::int64_t keys, std::int64_t chunk, std::int64_t splits,

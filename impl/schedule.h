@@ -6,12 +6,12 @@
 // rows grow longer downwards, and that is what the schedules differ in:
 //
 //   contiguous   neighbouring rows: with two workers the second has three times as much to do
-//   low/high     rows in pairs, a short one with a long one; each row stays with one worker
-//   even         the blocks themselves: equal to one block, but a row may lie with two workers, who
-//                must merge what they have of it
+//   even         the blocks themselves: equal to one block, but a row may lie with several workers,
+//                who must merge what they have of it
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -50,20 +50,21 @@ struct BandOfScores {
 std::vector<BlockRow> needed_blocks(const BandOfScores& band, std::int64_t query_block,
                                     std::int64_t key_block);
 
+// How many scores are visible in the first n blocks of a row, which is one of the above.
+std::int64_t scores_in(const BandOfScores& band, std::int64_t query_block, std::int64_t key_block,
+                       const BlockRow& row, std::int64_t n);
+
 // Of `units` in a row, the share of a worker.
 inline Range contiguous_share(std::int64_t units, std::int64_t workers, std::int64_t worker) {
   return {units * worker / workers, units * (worker + 1) / workers};
 }
 
-// Of rows whose work does not decrease: the first with the last, the second with the last but one
-// and so on, a pair to each worker in turn. Where rows are too few for pairs, long ones stay alone.
-std::vector<std::int64_t> low_high_share(std::int64_t rows, std::int64_t workers,
-                                         std::int64_t worker);
-
-// Of all blocks of the rows, as many for each worker, but for one more or less. Rows stay in order
-// and blocks together.
-std::vector<BlockRow> even_share(std::span<const BlockRow> rows, std::int64_t workers,
-                                 std::int64_t worker);
+// The share of each worker in all blocks of the rows: as many scores, but for half a block at
+// either end, where scores(row, n) are in the first n blocks of a row. Rows stay in order and
+// blocks together.
+using ScoresOfBlocks = std::function<std::int64_t(const BlockRow& row, std::int64_t n)>;
+std::vector<std::vector<BlockRow>> even_shares(std::span<const BlockRow> rows, std::int64_t workers,
+                                               const ScoresOfBlocks& scores);
 
 // Of a sequence of keys that is split into parts of whole chunks (the last one may be shorter), the
 // keys of a part. Parts differ by one chunk at most; where chunks are too few, some have no keys.

@@ -10,6 +10,9 @@
 namespace attest {
 namespace {
 
+// With more threads a worker has few blocks in any case (SCHED-3).
+Index most_balanced(const Problem& p) { return 3 * p.batch * p.query_heads; }
+
 // Keeps the figures of a schedule that is as it must be.
 void note_schedule(Subject& subject, const Trial& traced, const std::optional<Trial>& untraced,
                    int threads) {
@@ -25,7 +28,7 @@ void note_schedule(Subject& subject, const Trial& traced, const std::optional<Tr
 
 std::optional<Finding> schedule_finding(Planes& planes, ScheduleDeclaration declared,
                                         const Trial& trial, int threads) {
-  if (threads > 3) declared.imbalance.reset();  // a worker has few blocks in any case
+  if (threads > most_balanced(planes.problem())) declared.imbalance.reset();
   if (trial.forward.blocks_left_out || trial.backward.blocks_left_out) {
     return Finding{
         .outcome = Outcome::inconclusive,
@@ -50,7 +53,10 @@ std::optional<Finding> check_schedule(Subject& subject, const Trial& first) {
     declared.imbalance.reset();  // a case with few blocks has no fair balance
   }
   Planes planes(subject.problem(), subject.prepared.inputs());
-  const std::set<int> counts = {1, 2, 3};
+  std::set<int> counts = {1, 2, 3};
+  for (const int many : {4, 8, 16}) {
+    if (declared.imbalance && many <= most_balanced(subject.problem())) counts.insert(many);
+  }
   if (auto finding = schedule_finding(planes, declared, first, subject.calling.threads))
     return finding;
   if (!counts.contains(subject.calling.threads))

@@ -5,40 +5,36 @@
 #include <vector>
 
 #include "impl/flash/backward.h"
+#include "impl/flash/needed.h"
 #include "impl/parallel.h"
 
 namespace attest::impl {
 
-// The scores of a batch element by blocks, keys down and queries across, without those that a band
-// hides; other masks are left to BlockMask.
-inline std::vector<BlockRow> key_rows(const Call& call, std::int64_t b) {
-  const Lengths& lengths = call.lengths_of(b);
-  constexpr std::int64_t kUnbounded = std::int64_t{1} << 60;
-  BandOfScores band = {lengths.key, lengths.query, kUnbounded, kUnbounded, 0};
-  if (call.mask.size() == 1 && call.mask[0].kind == ATTEST_MASK_BAND) {
-    // -left <= j - (i + shift) <= right, read from the keys' side.
-    const attest_mask& node = call.mask[0];
-    const std::int64_t diagonal = node.anchored_bottom_right ? lengths.key - lengths.query : 0;
-    band.left = std::min(node.right, kUnbounded);
-    band.right = std::min(node.left, kUnbounded);
-    band.shift = -(node.offset + diagonal);
-  }
-  return needed_blocks(band, kKeyBlock, kQueryBlock);
+// Which share of a head a worker has. Some are a block larger, so they change hands from one head
+// to the next.
+inline std::int64_t share_in_head(std::int64_t worker, std::int64_t head, std::int64_t workers) {
+  return (worker + head) % workers;
 }
 
-// All workers compute one key head together: as many blocks each, added up worker by worker. So the
+// All workers compute one key head together: as many scores each, added up worker by worker. So the
 // order of a sum depends on how many they are, and on nothing else.
 template <class T>
-void backward_head_evenly(const Call& call, Workers& workers, std::int64_t b, std::int64_t key_head,
-                          const std::vector<BlockRow>& rows) {
+void backward_head_evenly(const Call& call, Workers& workers, std::int64_t b,
+                          std::int64_t key_head) {
   using R = Real<T>;
   const Lengths& lengths = call.lengths_of(b);
+  const BandOfScores band = transposed(band_of(call, b));
+  const auto shares = even_shares(needed_blocks(band, kKeyBlock, kQueryBlock), call.workers,
+                                  [&](const BlockRow& row, std::int64_t n) {
+                                    return scores_in(band, kKeyBlock, kQueryBlock, row, n);
+                                  });
   const std::int64_t group = call.group_size();
-  const std::uint64_t bytes = flash_workspace(call, true, Dealing::balanced);
+  const std::uint64_t bytes = flash_workspace(call, true, kBalanced);
   const auto tiles_of = [&](int number) {
-    return backward_tiles<R>(call, Dealing::balanced, Arena(workspace_of(call, number, bytes)));
+    return backward_tiles<R>(call, kBalanced, Arena(workspace_of(call, number, bytes)));
   };
   const BackwardWorker<R> first(call, 0, tiles_of(0));
+  const Range all = {0, blocks_of(lengths.query, kQueryBlock)};
   const auto add = [](const R* from, std::int64_t count, R* to) {
     for (std::int64_t n = 0; n < count; ++n) to[n] += from[n];
   };
@@ -46,12 +42,14 @@ void backward_head_evenly(const Call& call, Workers& workers, std::int64_t b, st
     const std::int64_t h = key_head * group + g;
     workers.share_out(call.workers, [&](int number, std::int64_t, std::int64_t) {
       BackwardWorker<R> w(call, number, tiles_of(number));
-      begin_head<T>(w, b, h);
+      begin_head<T>(w, b, h, all);
       if (g == 0) {
         std::fill_n(w.tile.dk, lengths.key * w.tile.width, R(0));
         std::fill_n(w.tile.dv, lengths.key * w.tile.value_width, R(0));
       }
-      for (const BlockRow& row : even_share(rows, call.workers, number)) {
+      const std::int64_t share =
+          share_in_head(number, b * call.problem.query_heads + h, call.workers);
+      for (const BlockRow& row : shares[static_cast<std::size_t>(share)]) {
         const std::int64_t begin = row.row * kKeyBlock;
         const KeyBlock key =
             load_key_block<T>(w, b, key_head, begin, std::min(begin + kKeyBlock, lengths.key));

@@ -1,4 +1,4 @@
-// Forward: Algorithm 1, for a block of queries; then how the blocks are dealt to the workers.
+// Forward: Algorithm 1, for a block of queries; then all of them, dealt to the workers.
 #pragma once
 
 #include <algorithm>
@@ -98,77 +98,111 @@ void absorb_piece(const ForwardWorker<Real<T>>& w, std::int64_t b, std::int64_t 
   if (piece.visible) hide(block, piece.visible, whole.keys(), s.stride, s.data);
   w.engine.absorb(s, {tile.max + piece.row, tile.sum + piece.row, o});
   w.dropout.apply(b, h, block, R(1), s.stride, s.data);
-  const Panels<R> v = {tile.v + whole.key_begin * tile.width, whole.keys()};
-  w.engine.add_product(s, v.from_row(piece.key, w.engine.panel), !w.values_finite, o);
+  const std::int64_t key_block = forward_key_block(p);
+  const std::int64_t packed = block.key_begin / key_block * key_block;
+  const Panels<R> v = {tile.v + packed * tile.width,
+                       std::min(key_block, w.call.lengths_of(b).key - packed)};
+  w.engine.add_product(s, v.from_row(block.key_begin - packed, w.engine.panel), !w.values_finite,
+                       o);
 }
 
+// Some rows of a head; those from real_end on are padding.
+struct QueryRows {
+  QueryRows(const Call& call, std::int64_t the_batch, std::int64_t the_head, std::int64_t the_begin)
+      : b(the_batch),
+        h(the_head),
+        begin(the_begin),
+        end(std::min(begin + kQueryBlock, call.problem.query_len)),
+        real_end(std::clamp(call.lengths_of(b).query, begin, end)) {}
+
+  std::int64_t count() const { return real_end - begin; }
+
+  std::int64_t b, h, begin, end, real_end;
+};
+
+// Lines 4 and 5.
 template <class T>
-void forward_block(ForwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h, std::int64_t begin) {
+void begin_rows(ForwardWorker<Real<T>>& w, const QueryRows& rows, bool with_sink) {
   using R = Real<T>;
-  const Call& call = w.call;
+  const attest_problem& p = w.call.problem;
   const ForwardTiles<R>& tile = w.tile;
-  const attest_problem& p = call.problem;
-  const Lengths& lengths = call.lengths_of(b);
-  const std::int64_t end = std::min(begin + kQueryBlock, p.query_len);
-  const std::int64_t real_end = std::clamp(lengths.query, begin, end);
-  const std::int64_t rows = real_end - begin, key_block = forward_key_block(p);
-  const auto q = query_plane<const T>(call, call.inputs.q, b, h);
-  const auto out = query_plane<T>(call, call.outputs.o, b, h);
-  const auto lse = query_plane<R>(call, call.outputs.lse, b, h);
+  const auto q = query_plane<const T>(w.call, w.call.inputs.q, rows.b, rows.h);
+  w.engine.load(stored(q.from(rows.begin), rows.count(), p.head_dim),
+                {tile.q, rows.count(), p.head_dim, p.head_dim});
+  std::fill_n(tile.o, rows.count() * tile.width, R(0));
+  std::fill_n(tile.sum, rows.count(), p.has_sink && with_sink ? R(1) : R(0));
+  std::fill_n(tile.max, rows.count(),
+              with_sink ? sink_of<R>(w.call, rows.h) : -std::numeric_limits<R>::infinity());
+}
 
-  pack_keys<T>(w, b, h / call.group_size());
-  w.engine.load(stored(q.from(begin), rows, p.head_dim),
-                {tile.q, rows, p.head_dim, p.head_dim});  // line 4
-  std::fill_n(tile.o, rows * tile.width, R(0));           // line 5
-  std::fill_n(tile.sum, rows, p.has_sink ? R(1) : R(0));
-  std::fill_n(tile.max, rows, sink_of<R>(call, h));
-
-  for (std::int64_t key = 0; rows > 0 && key < lengths.key; key += key_block) {  // line 6
-    const Block block = {begin, real_end, key, std::min(key + key_block, lengths.key)};
-    const Coverage coverage = w.mask.cover(b, h, block, tile.visible);
+// Lines 6 to 11, for some of the keys: those of a block that are among them come together.
+template <class T>
+void attend(ForwardWorker<Real<T>>& w, const QueryRows& rows, const Range& keys, Visits visits) {
+  const std::int64_t size = forward_key_block(w.call.problem);
+  if (rows.count() == 0 || keys.size() <= 0) return;
+  pack_keys<T>(w, rows.b, rows.h / w.call.group_size());
+  const Range blocks = {keys.begin / size, blocks_of(keys.end, size)};
+  for (std::int64_t n = 0; n < blocks.size(); ++n) {
+    const std::int64_t key =
+        size * (visits == Visits::upwards ? blocks.begin + n : blocks.end - 1 - n);
+    const Block block = {rows.begin, rows.real_end, std::max(key, keys.begin),
+                         std::min(key + size, keys.end)};
+    const Coverage coverage = w.mask.cover(rows.b, rows.h, block, w.tile.visible);
     if (coverage == Coverage::empty) continue;
-    for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
-      call.report(w.number, b, h, piece.block, piece.visible, kForwardPass);
-      absorb_piece<T>(w, b, h, block, piece);  // lines 8 to 10
+    for_each_piece(block, coverage, w.tile.visible, w.engine.panel, [&](const Piece& piece) {
+      w.call.report(w.number, rows.b, rows.h, piece.block, piece.visible, kForwardPass);
+      absorb_piece<T>(w, rows.b, rows.h, block, piece);
     });
   }
-
-  for (std::int64_t i = 0; i < rows; ++i) {  // lines 12 and 13
-    // A row that saw nothing keeps O = 0, and its LSE is -inf + log 0 = -inf (EMPTY-1, EMPTY-2).
-    lse.at(begin + i, 0) = tile.max[i] + std::log(tile.sum[i]);
-    if (tile.sum[i] == 0) tile.sum[i] = 1;
-  }
-  w.engine.store({tile.o, rows, p.value_dim, tile.width}, static_cast<R>(w.dropout.rescale()),
-                 tile.sum, result(out.from(begin), rows, p.value_dim));  // lines 14 and 15
-  const std::int64_t stored_end = std::min(end, call.stored_queries(b));
-  fill(out, real_end, stored_end, p.value_dim, R(0));
-  fill(lse, real_end, stored_end, 1, -std::numeric_limits<R>::infinity());
-  w.dropout.publish(b, h, begin, end);
 }
 
-// All query blocks of all heads, dealt to the workers.
+// Lines 12 to 15, and what stands beyond the length.
 template <class T>
-void forward_as(const Call& call, Dealing dealing) {
+void store_rows(const ForwardWorker<Real<T>>& w, const QueryRows& rows) {
+  using R = Real<T>;
+  const Call& call = w.call;
+  const attest_problem& p = call.problem;
+  const ForwardTiles<R>& tile = w.tile;
+  const auto out = query_plane<T>(call, call.outputs.o, rows.b, rows.h);
+  const auto lse = query_plane<R>(call, call.outputs.lse, rows.b, rows.h);
+  for (std::int64_t i = 0; i < rows.count(); ++i) {
+    // A row that saw nothing keeps O = 0, and its LSE is -inf + log 0 = -inf (EMPTY-1, EMPTY-2).
+    lse.at(rows.begin + i, 0) = tile.max[i] + std::log(tile.sum[i]);
+    if (tile.sum[i] == 0) tile.sum[i] = 1;
+  }
+  w.engine.store({tile.o, rows.count(), p.value_dim, tile.width},
+                 static_cast<R>(w.dropout.rescale()), tile.sum,
+                 result(out.from(rows.begin), rows.count(), p.value_dim));
+  const std::int64_t stored_end = std::min(rows.end, call.stored_queries(rows.b));
+  fill(out, rows.real_end, stored_end, p.value_dim, R(0));
+  fill(lse, rows.real_end, stored_end, 1, -std::numeric_limits<R>::infinity());
+  w.dropout.publish(rows.b, rows.h, rows.begin, rows.end);
+}
+
+// The rows of blocks of all heads: number n is row n % rows of head n / rows.
+inline std::int64_t row_blocks(const attest_problem& p) {
+  return blocks_of(p.query_len, kQueryBlock);
+}
+inline QueryRows query_rows(const Call& call, std::int64_t n) {
+  const std::int64_t rows = row_blocks(call.problem), heads = call.problem.query_heads;
+  return {call, n / rows / heads, n / rows % heads, n % rows * kQueryBlock};
+}
+
+// All query blocks of all heads; neighbours go to the same worker.
+template <class T>
+void forward_as(const Call& call, Visits visits) {
   using R = Real<T>;
   const attest_problem& p = call.problem;
-  const std::int64_t blocks = (p.query_len + kQueryBlock - 1) / kQueryBlock;
-  const std::int64_t heads = p.batch * p.query_heads;
-  const std::uint64_t bytes = flash_workspace(call, false, dealing);
-  share_out(call.workers, call.workers, [&](int number, std::int64_t, std::int64_t) {
+  const std::uint64_t bytes = flash_workspace(call, false, kUpwards);
+  const std::int64_t all = p.batch * p.query_heads * row_blocks(p);
+  share_out(all, call.workers, [&](int number, std::int64_t begin, std::int64_t end) {
     ForwardWorker<R> worker(call, number,
                             forward_tiles<R>(call, Arena(workspace_of(call, number, bytes))));
-    const auto compute = [&](std::int64_t head, std::int64_t row) {
-      forward_block<T>(worker, head / p.query_heads, head % p.query_heads, row * kQueryBlock);
-    };
-    if (dealing == Dealing::contiguous) {
-      const Range mine = contiguous_share(heads * blocks, call.workers, number);
-      for (std::int64_t n = mine.begin; n < mine.end; ++n) compute(n / blocks, n % blocks);
-      return;
-    }
-    for (std::int64_t head = 0; head < heads; ++head) {
-      // Another worker is the first in each head, where there are fewer rows than workers.
-      const std::int64_t place = (number + head) % call.workers;
-      for (const std::int64_t row : low_high_share(blocks, call.workers, place)) compute(head, row);
+    for (std::int64_t n = begin; n < end; ++n) {
+      const QueryRows rows = query_rows(call, n);
+      begin_rows<T>(worker, rows, true);
+      attend<T>(worker, rows, {0, call.lengths_of(rows.b).key}, visits);
+      store_rows<T>(worker, rows);
     }
   });
 }

@@ -67,8 +67,8 @@ struct BackwardTiles {
 };
 
 template <class R>
-BackwardTiles<R> backward_tiles(const Call& call, Dealing dealing, Arena arena) {
-  const bool whole_head = dealing == Dealing::balanced || group_of(call.problem) > 1;
+BackwardTiles<R> backward_tiles(const Call& call, Form form, Arena arena) {
+  const bool whole_head = form.dealing == Dealing::balanced || group_of(call.problem) > 1;
   return {call.problem, engine_of<R>(call), whole_head ? call.problem.key_len : kKeyBlock, arena};
 }
 

@@ -16,7 +16,7 @@
 //   ratio/contiguous_halves/...              ratio: one head, causal, two threads: the time of fa2,
 //     which deals the query blocks in halves, over that of causal_balanced
 //   ratio/one_thread/...                     ratio: one head, causal: the time of causal_balanced
-//     with one thread over that with two
+//     with one thread over that with two; ratio/one_thread_fa2/bwd: of fa2
 //   ratio/dense_mask/...                     ratio: the time of lazy_mask/dense over lazy_mask
 //     steady_ratio: the same without making the mask; setup_ratio: making it over classifying all
 //     its blocks; mask_ratio: bytes of the mask; peak_memory, dense_peak_memory: bytes of one call
@@ -529,10 +529,14 @@ void add_dealings(const attest_kernel* halves, const attest_kernel* balanced) {
         Setting alone = ours;
         alone.threads = 1;
         add("ratio/one_thread" + what, kernels_in_turn, alone, ours);
-        if (backward) continue;  // fa2 has whole heads there
         Setting theirs = ours;
         theirs.kernel = halves;
-        add("ratio/contiguous_halves" + what, kernels_in_turn, theirs, ours);
+        if (backward) {
+          alone.kernel = halves;
+          add("ratio/one_thread_fa2" + what, kernels_in_turn, alone, theirs);
+        } else {
+          add("ratio/contiguous_halves" + what, kernels_in_turn, theirs, ours);
+        }
       }
     }
   }

@@ -65,6 +65,11 @@ const attest_kernel& dense_mask() {
   return kernel;
 }
 
+// Whether what it computes depends on the threads that it is given.
+bool splits_by_threads(const attest_kernel& kernel) {
+  return &kernel == &fa1_split_kv() || &kernel == &causal_balanced();
+}
+
 // Empty if all is within tolerance.
 std::string difference(const char* name, const std::vector<double>& actual,
                        const Expected& expected) {
@@ -276,11 +281,9 @@ Problem rich_problem(DType dtype) {
 }
 
 TEST_P(KernelsTest, AnyNumberOfThreadsGivesTheSameBits) {
-  if (&kernel() == &fa1_split_kv()) return;  // which splits keys by the number of threads
+  if (splits_by_threads(kernel())) return;
   for (const DType dtype : kDTypes) {
     Problem p = rich_problem(dtype);
-    p.backward = p.backward && &kernel() != &causal_balanced();
-    if (!p.backward) p.d_lse = false;
     for (const Shape& bias : {Shape{1, 1, 130, 150}, Shape{1, 2, 1, 150}}) {
       p.bias_shape = bias;
       const Inputs in = sixteenths(p, 1);
@@ -288,6 +291,27 @@ TEST_P(KernelsTest, AnyNumberOfThreadsGivesTheSameBits) {
       for (const int threads : {2, 3, 64}) {
         EXPECT_TRUE(alone == run(kernel(), p, in, {.threads = threads})) << threads;
       }
+    }
+  }
+}
+
+// Whole heads, and such as all workers share, of several key blocks.
+TEST_P(KernelsTest, HeadsThatWorkersShareHaveTheSameBitsForAnyNumberOfThem) {
+  if (splits_by_threads(kernel())) return;
+  for (const Mask& mask : {Mask::causal(Anchor::bottom_right), Mask::full()}) {
+    const Problem p{.batch = 1,
+                    .query_heads = 6,
+                    .key_heads = 3,
+                    .query_len = 300,
+                    .key_len = 700,
+                    .head_dim = 8,
+                    .value_dim = 16,
+                    .mask = mask,
+                    .backward = true};
+    const Inputs in = sixteenths(p, 1);
+    const Outputs alone = run(kernel(), p, in);
+    for (const int threads : {2, 3, 7, 16}) {
+      EXPECT_TRUE(alone == run(kernel(), p, in, {.threads = threads})) << threads;
     }
   }
 }
@@ -489,12 +513,12 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeaturesOfAHost) {
   EXPECT_EQ(description.profiles.size() + 1, profiles().size()) << "but for that of devices";
   for (const auto& [dtype, arithmetic] : description.arithmetic) {
     EXPECT_TRUE(arithmetic.deterministic);
-    const bool splits = &kernel() == &fa1_split_kv();
-    EXPECT_EQ(arithmetic.kv_splits, splits ? 30 : 1);
-    EXPECT_EQ(arithmetic.rescales_output, splits);
     // Evenly dealt sums, and parts that are merged, have an order for each number of workers.
-    EXPECT_EQ(arithmetic.thread_invariant, !splits && &kernel() != &causal_balanced());
-    EXPECT_EQ(arithmetic.batch_invariant, !splits && &kernel() != &causal_balanced());
+    const bool splits = splits_by_threads(kernel());
+    EXPECT_EQ(arithmetic.kv_splits, splits ? 30 : 1);
+    EXPECT_EQ(arithmetic.rescales_output, &kernel() == &fa1_split_kv());
+    EXPECT_EQ(arithmetic.thread_invariant, !splits);
+    EXPECT_EQ(arithmetic.batch_invariant, !splits);
     EXPECT_LT(arithmetic.exp_error, loosest(dtype).exp_error);
     EXPECT_LT(arithmetic.tanh_error, loosest(dtype).tanh_error);
   }

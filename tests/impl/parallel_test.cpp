@@ -5,6 +5,7 @@
 #include <atomic>
 #include <numeric>
 #include <stdexcept>
+#include <vector>
 
 namespace attest::impl {
 namespace {
@@ -38,6 +39,50 @@ TEST(WorkersTest, AnExceptionIsThrownOnceAllHaveEndedAndTheNextRoundIsAsAny) {
     EXPECT_NO_THROW(round(false));
     EXPECT_EQ(ended, 3);
   }
+}
+
+TEST(TurnsTest, AtEachPlaceAllComeInOrderHoweverTheyAreDealt) {
+  constexpr std::size_t kPlaces = 5;
+  constexpr std::int64_t kNumbers = 40;
+  const auto adds = [](std::int64_t number, std::size_t place) {
+    return (number + static_cast<std::int64_t>(place)) % 3 != 0;
+  };
+  for (const int count : {1, 2, 3, 8}) {
+    Workers workers(count);
+    Turns turns(kPlaces);
+    std::vector<std::vector<std::int64_t>> came(kPlaces), expected(kPlaces);
+    workers.share_out(count, [&](int worker, std::int64_t, std::int64_t) {
+      for (std::int64_t number = worker; number < kNumbers; number += count) {
+        const Turns::Turn turn = turns.of(number);
+        for (std::size_t place = 0; place < kPlaces; ++place) {
+          const auto n = static_cast<std::int64_t>(place);
+          if (adds(number, place)) {
+            turn.wait(n);
+            came[place].push_back(number);
+          }
+          turn.pass(n);
+        }
+      }
+    });
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      for (std::int64_t number = 0; number < kNumbers; ++number) {
+        if (adds(number, place)) expected[place].push_back(number);
+      }
+    }
+    EXPECT_EQ(came, expected) << count;
+  }
+}
+
+TEST(TurnsTest, NobodyWaitsForAWorkerThatFailed) {
+  Workers workers(3);
+  Turns turns(1);
+  const auto work = [&](int worker, std::int64_t, std::int64_t) {
+    turns.or_abandon([&] {
+      if (worker == 0) throw std::runtime_error("in a worker");
+      turns.of(worker).pass(0);
+    });
+  };
+  EXPECT_THROW(workers.share_out(3, work), std::runtime_error);
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ std::vector<BlockRow> triangle(Index rows) {
   return needed_blocks({.queries = rows, .keys = rows, .left = rows, .right = 0, .shift = 0}, 1, 1);
 }
 
+// The n blocks of a row, of 1 score each.
+Index one_each(const BlockRow& /*row*/, Index n) { return n; }
+
 // The work of each worker, of rows whose work is their number and one.
 struct Loads {
   Index longest = 0, shortest = std::numeric_limits<Index>::max(), all = 0;
@@ -61,16 +64,6 @@ struct Loads {
   }
 };
 
-Loads low_high_loads(Index rows, Index workers) {
-  Loads loads;
-  for (Index worker = 0; worker < workers; ++worker) {
-    Index load = 0;
-    for (const Index row : low_high_share(rows, workers, worker)) load += row + 1;
-    loads.add(load);
-  }
-  return loads;
-}
-
 Loads contiguous_loads(Index rows, Index workers) {
   Loads loads;
   for (Index worker = 0; worker < workers; ++worker) {
@@ -84,8 +77,8 @@ Loads contiguous_loads(Index rows, Index workers) {
 
 Loads even_loads(const std::vector<BlockRow>& rows, Index workers) {
   Loads loads;
-  for (Index worker = 0; worker < workers; ++worker) {
-    loads.add(static_cast<Index>(blocks_of(even_share(rows, workers, worker)).size()));
+  for (const auto& share : even_shares(rows, workers, one_each)) {
+    loads.add(static_cast<Index>(blocks_of(share).size()));
   }
   return loads;
 }
@@ -151,59 +144,9 @@ TEST(ScheduleTest, ContiguousSharesPutTogetherAreAllAndDifferByOneAtMost) {
   }
 }
 
-TEST(ScheduleTest, LowHighGivesEachRowToExactlyOneWorker) {
-  for (Index rows = 0; rows <= 130; ++rows) {
-    for (Index workers = 1; workers <= 20; ++workers) {
-      std::vector<int> times(static_cast<std::size_t>(rows));
-      for (Index worker = 0; worker < workers; ++worker) {
-        for (const Index row : low_high_share(rows, workers, worker)) {
-          ASSERT_TRUE(0 <= row && row < rows);
-          ++times[static_cast<std::size_t>(row)];
-        }
-      }
-      ASSERT_EQ(std::count(times.begin(), times.end(), 1), rows) << rows << " " << workers;
-    }
-  }
-}
-
-// No schedule of whole rows is shorter than the longest row, or than the mean.
-TEST(ScheduleTest, LowHighTakesAtMostHalfABlockForEachOtherWorkerMoreThanItMust) {
-  for (Index rows = 1; rows <= 130; ++rows) {
-    for (Index workers = 1; workers <= 20; ++workers) {
-      const Loads loads = low_high_loads(rows, workers);
-      const double mean = static_cast<double>(loads.all) / static_cast<double>(workers);
-      const double least = std::max(mean, static_cast<double>(rows));
-      ASSERT_LE(static_cast<double>(loads.longest), least + static_cast<double>(workers - 1) / 2)
-          << rows << " " << workers;
-      if (rows % (2 * workers) == 0) {
-        ASSERT_EQ(loads.longest, loads.shortest);
-      }
-      if (rows >= 2 * workers) {
-        ASSERT_LE(loads.imbalance(workers), 1.125) << rows << " " << workers;
-      }
-      if (rows >= 8 * workers) {
-        ASSERT_LE(loads.imbalance(workers), 1 + 1.0 / 64) << rows << " " << workers;
-      }
-    }
-  }
-}
-
-RC_GTEST_PROP(ScheduleTest, LowHighIsNeverLongerThanContiguousRows, ()) {
-  const Index rows = *rc::gen::inRange<Index>(1, 2000);
-  const Index workers = *rc::gen::inRange<Index>(1, 200);
-  RC_ASSERT(low_high_loads(rows, workers).longest <= contiguous_loads(rows, workers).longest);
-}
-
-TEST(ScheduleTest, LowHighPairsTheFirstRowWithTheLast) {
-  EXPECT_THAT(low_high_share(8, 4, 0), ElementsAre(0, 7));
-  EXPECT_THAT(low_high_share(8, 4, 1), ElementsAre(1, 6));
-  EXPECT_THAT(low_high_share(8, 4, 2), ElementsAre(2, 5));
-  EXPECT_THAT(low_high_share(8, 4, 3), ElementsAre(3, 4));
-}
-
-TEST(ScheduleTest, LowHighIsTwoThirdsOfContiguousHalves) {
+TEST(ScheduleTest, ContiguousHalvesOfATriangleAreOneAndAHalfTimesTheMean) {
   EXPECT_NEAR(contiguous_loads(64, 2).imbalance(2), 1.5, 0.01);
-  EXPECT_EQ(low_high_loads(64, 2).imbalance(2), 1);
+  EXPECT_NEAR(even_loads(triangle(64), 2).imbalance(2), 1, 0.001);
 }
 
 TEST(ScheduleTest, EvenSharesPutTogetherAreAllBlocksInOrderAndDifferByOneAtMost) {
@@ -216,8 +159,8 @@ TEST(ScheduleTest, EvenSharesPutTogetherAreAllBlocksInOrderAndDifferByOneAtMost)
           Blocks dealt;
           Loads loads;
           std::pair<Index, Index> last = {-1, -1};
-          for (Index worker = 0; worker < workers; ++worker) {
-            const Blocks mine = blocks_of(even_share(needed, workers, worker));
+          for (const auto& share : even_shares(needed, workers, one_each)) {
+            const Blocks mine = blocks_of(share);
             loads.add(static_cast<Index>(mine.size()));
             if (mine.empty()) continue;
             ASSERT_LT(last, *mine.begin());
@@ -232,18 +175,56 @@ TEST(ScheduleTest, EvenSharesPutTogetherAreAllBlocksInOrderAndDifferByOneAtMost)
   }
 }
 
-RC_GTEST_PROP(ScheduleTest, EvenSharesOfAnyRowsAreAllBlocksOnce, ()) {
-  std::vector<BlockRow> rows;
-  for (Index row = 0; row < *rc::gen::inRange<Index>(0, 40); ++row) {
-    const Index begin = *rc::gen::inRange<Index>(0, 20);
-    rows.push_back({row, {begin, begin + *rc::gen::inRange<Index>(0, 20)}});
+BandOfScores any_band(Index size) {
+  const auto width = [&] { return *rc::gen::element<Index>(0, 3, size / 2, ATTEST_UNBOUNDED); };
+  return {*rc::gen::inRange<Index>(0, size), *rc::gen::inRange<Index>(0, size), width(), width(),
+          *rc::gen::inRange<Index>(-size, size)};
+}
+
+RC_GTEST_PROP(ScheduleTest, EvenSharesOfAnyBandAreAllBlocksOnceAndDifferByOneAtMost, ()) {
+  const BandOfScores band = any_band(150);
+  const Index query_block = *rc::gen::inRange<Index>(1, 70);
+  const Index key_block = *rc::gen::inRange<Index>(1, 70);
+  const auto rows = needed_blocks(band, query_block, key_block);
+  const auto scores = [&](const BlockRow& row, Index n) {
+    return scores_in(band, query_block, key_block, row, n);
+  };
+  Index all = 0, largest = 0;
+  for (const BlockRow& row : rows) {
+    all += scores(row, row.keys.size());
+    for (Index n = 0; n < row.keys.size(); ++n) {
+      largest = std::max(largest, scores(row, n + 1) - scores(row, n));
+    }
   }
   const Index workers = *rc::gen::inRange<Index>(1, 70);
   Blocks dealt;
-  for (Index worker = 0; worker < workers; ++worker) {
-    dealt.merge(blocks_of(even_share(rows, workers, worker)));
+  for (const auto& share : even_shares(rows, workers, scores)) {
+    Index mine = 0;
+    for (const BlockRow& row : share) mine += scores(row, row.keys.size());
+    RC_ASSERT(std::abs(mine - all / workers) <= largest + 1);
+    dealt.merge(blocks_of(share));
   }
   RC_ASSERT(dealt == blocks_of(rows));
+}
+
+RC_GTEST_PROP(ScheduleTest, ScoresOfBlocksAreThoseThatAreVisible, ()) {
+  const BandOfScores band = any_band(40);
+  const Index query_block = *rc::gen::inRange<Index>(1, 20);
+  const Index key_block = *rc::gen::inRange<Index>(1, 20);
+  for (const BlockRow& row : needed_blocks(band, query_block, key_block)) {
+    for (Index n = 0; n <= row.keys.size(); ++n) {
+      Index visible = 0;
+      for (Index i = row.row * query_block; i < std::min((row.row + 1) * query_block, band.queries);
+           ++i) {
+        for (Index j = row.keys.begin * key_block;
+             j < std::min((row.keys.begin + n) * key_block, band.keys); ++j) {
+          const Index distance = j - (i + band.shift);
+          visible += -band.left <= distance && distance <= band.right;
+        }
+      }
+      RC_ASSERT(scores_in(band, query_block, key_block, row, n) == visible);
+    }
+  }
 }
 
 // Eight rows on nine cores: by rows the longest core has the eight blocks of the last row, and one
@@ -252,7 +233,6 @@ TEST(ScheduleTest, ATriangleOfEightRowsIsFourBlocksForEachOfNineWorkers) {
   const auto rows = triangle(8);
   EXPECT_EQ(blocks_of(rows).size(), 36u);
   EXPECT_EQ(contiguous_loads(8, 9).longest, 8);
-  EXPECT_EQ(low_high_loads(8, 9).longest, 8);
   const Loads loads = even_loads(rows, 9);
   EXPECT_EQ(loads.longest, 4);
   EXPECT_EQ(loads.shortest, 4);

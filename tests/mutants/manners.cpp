@@ -175,10 +175,13 @@ void report_blocks(const Call& call, const attest_context& context) {
   if (!context.trace) return;
   const attest_problem& p = call.problem();
   Index count = 0;
+  const Index busy = call.has("imbalanced")     ? 1
+                     : call.has("idle_workers") ? std::min<Index>(call.threads(), 3)
+                                                : call.threads();
   bool done = false;  // the fault
   const auto report = [&](Index b, Index h, Index i, Index j) {
     attest_block block = {.struct_size = sizeof(attest_block),
-                          .worker = call.has("imbalanced") ? 0 : count % call.threads(),
+                          .worker = count % busy,
                           .batch = b,
                           .head = h,
                           .query_begin = i,

@@ -301,6 +301,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Expectation{"masks_full_block", Outcome::fail, "schedule", "SCHED-2"},
                     Expectation{"leaves_block_unmasked", Outcome::fail, "schedule", "SCHED-2"},
                     Expectation{"imbalanced", Outcome::fail, "schedule", "SCHED-3"},
+                    Expectation{"idle_workers", Outcome::fail, "schedule", "SCHED-3"},
                     Expectation{"default_stream", Outcome::fail, "unwritten", "DEV-1"},
                     Expectation{"scratch_of_all_streams", Outcome::fail, "nonfinite", "DEV-2"},
                     Expectation{"inputs_of_the_capture", Outcome::fail, "nonfinite", "DEV-3"},
