@@ -36,6 +36,11 @@ struct Entry {
   std::vector<Variant> variants;
 };
 
+// Whether cases whose ids begin with a stem are asked for.
+bool is_wanted(const std::string& stem, const FileRead& source) {
+  return !source.wanted || source.wanted->id.empty() || source.wanted->id.starts_with(stem + "/");
+}
+
 // The rows of a covering array, each with the settings and clauses that its values make.
 std::vector<Variant> rows_of(const Entry& entry, const nlohmann::json& value,
                              const std::string& pointer, const FileRead& source,
@@ -47,11 +52,11 @@ std::vector<Variant> rows_of(const Entry& entry, const nlohmann::json& value,
   for (std::size_t n = 0; n < cover.rows.size(); ++n) {
     const std::string place = fmt::format("{}/rows/{}", pointer, n);
     const std::string label = "r=" + cover.rows[n];
-    Variant row{
-        .point = {.label = label, .settings = {}},
-        .settings = settings,
-        .fields = cover.fields_of(cover.rows[n],
-                                  fmt::format("{}/{}/{}", source.stem, entry.name, label), fields)};
+    const std::string stem = fmt::format("{}/{}/{}", source.stem, entry.name, label);
+    if (!is_wanted(stem, source)) continue;
+    Variant row{.point = {.label = label, .settings = {}},
+                .settings = settings,
+                .fields = cover.fields_of(cover.rows[n], stem, fields)};
     nlohmann::json own = nlohmann::json::object();
     for (const char* const key : {"dtypes", "data", "hidden", "clauses"}) {
       if (!row.fields.contains(key)) continue;
@@ -112,6 +117,13 @@ struct PlacedProblem {
   Extras extras = {};
 };
 
+std::string label_of(const Variant& variant) {
+  return (variant.point.label.empty() ? "" : "/") + variant.point.label;
+}
+std::string stem_of(const Entry& entry, const Variant& variant, const FileRead& source) {
+  return fmt::format("{}/{}{}", source.stem, entry.name, label_of(variant));
+}
+
 PlacedProblem place(const Entry& entry, const Variant& variant, const FileRead& source) {
   const Point& point = variant.point;
   ProblemReader reader;
@@ -119,11 +131,10 @@ PlacedProblem place(const Entry& entry, const Variant& variant, const FileRead& 
   if (entry.problem) reader.add(*entry.problem, entry.pointer + "/problem");
   reader.add(variant.fields, entry.pointer + "/cover");
   for (const AxisValue& setting : point.settings) reader.add(setting);
-  const std::string label = (point.label.empty() ? "" : "/") + point.label;
-  const std::string stem = fmt::format("{}/{}{}", source.stem, entry.name, label);
+  const std::string stem = stem_of(entry, variant, source);
   PlacedProblem placed{.reader = std::move(reader),
                        .stem = stem,
-                       .seed = entry.bits.empty() ? stem : entry.bits + label};
+                       .seed = entry.bits.empty() ? stem : entry.bits + label_of(variant)};
   placed.problem = placed.reader.read(placed.seed, placed.extras);
   return placed;
 }
@@ -202,6 +213,7 @@ void read_entry(const nlohmann::json& value, const std::string& pointer, FileRea
                 std::vector<Case>& cases) {
   const Entry entry = parse(value, pointer, source);
   for (const Variant& variant : entry.variants) {
+    if (!is_wanted(stem_of(entry, variant, source), source)) continue;
     const Settings& settings = variant.settings;
     const PlacedProblem placed = place(entry, variant, source);
     for (const std::string& dtype : settings.dtypes) {
