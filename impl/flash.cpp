@@ -29,9 +29,9 @@ ArithmeticDeclaration flash_arithmetic(const std::string& dtype) {
 // Blocks are reported as they are computed, those that a mask cuts in pieces.
 //
 // Balanced, the busiest of T workers has no more than 1.05 times the mean, if the mask is full or
-// causal, S = Sq = Sk >= 2048, and T <= 3 B Hq: shares have as many scores, to half a block of 96
-// by 64 forward, and of 96 by 256 in each head backward. A block that the diagonal cuts is computed
-// in slices, which have a little more than what is visible.
+// causal, there is no bias, S = Sq = Sk >= 2048, and T <= 3 B Hq: shares have as many scores, to
+// half a block of 96 by 64 forward, and of 96 by 256 in each head backward. A block that the
+// diagonal cuts is computed in slices, which have a little more than what is visible.
 template <Form form>
 ScheduleDeclaration flash_schedule() {
   return {.masks_partial_only = true,
@@ -111,11 +111,14 @@ void backward_as(const Call& call, Form form) {
   const attest_problem& p = call.problem;
   Workers workers(call.workers);
   const std::int64_t heads = p.batch * p.key_heads;
-  // Whole heads one worker each, as long as there is one for every worker; of those that are left
-  // over, all workers compute one after the other. A worker alone is always left nothing.
-  const bool shareable = blocks_of(p.key_len, kKeyBlock) > 1;
+  // Whole heads one worker each, as long as there is one for every worker. Those that are left over
+  // all workers compute one after the other, if that is sooner than one each: as many work at a
+  // head as it has key blocks.
+  const std::int64_t left_over = heads % call.workers;
+  const std::int64_t at_a_head =
+      std::min<std::int64_t>(call.workers, blocks_of(p.key_len, kKeyBlock));
   const std::int64_t together = form.dealing == Dealing::balanced ? heads
-                                : shareable                       ? heads % call.workers
+                                : left_over < at_a_head           ? left_over
                                                                   : 0;
   for_each_unit<Real<T>>(call, workers, form, heads - together, [&](auto& w, std::int64_t unit) {
     backward_head<T>(w, unit / p.key_heads, unit % p.key_heads);
@@ -146,7 +149,7 @@ void flash_backward(const Call& call, Form form) {
 }
 
 void flash_further_gradients(const Call& call, Form form) {
-  Workers workers(call.workers);
+  Workers workers(call.outputs.dbias.data ? call.workers : 1);
   with_element_type(call.problem.dtype,
                     [&](auto e) { further_gradients_as<decltype(e)>(call, workers, form); });
 }

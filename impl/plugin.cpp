@@ -20,10 +20,10 @@ const Kernel& itself(const attest_kernel* kernel) {
 // How many threads are worth their start. It depends on nothing but the problem, so that the
 // workspace asked for is the workspace used.
 int workers_for(const attest_problem& p, std::int32_t threads) {
-  constexpr double kWorthwhile = 1 << 22;  // multiply-adds: about a millisecond
+  constexpr double kWorthwhile = 1 << 20;  // multiply-adds of each: a quarter of a millisecond
   const double work = double(p.batch) * double(p.query_heads) * double(p.query_len) *
                       double(p.key_len) * double(p.head_dim + p.value_dim);
-  return work < kWorthwhile ? 1 : std::max(1, static_cast<int>(threads));
+  return static_cast<int>(std::max(1.0, std::min<double>(threads, work / kWorthwhile)));
 }
 
 void say(const char* text, char* message, std::uint64_t bytes) {

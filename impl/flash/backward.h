@@ -37,7 +37,7 @@ void add_gradient(const BackwardWorker<R>& w, const QueryBlock<R>& query, const 
                        {dq + piece.row * tile.width, rows, p.head_dim, tile.width});
 }
 
-// dQ = 0, and what the rows need (lines 2 and 4), for some query blocks of a head.
+// dQ = 0, and what the rows need (lines 3 and 4), for some query blocks of a head.
 template <class T>
 void begin_head(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h,
                 const Range& query_blocks) {
@@ -178,8 +178,8 @@ void backward_head_together(const Call& call, Workers& workers, std::int64_t b,
     });
     Turns turns(query_blocks);
     workers.share_out(call.workers, [&](int number, std::int64_t, std::int64_t) {
-      BackwardWorker<R> w = worker(number);
       turns.or_abandon([&] {
+        BackwardWorker<R> w = worker(number);
         add_key_blocks<T>(w, b, key_head, g, number, call.workers,
                           [&](std::int64_t key_block) { return turns.of(key_block); });
       });

@@ -71,11 +71,12 @@ struct EvenDeal {
       const BandOfScores& band = bands[static_cast<std::size_t>(head / heads)];
       for (const BlockRow& row : needed_blocks(band, kQueryBlock, kDealtKeys)) {
         needed.push_back({head * of_head + row.row, row.keys});
-        all += row.keys.size();
-        longest = std::max(longest, row.keys.size());
+        const std::int64_t scores = scores_in(band, kQueryBlock, kDealtKeys, row, row.keys.size());
+        all += scores;
+        longest = std::max(longest, scores);
       }
     }
-    // A row is cut no more often than a worker's mean share goes into it.
+    // Shares end every all / workers scores: so often a row is cut, or once more.
     const std::int64_t most = std::max<std::int64_t>((kMostParts - 2) * all / longest, 1);
     const auto shares =
         even_shares(needed, std::min<std::int64_t>(call.workers, most),

@@ -105,7 +105,7 @@ struct QueryBlock {
   const R *lse, *delta;
 };
 
-// Line 10.
+// Line 9.
 template <class T, class R = Real<T>>
 QueryBlock<R> load_query_block(const BackwardWorker<R>& w, std::int64_t b, std::int64_t h,
                                std::int64_t begin, std::int64_t rows, const R* lse,
@@ -147,8 +147,8 @@ struct Gradient {
   Tile<R> p, ds;
 };
 
-// Lines 11 to 14 for one piece: P, and dS with respect to the final score. LSE is -inf in a row
-// that saw nothing; all its elements are hidden, and their P is 0 (EMPTY-3).
+// Lines 10, 11, 13 and 14 for one piece: P, and dS with respect to the final score. LSE is -inf in
+// a row that saw nothing; all its elements are hidden, and their P is 0 (EMPTY-3).
 template <class T, class R = Real<T>>
 Gradient<R> form_gradient(const BackwardWorker<R>& w, std::int64_t b, std::int64_t h,
                           const QueryBlock<R>& query, const KeyBlock& key, const Piece& piece) {

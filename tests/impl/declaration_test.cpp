@@ -176,6 +176,23 @@ TEST(DeclarationTest, BalancedDealingKeepsWhatItDeclaresAtAllLengths) {
   EXPECT_GT(worst, 1 + (declared - 1) / 2);  // and does not promise far too little
 }
 
+RC_GTEST_PROP(DeclarationTest, NoQueryBlockIsInMorePartsThanDeclared, ()) {
+  impl::Call call = square(0, 1 + below(4), *rc::gen::arbitrary<bool>());
+  attest_problem& p = call.problem;
+  p.batch = 1 + below(16);
+  p.query_len = 1 + below(300);
+  p.key_len = 1 + below(10000);
+  call.lengths.clear();
+  for (Index b = 0; b < p.batch; ++b) {
+    call.lengths.push_back({*rc::gen::element(p.query_len, Index(1), below(p.query_len + 1)),
+                            *rc::gen::element(p.key_len, Index(1), below(p.key_len + 1))});
+  }
+  call.workers = static_cast<int>(1 + below(130));
+  for (const impl::EvenDeal::Row& row : impl::EvenDeal(call).rows) {
+    RC_ASSERT(row.pieces <= impl::kMostParts);
+  }
+}
+
 // Eight rows on nine cores: by rows, the longest core has the last of them, 8 squares; dealt
 // evenly, 4 squares of 36.
 TEST(DeclarationTest, ATriangleOfEightRowsIsHalfAsLongForNineWorkersIfItIsDealtEvenly) {

@@ -67,7 +67,7 @@ void CubeCore::left(const Matrix& a) {
   numbers_ = a.at.host != nullptr;
   left_turn_ = (left_turn_ + 1) % left_slots_;
   Bytes& l1 = *l1_left_[left_turn_];
-  if (m_ * k_ * size_ > static_cast<int64_t>(l1.size())) {
+  if (m_ > base_m_ || m_ * k_ * size_ > static_cast<int64_t>(l1.size())) {
     throw DeviceError("L1", "a left tile of " + std::to_string(m_) + " x " + std::to_string(k_) +
                                 " is larger than its place");
   }

@@ -36,7 +36,6 @@ class CubeCore {
 
   Bytes take(device::Memory& memory, const char* what, int64_t elements);
   void panel(const Matrix& b, int64_t k0, int64_t k_size, int64_t n0, int64_t n_size);
-  void sum(const float* b, int64_t ld, int64_t k0, int64_t k_size, int64_t n_size);
   void fix(Gm out, int64_t stride, int64_t n_size, bool atomic_add);
 
   AiCore& core_;

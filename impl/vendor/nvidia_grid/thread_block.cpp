@@ -52,6 +52,10 @@ void ThreadBlock::copy(SharedTile& to, const Matrix& from, std::int64_t first_ro
     throw DeviceError("global memory", "illegal address: row " + std::to_string(first_row) +
                                            " of " + std::to_string(from.rows));
   }
+  if (from.columns > to.columns) {
+    throw DeviceError("shared memory", "a copy of " + std::to_string(from.columns) +
+                                           " columns into a tile of " + std::to_string(to.columns));
+  }
   const std::int64_t rows = std::clamp<std::int64_t>(from.rows - first_row, 0, to.rows);
   const std::int64_t bytes = from.columns * 2;
   const std::uint16_t* first = from.data + first_row * from.row_stride;

@@ -14,6 +14,8 @@
 //   beside the mask value: its dQ is not 0, and it goes into dK and dV. No declaration allows that.
 //   Reports cite GRAD-1 and what else the case is about.
 // - A mask that hides everything ends in an assertion while the grid is shrunk (CALL-1).
+// - Hidden keys are computed with, if their block is visited: NaN in V there reaches O (HIDE-3,
+//   FINITE-2, FINITE-3: recommended), also beside segments, where O becomes NaN (MASK-11).
 // - bf16: the scale is rounded to bf16, and so is Q once it is scaled: beyond the caps (NUM-2).
 // - SCHED-1: blocks that segment ids alone hide are computed. SCHED-2 is promised by splash_numpy,
 //   and broken beside segments, which are compared in every block; a CausalMask is compared in

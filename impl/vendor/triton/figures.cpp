@@ -43,7 +43,7 @@ std::vector<Figure> rows_of_the_algorithm() {
       {"sizes of the example; Bc = d", "N 16, d 8, Br 4, Bc 8",
        fmt::format("N {}, d {}, Br {}, Bc {}: {} visits of a block of keys", trace.O.rows,
                    trace.O.columns, trace.Br, trace.Bc, trace.visits.size()),
-       "example/trace.cpp; case seeds/tutorial/forward"},
+       "impl/vendor/triton/trace_main.cpp; case seeds/tutorial/forward"},
       {"steps 3 to 14: m, l and O after each block of keys", "",
        fmt::format("row 0: m {:.4f}, l {:.4f}; then m {:.4f}, l {:.4f}", first.mi[0], first.li[0],
                    second.mi[0], second.li[0]),

@@ -63,6 +63,11 @@ class Ring {
         queue_(stages, name, static_cast<std::size_t>(num_stages)) {}
 
   void load(std::int64_t number, const Rows& from) {
+    if (from.rows * from.channels * from.itemsize > tile_bytes_) {
+      throw device::DeviceError("shared memory", "a tile of " + std::to_string(from.rows) + " x " +
+                                                     std::to_string(from.channels) +
+                                                     " is larger than its place");
+    }
     std::uint8_t* const place = tiles_.data() + number % num_stages_ * tile_bytes_;
     // A copy is issued, and waits for nobody: one that has no place overruns.
     if (in_use_ < num_stages_) queue_.reserve(dma_.unit()), ++in_use_;

@@ -126,7 +126,7 @@ Figures schedule_figures() {
     for (const CoreWork& work : split_work(equal, 4, balanced)) {
       of_core.push_back(fmt::format("{}", fmt::join(work.query_chunks, " ")));
     }
-    return fmt::format("{}", fmt::join(of_core, " | "));
+    return fmt::format("{}", fmt::join(of_core, " / "));
   };
   const auto slower = [](auto SizeMeasured::*other) {
     return

@@ -25,6 +25,7 @@ namespace attest::vendor::ascend {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // Whether query i of sequence b sees key j.
 using Sees = std::function<bool(int64_t b, int64_t i, int64_t j)>;
@@ -476,6 +477,15 @@ TEST(AscendTest, RowsSideBySideTakeTheMoverLessThanHalf) {
   count_rows(bnsd, 0, 128, 128, 128);
   EXPECT_LE(2 * bnsd.unit().busy, bsh.unit().busy);
   EXPECT_LT(backward_of({}).mte2, backward_of({}, "BSH").mte2);
+}
+
+TEST(AscendTest, ALeftTileOfMoreRowsThanTheCubeSumsIsAnError) {
+  AiCore core;
+  CubeCore cube(core, DataType::kFloat16, 64, 64, 128);
+  std::vector<std::uint16_t> numbers(512 * 16);
+  const Matrix tall = {Gm{reinterpret_cast<std::byte*>(numbers.data())}, 512, 16, 16};
+  EXPECT_THAT([&] { cube.left(tall); },
+              ThrowsMessage<device::DeviceError>(HasSubstr("512 x 16 is larger than its place")));
 }
 
 TEST(AscendTest, TheCubeCoreAheadFillsTheGapsOfBoth) {

@@ -56,6 +56,13 @@ TEST(NvidiaGridGpuTest, SquareBlocksWithSplitKDoNotFitTheSharedMemory) {
               HasSubstr("too many resources requested"));
 }
 
+TEST(NvidiaGridGpuTest, ACopyOfMoreColumnsThanATileHasIsAnError) {
+  Block b;
+  const Matrix wide = {b.numbers.data(), 32, 128, 128};
+  EXPECT_THAT(fault_of([&] { b.block.copy(b.tile, wide, 0, 0); }),
+              HasSubstr("128 columns into a tile of 64"));
+}
+
 TEST(NvidiaGridGpuTest, ACopyOfRowsThatAreNotThereIsAnIllegalAddress) {
   Block b;
   EXPECT_THAT(fault_of([&] { b.block.copy(b.tile, b.matrix, 64, 2); }),

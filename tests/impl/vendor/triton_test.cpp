@@ -296,6 +296,23 @@ TEST(TritonTest, SharedMemoryIsEnforcedToTheByte) {
               ThrowsMessage<device::DeviceError>(HasSubstr("k of 102 bytes does not fit")));
 }
 
+TEST(TritonTest, ATileLargerThanItsPlaceIsAnError) {
+  device::Memory shared("shared memory", 1000);
+  device::Dma dma("copies", a100().loads);
+  device::Stages stages;
+  Ring ring(stages, shared, dma, "k", 2, 64);
+  const std::vector<std::uint8_t> numbers(128);
+  const Rows rows = {.data = numbers.data(),
+                     .address = 0,
+                     .rows = 2,
+                     .channels = 32,
+                     .itemsize = 2,
+                     .row_stride = 64,
+                     .channel_stride = 2};
+  EXPECT_THAT([&] { ring.load(0, rows); },
+              ThrowsMessage<device::DeviceError>(HasSubstr("2 x 32 is larger than its place")));
+}
+
 TEST(TritonTest, ALengthThatIsNoMultipleOfABlockIsAnIllegalAccess) {
   for (const std::int64_t N_CTX : {1, 64, 127, 129, 200}) {
     const auto launched = [N_CTX] { launch_meta(a100(), kConfig, {2, 1, N_CTX, 64}); };
