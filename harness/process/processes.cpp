@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -25,23 +24,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Calls visit(path) for all entries of a folder, or for as many as there are until it vanishes: a
+// process may end while its folder is read.
+template <class Visit>
+void for_each_entry(const fs::path& folder, const Visit& visit) {
+  std::error_code gone;
+  fs::directory_iterator entry(folder, gone);
+  for (; !gone && entry != fs::directory_iterator(); entry.increment(gone)) visit(entry->path());
+}
+
 // The children of a process, as the system lists them; false where it does not.
 bool add_children(pid_t parent, std::vector<pid_t>& children) {
   std::error_code gone;
   bool listed = false;
-  for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", parent), gone)) {
-    std::ifstream list(thread.path() / "children");
+  for_each_entry(fmt::format("/proc/{}/task", parent), [&](const fs::path& thread) {
+    std::ifstream list(thread / "children");
     listed = listed || bool(list);
     for (pid_t child = 0; list >> child;) children.push_back(child);
-  }
+  });
   return listed || !fs::exists(fmt::format("/proc/{}", parent), gone);
 }
 
 // Numbers of a stat file, from that field on, counted from 1 as proc(5) does; nothing if they
 // aren't there.
 std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
-  std::ifstream stat(file);
-  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  // A process that ends while it is read of is an error of the stream, not an exception.
+  std::ostringstream read;
+  read << std::ifstream(file).rdbuf();
+  const std::string text = read.str();
   const auto name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   // pid (name) state parent ...; the name may hold anything, ends of lines too, so count from its
@@ -100,16 +110,14 @@ std::map<FileId, std::size_t> memory_files(const std::vector<pid_t>& processes,
                                            const std::set<FileId>& apart) {
   std::map<FileId, std::size_t> files;
   for (const pid_t pid : processes) {
-    std::error_code gone;
-    for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", pid), gone)) {
+    for_each_entry(fmt::format("/proc/{}/fd", pid), [&](const fs::path& open) {
       struct stat about {};
       struct statfs system {};
-      const char* path = entry.path().c_str();
-      if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
-      if (statfs(path, &system) != 0 || system.f_type != TMPFS_MAGIC) continue;
+      if (stat(open.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return;
+      if (statfs(open.c_str(), &system) != 0 || system.f_type != TMPFS_MAGIC) return;
       const FileId id = {about.st_dev, about.st_ino};
       if (!apart.contains(id)) files[id] = static_cast<std::size_t>(about.st_blocks) * 512;
-    }
+    });
   }
   return files;
 }
@@ -213,20 +221,19 @@ bool forget_touched(pid_t pid) { return clear_refs(pid, "1") && clear_refs(pid, 
 
 std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
   std::map<pid_t, ThreadTime> times;
-  std::error_code gone;
   for (const pid_t pid : processes) {
-    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+    for_each_entry(fmt::format("/proc/{}/task", pid), [&](const fs::path& thread) {
       ThreadTime time;
       double cpu_ns = 0, waited_ns = 0;
-      if (std::ifstream(thread.path() / "schedstat") >> cpu_ns >> waited_ns) {
+      if (std::ifstream(thread / "schedstat") >> cpu_ns >> waited_ns) {
         time = {cpu_ns * 1e-9, waited_ns * 1e-9};
-      } else if (const auto ticks = stat_fields(thread.path() / "stat", 14, 2)) {
+      } else if (const auto ticks = stat_fields(thread / "stat", 14, 2)) {
         time.cpu_s = seconds_of((*ticks)[0] + (*ticks)[1]);
       } else {
-        continue;
+        return;
       }
-      times[std::atoi(thread.path().filename().c_str())] = time;
-    }
+      times[std::atoi(thread.filename().c_str())] = time;
+    });
   }
   return times;
 }

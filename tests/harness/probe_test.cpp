@@ -133,7 +133,10 @@ const std::vector<Bundled>& bundled() {
       {.plugin = "fa2.so", .kernel = "fa2/sse4"},
       {.plugin = "lazy_mask.so", .kernel = "lazy_mask"},
       {.plugin = "lazy_mask.so", .kernel = "lazy_mask/dense", .growth = "quadratic"},
-      {.plugin = "causal_balanced.so", .kernel = "causal_balanced", .thread_invariant = false},
+      {.plugin = "causal_balanced.so",
+       .kernel = "causal_balanced",
+       .thread_invariant = false,
+       .batch_invariant = false},
       // With one thread a head is not split, and with four into four parts.
       {.plugin = "fa1_split_kv.so",
        .kernel = "fa1_split_kv",
