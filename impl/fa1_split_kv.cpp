@@ -377,7 +377,7 @@ void attend_backward(BackwardWorker<R>& w, std::int64_t b, std::int64_t key_head
   const Call& call = w.call;
   const BackwardTiles<R>& tile = w.tile;
   const std::int64_t queries = call.lengths_of(b).query, group = call.group_size();
-  std::fill_n(part.dq, part.rows * part.width, R(0));                            // line 4
+  std::fill_n(part.dq, part.rows * part.width, R(0));                            // line 5
   for (std::int64_t begin = keys.begin; begin < keys.end; begin += kKeyBlock) {  // line 6
     const KeyBlock key =
         load_key_block<T>(w, b, key_head, begin, std::min(begin + kKeyBlock, keys.end));  // line 7
@@ -392,17 +392,9 @@ void attend_backward(BackwardWorker<R>& w, std::int64_t b, std::int64_t key_head
         form_delta<T>(w, b, h, first, block.queries(), tile.lse, tile.delta);  // line 19
         const QueryBlock<R> query = load_query_block<T>(w, b, h, first, block.queries(), tile.lse,
                                                         tile.delta);  // line 10
-        for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
-          call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
-          const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
-          w.dropout.apply(b, h, piece.block, R(1), tile.stride, gradient.p.data);
-          if (tile.cap_slope) {
-            through_cap(piece.block, tile.stride, tile.cap_slope, gradient.ds.data);
-          }
-          add_gradient(  // lines 16, 21 and 22
-              w, query, key, piece, gradient, [] {},
-              part.dq + (g * call.problem.query_len + first) * part.width, tile.dk, tile.dv);
-        });
+        add_block<T>(                                                 // lines 11 to 22
+            w, b, h, key, block, coverage, query, [] {},
+            part.dq + (g * call.problem.query_len + first) * part.width, tile.dk, tile.dv);
       }
     }
     if (group > 0) {

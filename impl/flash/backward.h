@@ -50,6 +50,23 @@ void begin_head(const BackwardWorker<Real<T>>& w, std::int64_t b, std::int64_t h
   }
 }
 
+// Lines 10 to 16: adds what one query block gives of one key block, which a mask may cut.
+template <class T, class Wait, class R = Real<T>>
+void add_block(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyBlock& key,
+               const Block& block, Coverage coverage, const QueryBlock<R>& query, const Wait& wait,
+               R* dq, R* dk, R* dv) {
+  const BackwardTiles<R>& tile = w.tile;
+  for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
+    w.call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
+    const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
+    w.dropout.apply(b, h, piece.block, R(1), tile.stride, gradient.p.data);
+    if (tile.cap_slope) {
+      through_cap(piece.block, tile.stride, tile.cap_slope, gradient.ds.data);
+    }
+    add_gradient(w, query, key, piece, gradient, wait, dq, dk, dv);
+  });
+}
+
 // Lines 9 to 16: adds what some query blocks of head h give of one key block.
 template <class T, class Turn = Alone, class R = Real<T>>
 void add_blocks(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyBlock& key,
@@ -64,17 +81,9 @@ void add_blocks(BackwardWorker<R>& w, std::int64_t b, std::int64_t h, const KeyB
     if (coverage != Coverage::empty) {
       const QueryBlock<R> query = load_query_block<T>(w, b, h, begin, block.queries(),
                                                       tile.lse + begin, tile.delta + begin);
-      for_each_piece(block, coverage, tile.visible, w.engine.panel, [&](const Piece& piece) {
-        call.report(w.number, b, h, piece.block, piece.visible, kGradientPass);
-        const Gradient<R> gradient = form_gradient<T>(w, b, h, query, key, piece);
-        w.dropout.apply(b, h, piece.block, R(1), tile.stride, gradient.p.data);
-        if (tile.cap_slope) {
-          through_cap(piece.block, tile.stride, tile.cap_slope, gradient.ds.data);
-        }
-        add_gradient(
-            w, query, key, piece, gradient, [&] { turn.wait(n); }, tile.dq + begin * tile.width, dk,
-            dv);
-      });
+      add_block<T>(
+          w, b, h, key, block, coverage, query, [&] { turn.wait(n); }, tile.dq + begin * tile.width,
+          dk, dv);
     }
     turn.pass(n);
   }
