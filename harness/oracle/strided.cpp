@@ -80,6 +80,10 @@ void check(const attest_tensor& tensor, const Wanted& wanted) {
     wrong(fmt::format("has shape [{}], expected [{}]", fmt::join(tensor.shape, ","),
                       fmt::join(wanted.shape, ",")));
   }
+  // A table of pages has as many entries as it is given with.
+  if (std::any_of(wanted.shape.begin(), wanted.shape.end(), [](Index size) { return size < 0; })) {
+    wrong(fmt::format("has shape [{}], expected no negative size", fmt::join(tensor.shape, ",")));
+  }
   double elements = 1;
   for (const Index size : wanted.shape) elements *= static_cast<double>(size);
   if (elements > kMostElements) {

@@ -375,12 +375,13 @@ TEST(OracleErrorTest, NamesWhatOfTheProblemIsWrong) {
               StartsWith("options.arithmetic: gpu-16bit says nothing of f32"));
 }
 
-TEST(OracleErrorTest, NamesALengthThatNoPagesCanHave) {
+TEST(OracleErrorTest, NamesALengthAndATableThatNoPagesCanHave) {
   OracleCall call = call_of(a_case({{"key_lens", {13}}, {"paging", {{"page_size", 4}}}}));
-  auto* const lens = static_cast<std::int64_t*>(const_cast<void*>(call.host->key_lens.data));
   EXPECT_EQ(call.error(), "");
-  *lens = std::numeric_limits<std::int64_t>::max();
+  *static_cast<std::int64_t*>(const_cast<void*>(call.host->key_lens.data)) = INT64_MAX;
   EXPECT_THAT(call.error(), StartsWith("problem"));
+  call.host->page_table.shape[1] = INT64_MIN;
+  EXPECT_THAT(call.error(), AllOf(StartsWith("problem.page_table"), HasSubstr("negative size")));
 }
 
 TEST(OracleErrorTest, NamesTheNodeOfAMaskThatIsWrong) {
@@ -467,8 +468,7 @@ std::pair<std::vector<std::int64_t*>, std::vector<std::int32_t*>> fields_of(Orac
   return {numbers, words};
 }
 
-// A verdict or an error, never an end of the program.
-RC_GTEST_PROP(OracleErrorTest, AnyNumberMayBeAnything, (const RandomProblem<3>& random)) {
+RC_GTEST_PROP(OracleErrorTest, AnyNumberIsAVerdictOrAnErrorNeverAnEnd, (const RandomProblem<3>& random)) {
   RC_PRE(has_nodes(random.problem.mask));
   OracleCall call(random.problem, random.inputs);
   const auto [numbers, words] = fields_of(call);
