@@ -468,7 +468,7 @@ std::pair<std::vector<std::int64_t*>, std::vector<std::int32_t*>> fields_of(Orac
   return {numbers, words};
 }
 
-RC_GTEST_PROP(OracleErrorTest, AnyNumberIsAVerdictOrAnErrorNeverAnEnd, (const RandomProblem<3>& random)) {
+RC_GTEST_PROP(OracleErrorTest, AnyNumberIsAVerdictOrAnError, (const RandomProblem<3>& random)) {
   RC_PRE(has_nodes(random.problem.mask));
   OracleCall call(random.problem, random.inputs);
   const auto [numbers, words] = fields_of(call);
