@@ -203,6 +203,16 @@ std::string undeclared_words(const TesteeRecord& testee) {
   return joined(missing, ", ");
 }
 
+std::string dispatch_words(const TesteeRecord& testee) {
+  Words tables;
+  for (const DispatchRecord& each : testee.dispatch) {
+    tables.push_back(
+        fmt::format("cases in {} of {} instances of {}", each.met, each.instances, each.table));
+    if (each.met > 0) tables.back() += fmt::format(", at least {} in each", each.fewest);
+  }
+  return joined(tables, "; ");
+}
+
 }  // namespace
 
 std::vector<DeclaredFact> declared_facts(const TesteeRecord& testee) {
@@ -218,6 +228,7 @@ std::vector<DeclaredFact> declared_facts(const TesteeRecord& testee) {
   say("Otherwise than the standard", dialect_words(testee.dialect));
   say("Beyond the default", beyond_default_words(testee));
   say("Beyond the caps", beyond_caps_words(testee));
+  say("Dispatch", dispatch_words(testee));
   say("Not declared", undeclared_words(testee));
   return facts;
 }

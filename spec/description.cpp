@@ -257,6 +257,9 @@ Description parse_description(const nlohmann::json& json) {
   result.leaves_padding_unwritten = reader.get_or("leaves_padding_unwritten", false);
   read_dialect(reader, result);
   result.threads = reader.get_or("threads", false);
+  if (const nlohmann::json* dispatch = reader.find("dispatch")) {
+    result.dispatch = parse_dispatches(*dispatch, reader.pointer("dispatch"));
+  }
   if (const nlohmann::json* schedule = reader.find("schedule")) {
     result.schedule = parse_schedule(*schedule);
   }
@@ -295,6 +298,45 @@ std::optional<Exclusion> exclusion(const Problem& problem, const Description& de
     return Exclusion{.reason = "limits", .what = std::move(why)};
   }
   return std::nullopt;
+}
+
+std::optional<Description> declared_of(const DispatchClasses& instance, const Dispatch& dispatch,
+                                       const Description& whole, Numbers numbers) {
+  Description description = whole;
+  description.dispatch.clear();
+  nlohmann::json limits = nlohmann::json::object();
+  for (std::size_t n = 0; n < instance.size(); ++n) {
+    const DispatchPoint& point = dispatch.points[n];
+    if (point.of == "dtype") {
+      const auto dtype = dtype_named(point.values[instance[n]]);
+      if (!dtype || !contains(whole.dtypes, *dtype)) return std::nullopt;
+      description.dtypes = {*dtype};
+    }
+    const auto needed = features_needed(point, instance[n]);
+    if (!needed.empty() && std::none_of(needed.begin(), needed.end(),
+                                        [&](const auto& each) { return whole.has(each); })) {
+      return std::nullopt;
+    }
+    for (const std::string& feature : without_features(point, instance[n])) {
+      std::erase(description.features, feature);
+    }
+    const nlohmann::json limit = limit_of(point, instance[n], numbers);
+    if (limit.is_object() && limits[point.of].is_object()) {
+      limits[point.of].update(limit);
+    } else if (!limit.is_null()) {
+      limits[point.of] = limit;
+    }
+  }
+  if (numbers == Numbers::few_queries && !limits.contains("query_len")) {
+    limits["query_len"] = {{"max", kFewQueries}};
+  }
+  try {
+    const KernelLimits own = parse_limits(limits, "", description.dtypes, description.features);
+    for (const Terms& terms : own.always) description.limits.always.push_back(terms);
+  } catch (const InputError&) {
+    return std::nullopt;  // no problem meets them
+  }
+  return description;
 }
 
 }  // namespace attest

@@ -13,6 +13,7 @@
 
 #include "spec/arithmetic.h"
 #include "spec/dialect.h"
+#include "spec/dispatch.h"
 #include "spec/feature.h"
 #include "spec/limits.h"
 #include "spec/problem.h"
@@ -66,6 +67,7 @@ struct Description {
   bool threads = false;  // its calls compute on threads of the host, as many as they may (CALL-2)
   Dialect dialect = {};  // of LSE, of rows that see no key (EMPTY-5), of windows
   Index alignment = 16;  // of every tensor's first element, in bytes; a power of two up to 512
+  std::vector<Dispatch> dispatch = {};  // where it computes otherwise: cases are fitted to meet all
   std::optional<ScheduleDeclaration> schedule = {};  // empty: reports no blocks
   std::optional<MemoryDeclaration> memory = {};      // empty: promises nothing
   std::map<DType, Arithmetic> arithmetic;
@@ -96,6 +98,12 @@ struct Exclusion {
   // The features, the limit and how it is passed, or the window that its dialect lacks.
   std::string what;
 };
+
+// What a kernel would declare that has one instance of a dispatch alone, as far as limits and
+// features say that; nothing if nothing is left that it could be asked. Not all that it admits need
+// be of the instance.
+std::optional<Description> declared_of(const DispatchClasses& instance, const Dispatch& dispatch,
+                                       const Description& whole, Numbers numbers = Numbers::all);
 
 // Whether it excludes the problem for its length alone: nobody has to take sequences of any length,
 // so that no profile demands such a case.

@@ -146,20 +146,27 @@ Header header_from(const json& j) {
   header.suite_commit = j.at("suite_commit").get<std::string>();
   header.cases = cases_from(j.at("cases"));
   for (const json& t : j.at("testees")) {
-    header.testees.push_back({.name = t.at("name").get<std::string>(),
-                              .spec = t.at("spec").get<std::string>(),
-                              .isolation = t.at("isolation").get<std::string>(),
-                              .files = t.at("files").get<std::map<std::string, std::string>>(),
-                              .version = t.at("version").get<std::string>(),
-                              .vendor = t.at("vendor").get<std::string>(),
-                              .profiles = t.at("profiles").get<std::vector<std::string>>(),
-                              .features = t.at("features").get<std::vector<std::string>>(),
-                              .dtypes = t.at("dtypes").get<std::vector<std::string>>(),
-                              .arithmetic = t.at("arithmetic"),
-                              .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps),
-                              .limits = t.value("limits", json::object()),
-                              .dialect = t.value("dialect", json::object()),
-                              .probed = t.value("probed", false)});
+    TesteeRecord& testee = header.testees.emplace_back(
+        TesteeRecord{.name = t.at("name").get<std::string>(),
+                     .spec = t.at("spec").get<std::string>(),
+                     .isolation = t.at("isolation").get<std::string>(),
+                     .files = t.at("files").get<std::map<std::string, std::string>>(),
+                     .version = t.at("version").get<std::string>(),
+                     .vendor = t.at("vendor").get<std::string>(),
+                     .profiles = t.at("profiles").get<std::vector<std::string>>(),
+                     .features = t.at("features").get<std::vector<std::string>>(),
+                     .dtypes = t.at("dtypes").get<std::vector<std::string>>(),
+                     .arithmetic = t.at("arithmetic"),
+                     .beyond_caps = t.value("beyond_caps", TesteeRecord().beyond_caps),
+                     .limits = t.value("limits", json::object()),
+                     .dialect = t.value("dialect", json::object()),
+                     .probed = t.value("probed", false)});
+    for (const json& each : t.value("dispatch", json::array())) {
+      testee.dispatch.push_back({.table = each.at("table").get<std::string>(),
+                                 .instances = each.at("instances").get<Index>(),
+                                 .met = each.at("met").get<Index>(),
+                                 .fewest = each.at("fewest").get<Index>()});
+    }
   }
   header.tier = j.at("tier").get<std::string>();
   header.seed = j.at("seed").get<std::uint64_t>();
@@ -310,6 +317,12 @@ std::string to_line(const Header& header) {
     if (!t.limits.empty()) testees.back()["limits"] = t.limits;
     if (!t.dialect.empty()) testees.back()["dialect"] = t.dialect;
     if (t.probed) testees.back()["probed"] = true;
+    for (const DispatchRecord& each : t.dispatch) {
+      testees.back()["dispatch"].push_back({{"table", each.table},
+                                            {"instances", each.instances},
+                                            {"met", each.met},
+                                            {"fewest", each.fewest}});
+    }
   }
   json known = json::array();
   for (const KnownFailure& each : header.known) known.push_back(to_json(each));

@@ -22,6 +22,14 @@ inline constexpr int kRecordSchema = 2;
 inline constexpr const char* kNotStarted = "not started";  // an isolation: outputs were judged
 inline constexpr const char* kNoFailure = "no failure";    // a conclusion
 
+// What the cases of a run meet of a table of a testee's dispatch.
+struct DispatchRecord {
+  std::string table;
+  Index instances = 0;  // that the rest of the declaration leaves possible
+  Index met = 0;        // those that cases are in
+  Index fewest = 0;     // cases in one of those
+};
+
 struct TesteeRecord {
   std::string name;
   std::string spec = {};       // the --testee that names it alone
@@ -37,6 +45,7 @@ struct TesteeRecord {
   nlohmann::json limits = nlohmann::json::object();      // as declared
   nlohmann::json dialect = nlohmann::json::object();     // likewise: lse, empty_rows, window
   bool probed = false;                                   // its declaration was, and is not adopted
+  std::vector<DispatchRecord> dispatch = {};
 };
 
 // With what a testee meets a profile whose declaration was probed: with that nobody meets one.

@@ -71,6 +71,7 @@ TesteeReach reach_of(const Testee& testee, const std::vector<Case>& cases, const
       reach.bare_formats.emplace_back(name(dtype));
     }
   }
+  reach.dispatch = asking.dispatch_met(testee.name);
   for (const Profile& profile : profiles()) {
     ProfileReach each = reach_of_profile(profile, testee, cases, asking);
     if (each.demanded > 0) reach.profiles.push_back(std::move(each));

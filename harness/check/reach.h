@@ -29,6 +29,7 @@ struct TesteeReach {
   std::map<std::string, Index> features = {};    // cases that need one that is not declared
   std::map<std::string, Index> limits = {};      // cases outside one
   std::vector<std::string> bare_formats = {};    // declared, without any arithmetic
+  std::vector<DispatchMet> dispatch = {};        // by table of its own
   std::vector<ProfileReach> profiles = {};       // that demand anything in its formats
 };
 

@@ -166,6 +166,21 @@ std::vector<std::string> most_first(const std::map<std::string, Index>& counts) 
   return words;
 }
 
+std::string to_text(const DispatchMet& dispatch) {
+  constexpr std::size_t kMostNamed = 10, kIndent = 4;
+  std::string text = fmt::format(
+      "  cases are in {} of {} of its dispatch \"{}\"", dispatch.met,
+      count_text(Index(dispatch.met + dispatch.beyond.size()), "instance"), dispatch.table);
+  if (dispatch.met > 0) text += fmt::format(", at least {} in each", dispatch.fewest);
+  text += dispatch.beyond.empty() ? "\n" : "; in none of\n";
+  for (std::size_t n = 0; n < std::min(dispatch.beyond.size(), kMostNamed); ++n) {
+    text += fmt::format("    {}\n", wrapped(dispatch.beyond[n], kIndent));
+  }
+  const std::size_t more = dispatch.beyond.size() - std::min(dispatch.beyond.size(), kMostNamed);
+  if (more > 0) text += fmt::format("    and {} more, which --json names\n", more);
+  return text;
+}
+
 std::string to_text(const TesteeReach& reach) {
   std::string text = fmt::format(
       "\nWhat the declaration leaves out\n  of {}, {} are asked as they are, {} fitted to it,\n  "
@@ -180,6 +195,7 @@ std::string to_text(const TesteeReach& reach) {
   add("that need features not declared", most_first(reach.features));
   add("outside its limits", most_first(reach.limits));
   add("arithmetic assumed the loosest", reach.bare_formats);
+  for (const DispatchMet& each : reach.dispatch) text += to_text(each);
   text += fmt::format("\n  {:<19} {:>7} {:>7}  {}\n", "profile", "demands", "asked", "also needs");
   for (const ProfileReach& each : reach.profiles) {
     constexpr std::size_t kIndent = 39;
@@ -214,6 +230,13 @@ std::string to_text(const Checked& checked, const Testee& testee) {
 }
 
 nlohmann::json to_json(const TesteeReach& reach) {
+  nlohmann::json dispatch = nlohmann::json::array();
+  for (const DispatchMet& each : reach.dispatch) {
+    dispatch.push_back({{"table", each.table},
+                        {"met", each.met},
+                        {"fewest", each.fewest},
+                        {"not_met", each.beyond}});
+  }
   nlohmann::json profiles = nlohmann::json::array();
   for (const ProfileReach& each : reach.profiles) {
     profiles.push_back({{"profile", each.name},
@@ -226,7 +249,7 @@ nlohmann::json to_json(const TesteeReach& reach) {
           {"fitted", reach.fitted},   {"alike", reach.alike},
           {"formats", reach.formats}, {"features", reach.features},
           {"limits", reach.limits},   {"loosest_arithmetic", reach.bare_formats},
-          {"profiles", profiles}};
+          {"dispatch", dispatch},     {"profiles", profiles}};
 }
 
 nlohmann::json to_json(const Checked& checked, const Testee& testee) {

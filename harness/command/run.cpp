@@ -49,6 +49,17 @@ void show_stages(const std::map<std::string, double>& stages) {
   }
 }
 
+void note_dispatch(const Asking& asking, Header& header) {
+  for (TesteeRecord& testee : header.testees) {
+    for (const DispatchMet& each : asking.dispatch_met(testee.name)) {
+      testee.dispatch.push_back({.table = each.table,
+                                 .instances = static_cast<Index>(each.met + each.beyond.size()),
+                                 .met = static_cast<Index>(each.met),
+                                 .fewest = static_cast<Index>(each.fewest)});
+    }
+  }
+}
+
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
@@ -66,8 +77,10 @@ int judge_cases(const RunArguments& asked) {
   Progress progress({stderr, terminal}, terminal.loudness, cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
+  Header header = session.header();
+  note_dispatch(*run_options.asking, header);
   Record record = run(
-      cases, session.testees(), session.header(), run_options,
+      cases, session.testees(), header, run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();

@@ -21,6 +21,7 @@ struct SelfcheckArguments {
   std::vector<std::string> only_hosts;
   std::size_t instances = 0;  // mutants to be drawn that are wrong in one instance
   std::size_t random = 20000;
+  bool declared = false;  // each kernel declares the table that it is wrong in an instance of
   std::filesystem::path dispatch;  // the folder of dispatch tables, if not the one of the plug-ins
 };
 

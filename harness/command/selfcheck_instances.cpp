@@ -32,6 +32,7 @@ int selfcheck_instances(const SelfcheckArguments& asked) {
   instances::SweepOptions options = {.mutants = asked.instances,
                                      .seed = asked.cases.seed,
                                      .problems = asked.random,
+                                     .declared = asked.declared ? installation.cases : "",
                                      .run = {.jobs = asked.recording.jobs,
                                              .workers = asked.recording.workers,
                                              .threads = kernels.threads,

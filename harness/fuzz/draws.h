@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "cases/entry.h"
+#include "harness/fuzz/dice.h"
 #include "harness/fuzz/random_entry.h"
 #include "harness/run/examine.h"
+#include "spec/description.h"
 
 namespace attest {
 
@@ -27,6 +29,12 @@ struct Drawn {
 // The same without a law, which may have had nothing to compare.
 Drawn without_laws(const Drawn& drawn);
 
+// An instance of the testee's own dispatch that a problem is drawn for.
+struct Aim {
+  const Dispatch* dispatch;
+  DispatchClasses instance;
+};
+
 class Draws {
  public:
   // All that is referred to must outlive the draws.
@@ -36,18 +44,22 @@ class Draws {
   // declares. Several threads may draw at the same time.
   Drawn draw(std::uint64_t number) const;
 
+  // Of three in four problems of a testee that declares a dispatch; null of the others. What no
+  // problem was found for in a while is drawn without.
+  const Aim* aim_of(std::uint64_t number) const;
+
   // Entries of the suite of which problems are made.
   std::size_t pool_size() const { return pool_.size(); }
 
  private:
-  nlohmann::json entry(Dice& dice, bool afresh) const;
-  // Makes of a problem beyond the testee's limits one within them; false if it stays beyond.
-  bool fit(nlohmann::json& entry, Case& test_case) const;
+  std::string name_of(std::uint64_t number) const;
+  nlohmann::json entry(const Scope& scope, Dice& dice, bool afresh) const;
   void add_law(nlohmann::json& entry, const Case& test_case, Dice& dice) const;
 
   Scope scope_;
   std::uint64_t seed_;
   std::vector<const nlohmann::json*> pool_;
+  std::vector<Aim> aims_;
 };
 
 }  // namespace attest

@@ -13,6 +13,7 @@
 
 #include "harness/fuzz/dice.h"
 #include "harness/fuzz/draws.h"
+#include "harness/run/asking.h"
 #include "harness/run/jobs.h"
 #include "harness/selfcheck/hunt.h"
 #include "spec/contains.h"
@@ -54,7 +55,7 @@ const Testee* testee_of(const std::vector<Testee>& testees, const std::string& k
 class Sweeper {
  public:
   Sweeper(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& suite,
-          const std::vector<Dispatch>& dispatches, const Catalogue& catalogue,
+          const std::vector<DispatchTable>& dispatches, const Catalogue& catalogue,
           const std::vector<Testee>& testees, const SweepOptions& options,
           const MakeExecutor& make_executor, const std::function<void()>& tried,
           const std::function<bool()>& interrupted)
@@ -76,13 +77,14 @@ class Sweeper {
     if (candidates_.empty()) return {};
     const Description& whole = candidates_.front().testee->description;
     draw_trials(whole);
-    draw_problems(whole);
+    if (options_.declared.empty()) draw_problems(whole);
     if (options_.mutants > candidates_.size()) {  // most will be drawn
       each_in_parallel(candidates_.size(), [&](std::size_t n) { look_at(candidates_[n]); });
     }
     for (std::size_t n = 0; n < options_.mutants && !interrupted_(); ++n) {
       if (auto drawn = draw(n)) drawn_.push_back(*std::move(drawn));
     }
+    if (!options_.declared.empty()) declare_all(whole);
     Sweep result;
     each_in_parallel(drawn_.size(), [&](std::size_t n) {
       hunt(drawn_[n]);
@@ -104,6 +106,13 @@ class Sweeper {
     const Candidate* of;
     Description declared;
     std::size_t number;
+  };
+
+  // Of a kernel that declares a dispatch: what it is asked, and the problems of a search on it.
+  struct Declared {
+    Description description;
+    std::vector<Case> asked = {};
+    std::optional<Draws> search = {};
   };
 
   template <class Work>
@@ -156,20 +165,41 @@ class Sweeper {
                      [&](std::size_t n) { problems_[n] = search_->draw(n).prepared.problem(); });
   }
 
+  void declare_all(const Description& whole) {
+    std::vector<Declared*> all;
+    for (const Draw& each : drawn_) {
+      const DispatchTable* const table = each.swept.instance.dispatch;
+      const auto [place, is_new] = declared_.try_emplace(table, Declared{.description = whole});
+      if (!is_new) continue;
+      place->second.description.dispatch = {*table};
+      all.push_back(&place->second);
+    }
+    each_in_parallel(all.size(), [&](std::size_t n) {
+      Testee testee = testees_.front();
+      testee.description = all[n]->description;
+      all[n]->asked =
+          by_worth(Asking(cases_, {testee}, options_.declared).asked(testee.name, cases_));
+      all[n]->search.emplace(
+          Scope{.testee = all[n]->description, .dtypes = all[n]->description.dtypes}, suite_,
+          options_.seed);
+    });
+  }
+
   std::optional<Draw> draw(std::size_t number) {
     constexpr int kTries = 200;
     Dice dice(fmt::format("instances/{}/{}", options_.seed, number));
     const auto last = [](std::size_t count) { return static_cast<Index>(count) - 1; };
     for (int n = 0; n < kTries && !interrupted_(); ++n) {
-      const Dispatch& dispatch =
+      const DispatchTable& dispatch =
           dispatches_[static_cast<std::size_t>(dice.within(0, last(dispatches_.size())))];
       Instance instance = {.dispatch = &dispatch, .classes = {}};
-      for (const Point& point : dispatch.points) {
+      for (const DispatchPoint& point : dispatch.points) {
         instance.classes.push_back(static_cast<std::size_t>(dice.within(0, last(point.classes()))));
       }
       Candidate& candidate =
           candidates_[static_cast<std::size_t>(dice.within(0, last(candidates_.size())))];
-      auto declared = instance.declared(candidate.testee->description);
+      auto declared =
+          declared_of(instance.classes, *instance.dispatch, candidate.testee->description);
       const auto& dtypes = candidate.mutant->dtypes;
       if (!declared ||
           (!dtypes.empty() && std::none_of(declared->dtypes.begin(), declared->dtypes.end(),
@@ -195,7 +225,8 @@ class Sweeper {
       swept.where = c.id;
     };
     std::vector<const Case*> inside;
-    for (const Case& c : cases_) {
+    const auto declared = declared_.find(swept.instance.dispatch);
+    for (const Case& c : declared == declared_.end() ? cases_ : declared->second.asked) {
       if (swept.instance.has(c.problem)) inside.push_back(&c);
     }
     swept.cases = inside.size();
@@ -209,10 +240,18 @@ class Sweeper {
       if (interrupted_()) return;
       if (catches(*c)) return note(Seen::by_a_case, *c);
     }
+    const Draws& search = declared == declared_.end() ? *search_ : *declared->second.search;
     std::size_t random = 0;
-    for (std::size_t n = 0; n < problems_.size() && random < kMostRandom; ++n) {
-      if (!swept.instance.has(problems_[n]) || interrupted_()) continue;
-      const Case c = search_->draw(n).prepared.test_case();
+    for (std::size_t n = 0; n < options_.problems && random < kMostRandom; ++n) {
+      if (interrupted_()) return;
+      if (declared == declared_.end()) {
+        if (!swept.instance.has(problems_[n])) continue;
+      } else {  // those alone that are drawn for it
+        const Aim* const aim = search.aim_of(n);
+        if (!aim || aim->instance != swept.instance.classes) continue;
+      }
+      const Case c = search.draw(n).prepared.test_case();
+      if (!swept.instance.has(c.problem)) continue;
       ++random;
       if (catches(c)) return note(Seen::by_a_random_problem, c);
     }
@@ -230,7 +269,7 @@ class Sweeper {
 
   const std::vector<Case> cases_;
   const std::vector<CaseWithEntry>& suite_;
-  const std::vector<Dispatch>& dispatches_;
+  const std::vector<DispatchTable>& dispatches_;
   const Catalogue& catalogue_;
   const std::vector<Testee>& testees_;
   const SweepOptions& options_;
@@ -242,6 +281,7 @@ class Sweeper {
   std::optional<Draws> search_ = {};
   std::vector<Problem> problems_ = {};
   std::vector<Draw> drawn_ = {};
+  std::map<const DispatchTable*, Declared> declared_ = {};
   std::mutex mutex_ = {};
 };
 
@@ -256,7 +296,7 @@ Rate rate_of(const Sweep& sweep, Seen last, const Counts& counts) {
   return rate;
 }
 
-bool is_held_out(const Dispatch& dispatch) { return dispatch.held_out; }
+bool is_held_out(const DispatchTable& dispatch) { return dispatch.held_out; }
 
 // Of those that were held out, if any were.
 Rate asked_of(const Sweep& sweep, Seen last) {
@@ -264,7 +304,7 @@ Rate asked_of(const Sweep& sweep, Seen last) {
     return is_held_out(*each.instance.dispatch);
   });
   return rate_of(sweep, last,
-                 [&](const Dispatch& dispatch) { return !any || is_held_out(dispatch); });
+                 [&](const DispatchTable& dispatch) { return !any || is_held_out(dispatch); });
 }
 
 // The ends of Wilson's interval.
@@ -308,7 +348,7 @@ Rate by_random_problems_too(const Sweep& sweep) {
 }
 
 Sweep sweep(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& suite,
-            const std::vector<Dispatch>& dispatches, const Catalogue& catalogue,
+            const std::vector<DispatchTable>& dispatches, const Catalogue& catalogue,
             const std::vector<Testee>& testees, const SweepOptions& options,
             const MakeExecutor& make_executor, const std::function<void()>& tried,
             const std::function<bool()>& interrupted) {
@@ -320,7 +360,7 @@ Sweep sweep(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& su
 std::string to_text(const Sweep& sweep) {
   std::string text =
       fmt::format("{:<28} {:<34} {}\n", "dispatch table", "seen by cases", "or by random problems");
-  std::vector<const Dispatch*> tables;
+  std::vector<const DispatchTable*> tables;
   for (const Swept& each : sweep.swept) {
     if (!contains(tables, each.instance.dispatch)) tables.push_back(each.instance.dispatch);
   }
@@ -331,10 +371,11 @@ std::string to_text(const Sweep& sweep) {
         fmt::format("{:<28} {:<34} {}\n", name, text_of(rate_of(sweep, Seen::by_a_case, counts)),
                     text_of(rate_of(sweep, Seen::by_a_random_problem, counts)));
   };
-  for (const Dispatch* each : tables) {
-    line(each->name, [&](const Dispatch& dispatch) { return &dispatch == each; });
+  for (const DispatchTable* each : tables) {
+    line(each->name, [&](const DispatchTable& dispatch) { return &dispatch == each; });
   }
-  line("cases were made with", [](const Dispatch& dispatch) { return !is_held_out(dispatch); });
+  line("cases were made with",
+       [](const DispatchTable& dispatch) { return !is_held_out(dispatch); });
   line("held out", is_held_out);
   std::map<std::string, std::vector<const Swept*>> slipped;
   std::set<std::string> made_of;

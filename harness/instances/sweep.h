@@ -7,13 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "cases/case.h"
 #include "cases/entry.h"
-#include "harness/instances/dispatch.h"
+#include "harness/instances/dispatch_table.h"
 #include "harness/process/testee.h"
 #include "harness/run/run.h"
 #include "harness/selfcheck/catalogue.h"
@@ -40,6 +41,9 @@ struct SweepOptions {
   std::size_t mutants = 0;  // to be drawn
   std::uint64_t seed = 1;
   std::uint64_t problems = 0;  // random ones, for the whole kernel
+  // Each kernel declares the dispatch that it is wrong in an instance of: the cases, which lie in
+  // this folder, and the random problems are fitted to it. Empty: it declares none.
+  std::filesystem::path declared = {};
   RunOptions run = {};
 };
 
@@ -50,7 +54,7 @@ struct Sweep {
 
 // `testees` are the kernels of the plug-in that the catalogue is of.
 Sweep sweep(const std::vector<Case>& cases, const std::vector<CaseWithEntry>& suite,
-            const std::vector<Dispatch>& dispatches, const Catalogue& catalogue,
+            const std::vector<DispatchTable>& dispatches, const Catalogue& catalogue,
             const std::vector<Testee>& testees, const SweepOptions& options,
             const MakeExecutor& make_executor, const std::function<void()>& tried,
             const std::function<bool()>& interrupted);

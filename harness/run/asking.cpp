@@ -125,26 +125,62 @@ std::optional<Asking::Instead> other_than(const Case& c, const Description& test
   return cause(base, fit, *excluded, testee);
 }
 
-// Those that have become alike run once, if that one has all their clauses.
-void leave_out_alike(const std::vector<Case>& cases,
-                     std::unordered_map<std::string, Asking::Instead>& instead) {
-  std::unordered_map<std::string, std::vector<const Case*>> asked;  // by what most differ in
-  // The first that is alike; the case itself if there was none before.
-  const auto first_like = [&](const Case& c) {
-    std::vector<const Case*>& near = asked[to_string(c.problem) + " " + c.data];
+// Cases by what most differ in, to find those that are alike.
+class Alike {
+ public:
+  // The first that is alike; the case itself, which is kept, if there was none before.
+  const Case* first_like(const Case& c) {
+    std::vector<const Case*>& near = cases_[to_string(c.problem) + " " + c.data];
     for (const Case* const each : near) {
       if (is_alike(*each, c)) return each;
     }
     return near.emplace_back(&c);
-  };
+  }
+
+ private:
+  std::unordered_map<std::string, std::vector<const Case*>> cases_;
+};
+
+std::vector<DispatchMet> meet_dispatch_of(
+    const Testee& testee, const std::vector<Case>& cases, Entries& entries,
+    std::unordered_map<std::string, Asking::Instead>& instead) {
+  std::vector<AskedCase> asked;
+  std::vector<const Case*> bases;
   for (const Case& c : cases) {
-    if (!instead.contains(c.id)) first_like(c);
+    const auto other = instead.find(c.id);
+    const Case* const as_asked = other == instead.end() ? &c : other->second.fitted.get();
+    if (!as_asked) continue;
+    asked.push_back({.asked = as_asked, .is_movable = !c.as_it_is});
+    bases.push_back(&c);
+  }
+  Alike moved;
+  std::vector<std::shared_ptr<const Case>> kept;  // what `asked` refers to, too
+  const auto base_of = [&](std::size_t n) {
+    return CaseWithEntry{*bases[n], entries.of(*bases[n])};
+  };
+  const auto move = [&](std::size_t n, Case fitted) {
+    auto other = std::make_shared<const Case>(std::move(fitted));
+    if (moved.first_like(*other) != other.get()) return false;
+    Asking::Instead& place = instead[bases[n]->id];
+    if (place.fitted) kept.push_back(place.fitted);
+    place = {.fitted = std::move(other)};
+    return true;
+  };
+  return meet_dispatch(testee.description, asked, base_of, move);
+}
+
+// Those that have become alike run once, if that one has all their clauses.
+void leave_out_alike(const std::vector<Case>& cases,
+                     std::unordered_map<std::string, Asking::Instead>& instead) {
+  Alike asked;
+  for (const Case& c : cases) {
+    if (!instead.contains(c.id)) asked.first_like(c);
   }
   for (const Case& c : cases) {
     const auto place = instead.find(c.id);
     if (place == instead.end() || !place->second.fitted) continue;
     const Case& fitted = *place->second.fitted;
-    const Case* const other = first_like(fitted);
+    const Case* const other = asked.first_like(fitted);
     if (other == &fitted || !has_all(other->clauses, fitted.clauses)) continue;
     place->second.verdict = unsupported(fitted, "alike", other->id);
     place->second.fitted = nullptr;
@@ -160,6 +196,9 @@ Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testee
     auto& instead = instead_[testee.name];
     for (const Case& c : cases) {
       if (auto other = other_than(c, testee.description, entries)) instead[c.id] = *other;
+    }
+    if (!testee.description.dispatch.empty()) {
+      dispatch_met_[testee.name] = meet_dispatch_of(testee, cases, entries, instead);
     }
     const bool fits = std::any_of(instead.begin(), instead.end(),
                                   [](const auto& each) { return each.second.fitted != nullptr; });
@@ -178,6 +217,11 @@ std::vector<Case> Asking::asked(const std::string& testee, const std::vector<Cas
     }
   }
   return all;
+}
+
+std::vector<DispatchMet> Asking::dispatch_met(const std::string& testee) const {
+  const auto place = dispatch_met_.find(testee);
+  return place == dispatch_met_.end() ? std::vector<DispatchMet>() : place->second;
 }
 
 const Asking::Instead* Asking::instead(const std::string& testee,

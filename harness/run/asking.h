@@ -10,6 +10,7 @@
 
 #include "cases/case.h"
 #include "harness/process/testee.h"
+#include "harness/run/dispatched.h"
 #include "spec/verdict.h"
 
 namespace attest {
@@ -31,12 +32,16 @@ class Asking {
   // What it is asked of these cases, as they are or fitted.
   std::vector<Case> asked(const std::string& testee, const std::vector<Case>& cases) const;
 
+  // What of its own dispatch they meet, by table.
+  std::vector<DispatchMet> dispatch_met(const std::string& testee) const;
+
   // Null: the case itself.
   const Instead* instead(const std::string& testee, const std::string& case_id) const;
 
  private:
   // By testee, then by case.
   std::unordered_map<std::string, std::unordered_map<std::string, Instead>> instead_;
+  std::unordered_map<std::string, std::vector<DispatchMet>> dispatch_met_;
 };
 
 }  // namespace attest

@@ -47,6 +47,7 @@ class Declared(TypedDict, total=False):
     memory: Dict[str, Any]
     threads: bool
     alignment: int
+    dispatch: List[Dict[str, Any]]
     beyond_caps: Dict[str, str]
 
 

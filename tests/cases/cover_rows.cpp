@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "harness/fuzz/dice.h"
-#include "harness/instances/dispatch.h"
+#include "harness/instances/dispatch_table.h"
 #include "tests/cases/cover_file.h"
 #include "tests/cases/meetings.h"
 
@@ -30,7 +30,7 @@ struct Wish {
 
 class Chooser {
  public:
-  Chooser(CoverFile& file, std::vector<instances::Dispatch> tables)
+  Chooser(CoverFile& file, std::vector<instances::DispatchTable> tables)
       : file_(file), cover_(file.cover()), tables_(std::move(tables)), met_(tables_.size()) {
     std::erase_if(tables_, [](const auto& table) { return table.held_out; });
     for (const std::string& row : cover_.rows) {
@@ -113,10 +113,10 @@ class Chooser {
   }
 
   // Its class of each point; empty where the table has no kernel for it.
-  static std::string key_of(const instances::Dispatch& table, const Problem& problem) {
+  static std::string key_of(const instances::DispatchTable& table, const Problem& problem) {
     std::string key;
     if (table.backward && !problem.backward) return key;
-    for (const instances::Point& point : table.points) {
+    for (const DispatchPoint& point : table.points) {
       const auto of = point.class_of(problem);
       if (!of) return "";
       key += static_cast<char>('a' + *of);
@@ -160,7 +160,7 @@ class Chooser {
 
   CoverFile& file_;
   const Cover& cover_;
-  std::vector<instances::Dispatch> tables_;
+  std::vector<instances::DispatchTable> tables_;
   Meetings threes_{cover_, 3}, strong_{cover_, cover_.strength};
   std::vector<std::set<std::string>> met_;
   std::set<std::string> seen_;

@@ -110,6 +110,30 @@ TEST(DrawsTest, ProblemsLieWithinTheLimitsOfTheTesteeAndAreManyKinds) {
   EXPECT_GT(kinds.size(), 50u);
 }
 
+TEST(DrawsTest, OfATesteesOwnDispatchEveryInstanceIsDrawnFor) {
+  Description testee = all_there_is();
+  EXPECT_EQ(draws(testee, 7).aim_of(3), nullptr);
+  testee.dispatch = parse_dispatches(parse_json(R"([{"name": "b", "passes": "backward", "points":
+                      [{"of": "head_dim", "up_to": [100, 128]}, {"of": "key_len", "multiple_of": 64},
+                       {"of": "mask", "values": ["causal", "other"]}]}])"),
+                                     "/dispatch");
+  const Draws of_testee = draws(testee, 7);
+  std::map<DispatchClasses, int> drawn;
+  int aimed = 0, missed = 0;
+  for (std::uint64_t number = 0; number < 100; ++number) {
+    const Aim* const aim = of_testee.aim_of(number);
+    if (!aim) continue;
+    const Problem& p = of_testee.draw(number).prepared.problem();
+    ++aimed;
+    missed += testee.dispatch[0].instance_of(p) != aim->instance;
+    ++drawn[aim->instance];
+  }
+  EXPECT_GE(aimed, 60);
+  EXPECT_LE(aimed, 90);
+  EXPECT_LE(missed, 4) << "those are drawn without it after a while";
+  EXPECT_EQ(drawn.size(), 8u);
+}
+
 // Sizes that come to a gap of gigabytes between rows would take all addresses there are.
 TEST(DrawsTest, NoTensorReachesFarInMemory) {
   std::vector<CaseWithEntry> far;

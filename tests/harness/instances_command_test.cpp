@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "spec/json_text.h"
 #include "tests/harness/command.h"
 
 namespace attest {
@@ -39,6 +43,21 @@ TEST_F(InstancesCommandTest, TheSameSeedSeesTheSameWhateverTheJobs) {
   EXPECT_EQ(contents(folder_ / "out" / "instances.json"), told);
   swept(" --seed 2");
   EXPECT_NE(contents(folder_ / "out" / "instances.json"), told);
+}
+
+TEST_F(InstancesCommandTest, ADispatchThatIsDeclaredIsMetByMoreCases) {
+  std::ofstream(folder_ / "tables" / "narrow.json")
+      << R"({"system": "a", "sources": ["b"], "about": "c", "passes": "forward", "points":
+             [{"of": "head_dim", "up_to": [41, 43, 45, 47]}, {"of": "head_dim", "up_to": [64]}]})";
+  const auto fewest = [&](const std::string& more) {
+    swept(more);
+    const auto told = parse_json(contents(folder_ / "out" / "instances.json"));
+    int cases = std::numeric_limits<int>::max();
+    for (const auto& each : told["mutants"]) cases = std::min(cases, each["cases"].get<int>());
+    return cases;
+  };
+  EXPECT_EQ(fewest(""), 0);
+  EXPECT_GE(fewest(" --declared"), 1);
 }
 
 TEST_F(InstancesCommandTest, ATableThatIsNotUnderstoodIsNamed) {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cases/entry.h"
-#include "harness/instances/dispatch.h"
+#include "harness/instances/dispatch_table.h"
 #include "harness/instances/sweep.h"
 #include "spec/json_reader.h"
 
@@ -20,7 +20,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 // A table of those points, in a file.
-std::vector<Dispatch> tables_of(const std::string& points, const std::string& passes = "forward") {
+std::vector<DispatchTable> tables_of(const std::string& points,
+                                     const std::string& passes = "forward") {
   const auto folder = std::filesystem::path(testing::TempDir()) / "attest_dispatch";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "table.json")
@@ -29,7 +30,7 @@ std::vector<Dispatch> tables_of(const std::string& points, const std::string& pa
   return load_dispatches(folder);
 }
 
-Point point_of(const std::string& json) { return tables_of(json)[0].points[0]; }
+DispatchPoint point_of(const std::string& json) { return tables_of(json)[0].points[0]; }
 
 Problem problem_with(const nlohmann::json& more) {
   nlohmann::json whole = {{"batch", 2},     {"query_heads", 4}, {"key_heads", 2}, {"query_len", 9},
@@ -47,9 +48,9 @@ Problem problem_with(const nlohmann::json& more) {
 }
 
 TEST(DispatchTest, SizesFallIntoTheClassThatEndsAtThemOrAfter) {
-  const Point closed = point_of(R"({"of": "head_dim", "up_to": [32, 64, 128]})"),
-              open = point_of(R"({"of": "key_len", "up_to": [64, 512], "open": true})"),
-              even = point_of(R"({"of": "key_len", "multiple_of": 65})");
+  const DispatchPoint closed = point_of(R"({"of": "head_dim", "up_to": [32, 64, 128]})"),
+                      open = point_of(R"({"of": "key_len", "up_to": [64, 512], "open": true})"),
+                      even = point_of(R"({"of": "key_len", "multiple_of": 65})");
   EXPECT_EQ(closed.classes(), 3u);
   EXPECT_EQ(closed.class_of(problem_with({{"head_dim", 32}})), 0u);
   EXPECT_EQ(closed.class_of(problem_with({{"head_dim", 33}})), 1u);
@@ -65,7 +66,7 @@ TEST(DispatchTest, SizesFallIntoTheClassThatEndsAtThemOrAfter) {
 
 TEST(DispatchTest, FeaturesFallIntoTheClassOfTheirName) {
   const auto in = [](const char* point, const nlohmann::json& more) {
-    const Point p = point_of(point);
+    const DispatchPoint p = point_of(point);
     const auto found = p.class_of(problem_with(more));
     return found ? p.values[*found] : "none";
   };
@@ -103,7 +104,7 @@ TEST(DispatchTest, InstancesAreDeclaredAsLimitsAndFeatures) {
        {"features", {"causal", "window", "packed", "paged", "lengths", "softcap", "lse"}},
        {"arithmetic", nlohmann::json::object()}});
   const Instance instance = {.dispatch = &tables[0], .classes = {1, 1, 1, 0, 0}};
-  const auto declared = instance.declared(whole);
+  const auto declared = declared_of(instance.classes, tables[0], whole);
   ASSERT_TRUE(declared);
   EXPECT_THAT(declared->dtypes, testing::ElementsAre(DType::bf16));
   EXPECT_THAT(declared->features, testing::ElementsAre("causal", "lse"));
@@ -128,7 +129,7 @@ TEST(DispatchTest, TwoPointsOfOneSizeLimitItTogether) {
                                                {"dtypes", {"f16"}},
                                                {"features", {"lse"}},
                                                {"arithmetic", nlohmann::json::object()}});
-  const auto declared = Instance{.dispatch = &tables[0], .classes = {1, 0}}.declared(whole);
+  const auto declared = declared_of({1, 0}, tables[0], whole);
   ASSERT_TRUE(declared);
   for (const Index d : {32, 64, 96, 112, 128, 160}) {
     Problem p = problem_with({{"head_dim", d}});
@@ -138,7 +139,7 @@ TEST(DispatchTest, TwoPointsOfOneSizeLimitItTogether) {
 
 TEST(DispatchTest, TheTablesThatThereAreNameTheirSources) {
   std::size_t held_out = 0;
-  for (const Dispatch& each : load_dispatches(ATTEST_DISPATCH)) {
+  for (const DispatchTable& each : load_dispatches(ATTEST_DISPATCH)) {
     EXPECT_FALSE(each.sources.empty()) << each.name;
     for (const std::string& source : each.sources) {
       // Of one commit: what it says stays.
@@ -204,11 +205,11 @@ TEST(DispatchTest, WhatShowsNowhereIsCountedApart) {
 }
 
 TEST(DispatchTest, TablesThatWereHeldOutAreCountedAlone) {
-  std::vector<Dispatch> tables(2);
+  std::vector<DispatchTable> tables(2);
   tables[0].name = "known", tables[1].name = "strange";
   tables[1].held_out = true;
   Sweep sweep;
-  for (const Dispatch& table : tables) {
+  for (const DispatchTable& table : tables) {
     const Instance instance = {.dispatch = &table, .classes = {}};
     const Seen seen = table.held_out ? Seen::by_a_random_problem : Seen::by_a_case;
     sweep.swept.push_back({.instance = instance, .mutant = "wrong", .seen = seen});

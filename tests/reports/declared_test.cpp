@@ -89,6 +89,15 @@ TEST(DeclaredTest, WhatWasProbedIsToldFirst) {
             (DeclaredFact{"Declaration", "told from results by attest probe, and not adopted"}));
 }
 
+TEST(DeclaredTest, HowMuchOfADispatchIsMetIsTold) {
+  TesteeRecord testee = {.name = "k"};
+  EXPECT_EQ(said(testee, "Dispatch"), "nothing");
+  testee.dispatch = {{.table = "a", .instances = 96, .met = 94, .fewest = 3},
+                     {.table = "b", .instances = 2}};
+  EXPECT_EQ(said(testee, "Dispatch"),
+            "cases in 94 of 96 instances of a, at least 3 in each; cases in 0 of 2 instances of b");
+}
+
 TEST(DeclaredTest, FeaturesThatAreMissingAreNamed) {
   TesteeRecord testee = {.name = "k", .features = known_features(), .dtypes = {"f32"}};
   EXPECT_EQ(said(testee, "Not declared"), "nothing");
