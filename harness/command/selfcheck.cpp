@@ -153,9 +153,11 @@ Command add_selfcheck(CLI::App& app) {
   command.add_option(
       "--dispatch", asked->dispatch,
       "With --instances: the folder of dispatch tables, if not that of the plug-ins");
-  command.add_flag("--declared", asked->declared,
-                   "With --instances: each kernel declares the dispatch table, to which cases and "
-                   "random problems are fitted");
+  command
+      .add_flag("--declared", asked->declared,
+                "With --instances: each kernel declares the dispatch table, to which cases and "
+                "random problems are fitted")
+      ->needs("--instances");
   command.add_option("--plugins", asked->plugins,
                      "The folder of mutants.so, legitimate.so and hosts.so");
   command

@@ -141,6 +141,12 @@ class Alike {
   std::unordered_map<std::string, std::vector<const Case*>> cases_;
 };
 
+// What is long is about that, and stays where it is.
+bool is_movable(const Case& c) {
+  constexpr Index kLong = 1024;
+  return !c.as_it_is && std::max(c.problem.query_len, c.problem.key_len) <= kLong;
+}
+
 std::vector<DispatchMet> meet_dispatch_of(
     const Testee& testee, const std::vector<Case>& cases, Entries& entries,
     std::unordered_map<std::string, Asking::Instead>& instead) {
@@ -150,7 +156,7 @@ std::vector<DispatchMet> meet_dispatch_of(
     const auto other = instead.find(c.id);
     const Case* const as_asked = other == instead.end() ? &c : other->second.fitted.get();
     if (!as_asked) continue;
-    asked.push_back({.asked = as_asked, .is_movable = !c.as_it_is});
+    asked.push_back({.asked = as_asked, .is_movable = is_movable(c)});
     bases.push_back(&c);
   }
   Alike moved;

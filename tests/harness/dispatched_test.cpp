@@ -119,6 +119,20 @@ TEST_F(DispatchedTest, WhatTheDeclarationLeavesNoProblemForIsNoInstance) {
   EXPECT_THAT(met().beyond, IsEmpty());
 }
 
+TEST_F(DispatchedTest, WhatIsLongStaysAsItIs) {
+  folder_.write("long.json", R"({
+    "about": "Long.", "defaults": {"dtypes": ["f16"], "data": ["normal"]},
+    "cases": [{"name": "long", "clauses": ["SOFTMAX-1"], "because": "Of many keys.",
+               "problem": {"query_len": 1, "key_len": 1025},
+               "for": {"head_dim": [8, 9, 10, 11, 12, 13, 14, 15]}}]})");
+  declare(R"([{"name": "a", "passes": "forward", "points":
+               [{"of": "key_len", "up_to": [20, 1100]}, {"of": "head_dim", "up_to": [15, 16]}]}])");
+  for (const Case& c : folder_.load()) {
+    if (c.problem.key_len > 1024) EXPECT_EQ(asking_->instead("k", c.id), nullptr) << c.id;
+  }
+  EXPECT_EQ(met().met, 4u);
+}
+
 TEST_F(DispatchedTest, WithoutATableNothingIsFitted) {
   declare("[]");
   for (const Case& c : folder_.load()) EXPECT_EQ(asking_->instead("k", c.id), nullptr);
