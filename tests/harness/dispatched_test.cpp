@@ -128,7 +128,8 @@ TEST_F(DispatchedTest, WhatIsLongStaysAsItIs) {
   declare(R"([{"name": "a", "passes": "forward", "points":
                [{"of": "key_len", "up_to": [20, 1100]}, {"of": "head_dim", "up_to": [15, 16]}]}])");
   for (const Case& c : folder_.load()) {
-    if (c.problem.key_len > 1024) EXPECT_EQ(asking_->instead("k", c.id), nullptr) << c.id;
+    if (c.problem.key_len <= 1024) continue;
+    EXPECT_EQ(asking_->instead("k", c.id), nullptr) << c.id;
   }
   EXPECT_EQ(met().met, 4u);
 }
