@@ -60,6 +60,16 @@ void note_dispatch(const Asking& asking, Header& header) {
   }
 }
 
+// How many verdicts there will be.
+std::size_t forms_in(const std::vector<Case>& cases, const std::vector<Testee>& testees,
+                     const Asking& asking) {
+  std::size_t forms = 0;
+  for (const Testee& testee : testees) {
+    for (const Case& c : cases) forms += 1 + asking.besides(testee.name, c.id).size();
+  }
+  return forms;
+}
+
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
@@ -74,9 +84,10 @@ int judge_cases(const RunArguments& asked) {
   plan.ends = asked.ends;
   Session session(asked.testees, asked.recording, installation, plan);
   const TerminalOptions& terminal = asked.recording.terminal;
-  Progress progress({stderr, terminal}, terminal.loudness, cases.size() * session.testees().size());
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
+  Progress progress({stderr, terminal}, terminal.loudness,
+                    forms_in(cases, session.testees(), *run_options.asking));
   Header header = session.header();
   note_dispatch(*run_options.asking, header);
   Record record = run(

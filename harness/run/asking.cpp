@@ -141,38 +141,10 @@ class Alike {
   std::unordered_map<std::string, std::vector<const Case*>> cases_;
 };
 
-// What is long is about that, and stays where it is.
-bool is_movable(const Case& c) {
+// What is long is about that, and costs much.
+bool may_be_fitted(const Case& c) {
   constexpr Index kLong = 1024;
   return !c.as_it_is && std::max(c.problem.query_len, c.problem.key_len) <= kLong;
-}
-
-std::vector<DispatchMet> meet_dispatch_of(
-    const Testee& testee, const std::vector<Case>& cases, Entries& entries,
-    std::unordered_map<std::string, Asking::Instead>& instead) {
-  std::vector<AskedCase> asked;
-  std::vector<const Case*> bases;
-  for (const Case& c : cases) {
-    const auto other = instead.find(c.id);
-    const Case* const as_asked = other == instead.end() ? &c : other->second.fitted.get();
-    if (!as_asked) continue;
-    asked.push_back({.asked = as_asked, .is_movable = is_movable(c)});
-    bases.push_back(&c);
-  }
-  Alike moved;
-  std::vector<std::shared_ptr<const Case>> kept;  // what `asked` refers to, too
-  const auto base_of = [&](std::size_t n) {
-    return CaseWithEntry{*bases[n], entries.of(*bases[n])};
-  };
-  const auto move = [&](std::size_t n, Case fitted) {
-    auto other = std::make_shared<const Case>(std::move(fitted));
-    if (moved.first_like(*other) != other.get()) return false;
-    Asking::Instead& place = instead[bases[n]->id];
-    if (place.fitted) kept.push_back(place.fitted);
-    place = {.fitted = std::move(other)};
-    return true;
-  };
-  return meet_dispatch(testee.description, asked, base_of, move);
 }
 
 // Those that have become alike run once, if that one has all their clauses.
@@ -203,13 +175,39 @@ Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testee
     for (const Case& c : cases) {
       if (auto other = other_than(c, testee.description, entries)) instead[c.id] = *other;
     }
-    if (!testee.description.dispatch.empty()) {
-      dispatch_met_[testee.name] = meet_dispatch_of(testee, cases, entries, instead);
-    }
     const bool fits = std::any_of(instead.begin(), instead.end(),
                                   [](const auto& each) { return each.second.fitted != nullptr; });
     if (fits) leave_out_alike(cases, instead);
+    if (!testee.description.dispatch.empty()) meet_own_dispatch(testee, cases, entries);
   }
+}
+
+template <class Entries>
+void Asking::meet_own_dispatch(const Testee& testee, const std::vector<Case>& cases,
+                               Entries& entries) {
+  std::vector<AskedCase> asked;
+  std::vector<const Case*> bases;
+  Alike known;
+  for (const Case& c : cases) {
+    const Instead* const other = instead(testee.name, c.id);
+    if (other && !other->fitted) continue;
+    const Case& as_asked = other ? *other->fitted : c;
+    known.first_like(as_asked);
+    asked.push_back({.asked = &as_asked, .may_be_fitted = may_be_fitted(c)});
+    bases.push_back(&c);
+  }
+  Besides& besides = besides_[testee.name];
+  dispatch_met_[testee.name] = meet_dispatch(
+      testee.description, asked,
+      [&](std::size_t n) {
+        return CaseWithEntry{*bases[n], entries.of(*bases[n])};
+      },
+      [&](std::size_t n, Case fitted) {
+        auto form = std::make_shared<const Case>(std::move(fitted));
+        if (known.first_like(*form) != form.get()) return false;
+        besides[bases[n]->id].push_back(std::move(form));
+        return true;
+      });
 }
 
 std::vector<Case> Asking::asked(const std::string& testee, const std::vector<Case>& cases) const {
@@ -221,8 +219,20 @@ std::vector<Case> Asking::asked(const std::string& testee, const std::vector<Cas
     } else if (other->fitted) {
       all.push_back(*other->fitted);
     }
+    for (const Case* const each : besides(testee, c.id)) all.push_back(*each);
   }
   return all;
+}
+
+std::vector<const Case*> Asking::besides(const std::string& testee,
+                                         const std::string& case_id) const {
+  std::vector<const Case*> forms;
+  const auto of_testee = besides_.find(testee);
+  if (of_testee == besides_.end()) return forms;
+  const auto place = of_testee->second.find(case_id);
+  if (place == of_testee->second.end()) return forms;
+  for (const auto& each : place->second) forms.push_back(each.get());
+  return forms;
 }
 
 std::vector<DispatchMet> Asking::dispatch_met(const std::string& testee) const {

@@ -29,8 +29,11 @@ class Asking {
     // Of nothing: the features that are missing, or else the limit (Fitted::stopped_by).
     std::vector<std::string> stopped_by = {};
   };
-  // What it is asked of these cases, as they are or fitted.
+  // What it is asked of these cases, as they are or fitted, and besides.
   std::vector<Case> asked(const std::string& testee, const std::vector<Case>& cases) const;
+
+  // What it is asked besides a case: forms of it that are fitted to its own dispatch.
+  std::vector<const Case*> besides(const std::string& testee, const std::string& case_id) const;
 
   // What of its own dispatch they meet, by table.
   std::vector<DispatchMet> dispatch_met(const std::string& testee) const;
@@ -39,9 +42,14 @@ class Asking {
   const Instead* instead(const std::string& testee, const std::string& case_id) const;
 
  private:
+  template <class Entries>  // the cases as entries
+  void meet_own_dispatch(const Testee& testee, const std::vector<Case>& cases, Entries& entries);
+
   // By testee, then by case.
   std::unordered_map<std::string, std::unordered_map<std::string, Instead>> instead_;
   std::unordered_map<std::string, std::vector<DispatchMet>> dispatch_met_;
+  using Besides = std::unordered_map<std::string, std::vector<std::shared_ptr<const Case>>>;
+  std::unordered_map<std::string, Besides> besides_;  // likewise
 };
 
 }  // namespace attest

@@ -87,10 +87,10 @@ bool is_of_another(const Verdict& v, const Profile& profile,
 // The demanded cases of one profile, counted.
 class Count {
  public:
-  // `lacking`: of the testee's features those that this format can't have.
+  // `lacking`: of the testee's features those that this format can't have. `ids`: of its verdicts.
   Count(const Profile& profile, const Header& header, const std::vector<std::string>& lacking,
-        ProfileRecord& record)
-      : profile_(profile), header_(header), lacking_(lacking), record_(record) {}
+        const std::set<std::string_view>& ids, ProfileRecord& record)
+      : profile_(profile), header_(header), lacking_(lacking), ids_(ids), record_(record) {}
 
   void add(const VerdictRecord& v) {
     const Verdict& verdict = v.verdict;
@@ -145,10 +145,11 @@ class Count {
 
  private:
   // Whether it is fitted to what is missing of this profile: a case that has features of others is
-  // none of its cases as it is, and is one more without them.
+  // none of its cases as it is, and is one more without them. What was asked as it is, too, narrows
+  // nothing.
   bool is_narrowed(const std::string& case_id) const {
     const std::string_view text = fit_of(case_id);
-    if (text.empty()) return false;
+    if (text.empty() || ids_.contains(base_id(case_id))) return false;
     Fit fit = Fit::parse(text);
     std::erase_if(fit.without, [&](const std::string& name) {
       const auto demands = find_feature(name)->demands();
@@ -183,6 +184,7 @@ class Count {
   const Profile& profile_;
   const Header& header_;
   const std::vector<std::string>& lacking_;
+  const std::set<std::string_view>& ids_;
   ProfileRecord& record_;
   std::map<std::string, Index> passed_ = {};
   Index known_ = 0;
@@ -222,7 +224,9 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   const std::vector<std::string> lacking = lacking_in(dtype, testee);
   const bool returns_lse = contains(testee.features, "lse") && !contains(lacking, "lse");
   if (!returns_lse) record.profile += " (O-only)";
-  Count count(profile, header, lacking, record);
+  std::set<std::string_view> ids;
+  for (const VerdictRecord* v : verdicts) ids.insert(v->case_id);
+  Count count(profile, header, lacking, ids, record);
   for (const VerdictRecord* v : verdicts) {
     if (is_of_another(v->verdict, profile, lacking)) continue;
     const bool breaks_dialect =

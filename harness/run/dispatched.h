@@ -1,5 +1,5 @@
 // Cases fitted to a testee's own dispatch (the key "dispatch" of its description; SPEC.md, Fitted
-// cases, 6): each instance that it declares shall be met by cases, by several if there are enough.
+// cases, 6): each instance that it declares shall be met by several cases.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +22,19 @@ struct DispatchMet {
   std::vector<std::vector<std::string>> beyond;
 };
 
-// A case as a testee is asked it, and whether it may be asked in other sizes instead.
+// A case as a testee is asked it, and whether it may be asked in other sizes as well.
 struct AskedCase {
   const Case* asked;
-  bool is_movable = false;
+  bool may_be_fitted = false;
 };
 
-// Calls move(n, case) for each of `asked` that is to be asked otherwise, unless that says that the
-// case is none (false), so that an instance is met that fewer cases are in than in its own. No case
-// loses a clause by that which few others cite. `base_of` gives the case itself, of which `asked`
-// may be a fitted form.
+// Calls add(n, case) for each form of the n-th of `asked` that is to be asked besides, unless that
+// says that it is asked already (false), so that an instance is met that few cases are in. What is
+// asked stays as it is: who declares much is asked more, and nobody less. `base_of` gives the case
+// itself, of which `asked` may be a fitted form.
 std::vector<DispatchMet> meet_dispatch(const Description& testee,
                                        const std::vector<AskedCase>& asked,
                                        const std::function<CaseWithEntry(std::size_t n)>& base_of,
-                                       const std::function<bool(std::size_t n, Case fitted)>& move);
+                                       const std::function<bool(std::size_t n, Case fitted)>& add);
 
 }  // namespace attest

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/fit.h"
 #include "harness/run/audit.h"
 #include "harness/run/conclude.h"
 #include "harness/run/seal.h"
@@ -27,6 +28,11 @@ void check(bool holds, const std::string& why) {
   if (!holds) throw InputError("", why);
 }
 
+// Whether it is on one more form of the case that the one before it is on, by the same testee.
+bool is_besides(const VerdictRecord* before, const VerdictRecord& v) {
+  return before && before->testee == v.testee && base_id(before->case_id) == base_id(v.case_id);
+}
+
 void check_whole(const Part& part) {
   const Record& record = part.record;
   check(record.header.tier != kSearchTier,
@@ -34,9 +40,12 @@ void check_whole(const Part& part) {
   check(record.footer && record.footer->complete, fmt::format("{} is truncated", part.name));
   check(record.defects.empty(),
         fmt::format("{} is inconsistent: {}", part.name, fmt::join(record.defects, "; ")));
-  const auto declared =
-      std::count_if(record.verdicts.begin(), record.verdicts.end(), is_on_declaration);
-  const Index on_cases = std::ssize(record.verdicts) - declared;
+  Index on_cases = 0;
+  const VerdictRecord* before = nullptr;
+  for (const VerdictRecord& v : record.verdicts) {
+    on_cases += !is_on_declaration(v) && !is_besides(before, v);
+    before = &v;
+  }
   const Index testees = std::ssize(record.header.testees);
   check(
       testees > 0 && on_cases % testees == 0 && on_cases / testees == record.header.cases.selected,
@@ -92,7 +101,8 @@ void check_shards(const std::vector<Part>& parts) {
 }
 
 // Of each testee and format one verdict on what is declared: of the shard that has the first case
-// of that format. Others are put in the order of the cases, each of which has one with each testee.
+// of that format. Others are put in the order of the cases, each of which has one with each testee,
+// or several in a row, of the forms that it is asked in.
 class Verdicts {
  public:
   explicit Verdicts(const Header& whole) : cases_(static_cast<std::size_t>(whole.cases.selected)) {
@@ -104,12 +114,15 @@ class Verdicts {
     std::vector<const VerdictRecord*> declared;
     std::map<std::string, std::size_t> first;  // by format, the place of its first case
     std::size_t n = 0;
+    const VerdictRecord* before = nullptr;
     for (const VerdictRecord& v : shard.verdicts) {
       if (is_on_declaration(v)) {
         declared.push_back(&v);
         continue;
       }
-      const std::size_t place = places.at(n++ / testees_.size());
+      n += !is_besides(before, v);
+      before = &v;
+      const std::size_t place = places.at((n - 1) / testees_.size());
       first.emplace(v.dtype, place);
       cases_[place].push_back(&v);
     }

@@ -183,6 +183,18 @@ const Asking::Instead* instead_of(const Case& test_case, const Testee& testee,
   return options.asking ? options.asking->instead(testee.name, test_case.id) : nullptr;
 }
 
+// What a testee is asked of a case: the case, or what it is fitted to, and other forms besides.
+std::vector<const Case*> forms_of(const Case& test_case, const Testee& testee,
+                                  const RunOptions& options) {
+  const Asking::Instead* const instead = instead_of(test_case, testee, options);
+  std::vector<const Case*> forms = {instead && instead->fitted ? instead->fitted.get()
+                                                               : &test_case};
+  if (!options.asking) return forms;
+  const auto besides = options.asking->besides(testee.name, test_case.id);
+  forms.insert(forms.end(), besides.begin(), besides.end());
+  return forms;
+}
+
 // What judging a portion takes: what results are compared with is kept until the last of its
 // testees is judged, of each case that is fitted to some of them too.
 double bytes_for_all(const Portion& portion, const std::vector<Testee>& testees,
@@ -196,12 +208,13 @@ double bytes_for_all(const Portion& portion, const std::vector<Testee>& testees,
     const Testee& testee = testees[t];
     const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
     if (instead && !instead->fitted) continue;
-    const Case& tried = instead ? *instead->fitted : *portion.test_case;
-    if (!budget.refuses(tried.problem).empty()) continue;
-    Tried& each = all[tried.id];
-    each.problem = &tried.problem;
-    const Arithmetic arithmetic = testee.description.arithmetic_in(tried.problem.dtype);
-    if (!contains(each.arithmetics, arithmetic)) each.arithmetics.push_back(arithmetic);
+    for (const Case* const tried : forms_of(*portion.test_case, testee, options)) {
+      if (!budget.refuses(tried->problem).empty()) continue;
+      Tried& each = all[tried->id];
+      each.problem = &tried->problem;
+      const Arithmetic arithmetic = testee.description.arithmetic_in(tried->problem.dtype);
+      if (!contains(each.arithmetics, arithmetic)) each.arithmetics.push_back(arithmetic);
+    }
   }
   double bytes = 0;
   for (const auto& [id, each] : all) {
@@ -241,8 +254,8 @@ class Portions {
         ends_(options, testees.size()),
         budget_(options.memory) {}
 
-  // One for each testee, in a run that is interrupted fewer; nothing where one lacked memory, and
-  // is to be tried again later.
+  // One for each testee and form, in a run that is interrupted fewer; nothing where one lacked
+  // memory, and is to be tried again later.
   std::optional<std::vector<VerdictRecord>> verdicts_on(const Portion& portion,
                                                         ExecutorPool& executors,
                                                         const RunOptions& options) {
@@ -250,43 +263,54 @@ class Portions {
     const MemoryBudget::Share share(budget_, bytes_for_all(portion, testees_, budget_, options));
     Preparations preparations;
     std::vector<VerdictRecord> verdicts;
-    for (std::size_t t = portion.first; t < portion.end && !interrupted_(); ++t) {
+    for (std::size_t t = portion.first; t < portion.end; ++t) {
       const Testee& testee = testees_[t];
       const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
-      const Case& test_case = instead && instead->fitted ? *instead->fitted : *portion.test_case;
-      const auto leave_out = [&](Verdict untried) {
-        verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
-      };
-      if (instead && !instead->fitted) {
-        leave_out(instead->verdict);
-        continue;
-      }
-      auto untried = ends_.untried(t, test_case);
-      if (!untried) untried = beyond_budget(budget_, test_case);
-      if (untried) {
-        leave_out(std::move(*untried));
-        continue;
-      }
-      const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
-      const auto executor = executors.take(testee.name, testee);
-      VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,
-                                             [&] { return ends_.gave_up(t); });
-      if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
-        // It was broken off. In a run that is interrupted it is left out, as all that never began.
-        untried = ends_.untried(t, test_case);
-        if (untried && !interrupted_()) leave_out(*untried);
-      } else if (verdict.verdict.reason == "no_memory" && options.without_memory_later) {
-        return std::nullopt;
-      } else if (ends_.note(t, verdict.verdict)) {
-        verdicts.push_back(std::move(verdict));
-      } else {
-        leave_out(*ends_.untried(t, test_case));
+      for (const Case* const form : forms_of(*portion.test_case, testee, options)) {
+        if (interrupted_()) return verdicts;
+        if (instead && !instead->fitted) {
+          verdicts.push_back(left_out(*form, testee, instead->verdict, options));
+        } else if (!try_on(t, *form, preparations, executors, options, verdicts)) {
+          return std::nullopt;
+        }
       }
     }
     return verdicts;
   }
 
  private:
+  // False where it lacked memory, and is to be tried again later.
+  bool try_on(std::size_t t, const Case& test_case, Preparations& preparations,
+              ExecutorPool& executors, const RunOptions& options,
+              std::vector<VerdictRecord>& verdicts) {
+    const Testee& testee = testees_[t];
+    const auto leave_out = [&](Verdict untried) {
+      verdicts.push_back(left_out(test_case, testee, std::move(untried), options));
+    };
+    auto untried = ends_.untried(t, test_case);
+    if (!untried) untried = beyond_budget(budget_, test_case);
+    if (untried) {
+      leave_out(std::move(*untried));
+      return true;
+    }
+    const Preparation& preparation = prepared_once(preparations, test_case, *options.floor);
+    const auto executor = executors.take(testee.name, testee);
+    VerdictRecord verdict = examine_safely(preparation, test_case, testee, *executor, options,
+                                           [&] { return ends_.gave_up(t); });
+    if (verdict.verdict.outcome == Outcome::not_run && verdict.verdict.reason.empty()) {
+      // It was broken off. In a run that is interrupted it is left out, as all that never began.
+      untried = ends_.untried(t, test_case);
+      if (untried && !interrupted_()) leave_out(*untried);
+    } else if (verdict.verdict.reason == "no_memory" && options.without_memory_later) {
+      return false;
+    } else if (ends_.note(t, verdict.verdict)) {
+      verdicts.push_back(std::move(verdict));
+    } else {
+      leave_out(*ends_.untried(t, test_case));
+    }
+    return true;
+  }
+
   const std::vector<Testee>& testees_;
   const std::function<bool()>& interrupted_;
   Ends ends_;

@@ -593,6 +593,13 @@ TEST_F(WithinLimitsTest, WhatFailsIsNotMetUnderEitherName) {
   }
 }
 
+TEST_F(WithinLimitsTest, AFormThatIsAskedBesideItsCaseIsNoLimit) {
+  const Footer f = footer({passed("a/b/s=1", {"MASK-1"}), fitted()}, {"forward-core"});
+  EXPECT_EQ(f.exit_code, kConformant);
+  EXPECT_FALSE(f.profiles[0].within_limits);
+  EXPECT_TRUE(footer({passed("a/c/s=1", {"MASK-1"}), fitted()}).profiles[0].within_limits);
+}
+
 TEST_F(WithinLimitsTest, AnotherProfilesFeaturesThatWereLeftOutAreNoLimitOfThisOne) {
   const Footer f = footer({passed("a/b/s=1/fit=without:sink", {"MASK-1"})}, {"forward-core"});
   EXPECT_EQ(f.exit_code, kConformant);

@@ -43,7 +43,9 @@ Record record_of(const std::string& shard) {
     add(std::string("declaration/beyond_caps/dtype=") + dtype, "b", dtype, std::to_string(*first));
   }
   for (const std::size_t i : places) {
-    for (const char* testee : {"a", "b"}) add("case/" + std::to_string(i), testee, kFormats[i], "");
+    const std::string id = "case/" + std::to_string(i);
+    for (const char* testee : {"a", "b"}) add(id, testee, kFormats[i], "");
+    if (i % 3 == 1) add(id + "/fit=d:65", "b", kFormats[i], "");  // which it is asked besides
   }
   record.header.cases.selected = static_cast<Index>(places.size());
   record.footer = conclude(record.header, record.verdicts);
