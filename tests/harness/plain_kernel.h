@@ -50,14 +50,15 @@ class Attention {
     if (p_.dropout == ATTEST_DROPOUT_GENERATED) draw(out.keep);
     for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t i) {
       const Row row = row_of(b, h, i);
-      for (std::int64_t c = 0; c < p_.value_dim; ++c) {
-        double sum = 0;
-        for (std::int64_t j = 0; j < key_len(b); ++j) {
-          sum += row.p[at(j)] * row.z[at(j)] * value(in_.v, b, h, j, c);
-        }
-        query(out.o, b, h, i, c) = static_cast<float>(sum);
+      std::vector<double> sums(at(p_.value_dim));
+      for (std::int64_t j = 0; j < key_len(b); ++j) {
+        const Lane v = value(in_.v, b, h, j);
+        const double weight = row.p[at(j)] * row.z[at(j)];
+        for (std::int64_t c = 0; c < p_.value_dim; ++c) sums[at(c)] += weight * v[c];
       }
-      if (out.lse.data) query(out.lse, b, h, i, 0) = static_cast<float>(row.lse);
+      const Lane o = query(out.o, b, h, i);
+      for (std::int64_t c = 0; c < p_.value_dim; ++c) o[c] = static_cast<float>(sums[at(c)]);
+      if (out.lse.data) query(out.lse, b, h, i)[0] = static_cast<float>(row.lse);
     });
   }
 
@@ -74,30 +75,31 @@ class Attention {
     }
     for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t i) {
       const Row row = row_of(b, h, i);
+      const Lane q = query(in_.q, b, h, i), o = query(in_.o, b, h, i);
+      const Lane d_o = query(in_.d_o, b, h, i), dq = query(out.dq, b, h, i);
       double mean = 0;
-      for (std::int64_t c = 0; c < p_.value_dim; ++c) {
-        mean += query(in_.d_o, b, h, i, c) * query(in_.o, b, h, i, c);
-      }
+      for (std::int64_t c = 0; c < p_.value_dim; ++c) mean += d_o[c] * o[c];
       if (i >= query_len(b)) return;
-      const double d_lse = p_.has_dlse ? query(in_.d_lse, b, h, i, 0) : 0;
+      const double d_lse = p_.has_dlse ? query(in_.d_lse, b, h, i)[0] : 0;
       if (p_.has_sink) {
         const double share = std::exp(element<float>(in_.sink, 0, h, 0, 0) - row.lse);
         element<float>(out.dsink, 0, h, 0, 0) += static_cast<float>(share * (d_lse - mean));
       }
       for (std::int64_t j = 0; j < key_len(b); ++j) {
         if (!visible(b, h, i, j)) continue;
+        const Lane k = value(in_.k, b, h, j), v = value(in_.v, b, h, j);
+        const Lane dk = value(out.dk, b, h, j), dv = value(out.dv, b, h, j);
         double dp = 0;
         for (std::int64_t c = 0; c < p_.value_dim; ++c) {
-          const double d_o = query(in_.d_o, b, h, i, c);
-          dp += d_o * value(in_.v, b, h, j, c);
-          value(out.dv, b, h, j, c) += static_cast<float>(row.p[at(j)] * row.z[at(j)] * d_o);
+          dp += double(d_o[c]) * v[c];
+          dv[c] += static_cast<float>(row.p[at(j)] * row.z[at(j)] * d_o[c]);
         }
         const double ds = row.p[at(j)] * (row.z[at(j)] * dp - mean + d_lse);
         if (p_.has_bias) element<float>(out.dbias, b, h, i, j) += static_cast<float>(ds);
         const double slope = ds * p_.scale * row.cap_slope[at(j)];
         for (std::int64_t c = 0; c < p_.head_dim; ++c) {
-          query(out.dq, b, h, i, c) += static_cast<float>(slope * value(in_.k, b, h, j, c));
-          value(out.dk, b, h, j, c) += static_cast<float>(slope * query(in_.q, b, h, i, c));
+          dq[c] += static_cast<float>(slope * k[c]);
+          dk[c] += static_cast<float>(slope * q[c]);
         }
       }
     });
@@ -133,21 +135,28 @@ class Attention {
     }
   }
 
-  // Elements of what has a row for each query, and of what has one for each key.
-  float& query(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t i,
-               std::int64_t c) const {
-    if (!p_.cu_query_lens.data) return element<float>(t, b, h, i, c);
-    return element<float>(t, 0, h, element<std::int64_t>(p_.cu_query_lens, b, 0, 0, 0) + i, c);
+  // The channels of one row of a tensor.
+  struct Lane {
+    float* data;
+    std::int64_t start, step;
+    float& operator[](std::int64_t c) const { return data[start + c * step]; }
+  };
+  static Lane lane(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t s) {
+    return {static_cast<float*>(t.data), offset(t, b, h, s, 0), t.shape[3] == 1 ? 0 : t.stride[3]};
   }
-  float& value(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t j,
-               std::int64_t c) const {
+  // Rows of what has one for each query, and of what has one for each key.
+  Lane query(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t i) const {
+    if (!p_.cu_query_lens.data) return lane(t, b, h, i);
+    return lane(t, 0, h, element<std::int64_t>(p_.cu_query_lens, b, 0, 0, 0) + i);
+  }
+  Lane value(const attest_tensor& t, std::int64_t b, std::int64_t h, std::int64_t j) const {
     const std::int64_t g = h / (p_.query_heads / p_.key_heads);
     if (p_.page_size > 0) {
       const std::int64_t page = element<std::int32_t>(p_.page_table, b, j / p_.page_size, 0, 0);
-      return element<float>(t, page, g, j % p_.page_size, c);
+      return lane(t, page, g, j % p_.page_size);
     }
-    if (!p_.cu_key_lens.data) return element<float>(t, b, g, j, c);
-    return element<float>(t, 0, g, element<std::int64_t>(p_.cu_key_lens, b, 0, 0, 0) + j, c);
+    if (!p_.cu_key_lens.data) return lane(t, b, g, j);
+    return lane(t, 0, g, element<std::int64_t>(p_.cu_key_lens, b, 0, 0, 0) + j);
   }
 
   bool allows(std::int64_t node, std::int64_t b, std::int64_t h, std::int64_t i,
@@ -189,13 +198,13 @@ class Attention {
     const auto keys = at(key_len(b));
     Row row = {std::vector<double>(keys, kNothing), std::vector<double>(keys, 1),
                std::vector<double>(keys, 1), kNothing};
+    const Lane q = query(in_.q, b, h, i);
     double most = kNothing;
     for (std::int64_t j = 0; j < key_len(b); ++j) {
       if (!visible(b, h, i, j)) continue;
+      const Lane k = value(in_.k, b, h, j);
       double s = 0;
-      for (std::int64_t c = 0; c < p_.head_dim; ++c) {
-        s += double(query(in_.q, b, h, i, c)) * value(in_.k, b, h, j, c);
-      }
+      for (std::int64_t c = 0; c < p_.head_dim; ++c) s += double(q[c]) * k[c];
       s *= p_.scale;
       if (stored_) s = stored_(s);
       if (p_.softcap > 0) {
