@@ -147,6 +147,17 @@ endfunction()
 
 add_custom_target(unit_tests)  # all that ctest -L unit needs
 
+# Unit tests of folders where nothing is computed that a compiler or its optimisation might change:
+# ctest knows them as "logic". Without ATTEST_LOGIC_TESTS nothing builds them.
+function(attest_note_logic target labels)
+  if(folder MATCHES "^(spec|harness|reports|documents|impl/vendor)")
+    set(${labels} unit logic PARENT_SCOPE)
+    if(NOT ATTEST_LOGIC_TESTS)
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+  endif()
+endfunction()
+
 # The --gtest_filter for the test suites of a file. A suite lies in one file, else two entries of
 # ctest would run it.
 function(attest_test_filter file target filter)
@@ -189,9 +200,11 @@ function(attest_unit_tests target others optimised)
   attest_compile_test(${target} "${optimised}")
   attest_unity(${target} 8)  # all of harness/ would take twice as long, and again after each edit
   add_dependencies(unit_tests ${target})
+  set(labels unit)
+  attest_note_logic(${target} labels)
   add_test(NAME ${others}
     COMMAND ${target} --gtest_filter=-$<JOIN:$<TARGET_PROPERTY:${target},ATTEST_FILTERS>,:>)
-  set_tests_properties(${others} PROPERTIES LABELS unit TIMEOUT 60)
+  set_tests_properties(${others} PROPERTIES LABELS "${labels}" TIMEOUT 60)
 endfunction()
 
 # attest_test(NAME_test LABELS ... [DEPS ...] [SOURCES ...] [TIMEOUT s] [OPTIMISED]): NAME_test.cpp,
@@ -227,6 +240,11 @@ function(attest_test name)
       add_dependencies(unit_tests ${target})
     endif()
     set(arguments)
+  endif()
+  if(unit IN_LIST ARG_LABELS)
+    attest_note_logic(${target} more)
+    list(APPEND ARG_LABELS ${more})
+    list(REMOVE_DUPLICATES ARG_LABELS)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
