@@ -87,20 +87,25 @@ bool is_of_another(const Verdict& v, const Profile& profile,
 // The demanded cases of one profile, counted.
 class Count {
  public:
-  // `lacking`: of the testee's features those that this format can't have. `ids`: of its verdicts.
+  // `lacking`: of the testee's features those that this format can't have.
   Count(const Profile& profile, const Header& header, const std::vector<std::string>& lacking,
-        const std::set<std::string_view>& ids, ProfileRecord& record)
-      : profile_(profile), header_(header), lacking_(lacking), ids_(ids), record_(record) {}
+        ProfileRecord& record)
+      : profile_(profile), header_(header), lacking_(lacking), record_(record) {}
 
   void add(const VerdictRecord& v) {
     const Verdict& verdict = v.verdict;
     const bool unsupported = verdict.outcome == Outcome::unsupported;
+    // A form that is asked besides its case may fail, and says nothing else here: a case is one,
+    // however many forms of it are asked.
+    const bool is_first = cases_.insert(base_id(v.case_id)).second;
+    const bool is_besides = !is_first && !fit_of(v.case_id).empty();
+    if (is_besides && (unsupported || conforms(verdict.outcome))) return;
     if (unsupported && verdict.reason == "alike") return;  // it runs as another
     ++record_.demanded;
     if (unsupported && verdict.reason == "undeclared") {
       for (const std::string& feature : split(verdict.message, ", ")) ++record_.needs[feature];
     }
-    const bool fitted = is_narrowed(v.case_id);
+    const bool fitted = !is_besides && is_narrowed(v.case_id);
     const bool dialect = unsupported && verdict.reason == "dialect";
     if (dialect) ++record_.needs[std::string(kStandardRows)];
     const bool excluded =
@@ -145,11 +150,10 @@ class Count {
 
  private:
   // Whether it is fitted to what is missing of this profile: a case that has features of others is
-  // none of its cases as it is, and is one more without them. What was asked as it is, too, narrows
-  // nothing.
+  // none of its cases as it is, and is one more without them.
   bool is_narrowed(const std::string& case_id) const {
     const std::string_view text = fit_of(case_id);
-    if (text.empty() || ids_.contains(base_id(case_id))) return false;
+    if (text.empty()) return false;
     Fit fit = Fit::parse(text);
     std::erase_if(fit.without, [&](const std::string& name) {
       const auto demands = find_feature(name)->demands();
@@ -184,7 +188,7 @@ class Count {
   const Profile& profile_;
   const Header& header_;
   const std::vector<std::string>& lacking_;
-  const std::set<std::string_view>& ids_;
+  std::set<std::string_view> cases_ = {};
   ProfileRecord& record_;
   std::map<std::string, Index> passed_ = {};
   Index known_ = 0;
@@ -224,9 +228,7 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   const std::vector<std::string> lacking = lacking_in(dtype, testee);
   const bool returns_lse = contains(testee.features, "lse") && !contains(lacking, "lse");
   if (!returns_lse) record.profile += " (O-only)";
-  std::set<std::string_view> ids;
-  for (const VerdictRecord* v : verdicts) ids.insert(v->case_id);
-  Count count(profile, header, lacking, ids, record);
+  Count count(profile, header, lacking, record);
   for (const VerdictRecord* v : verdicts) {
     if (is_of_another(v->verdict, profile, lacking)) continue;
     const bool breaks_dialect =

@@ -600,6 +600,25 @@ TEST_F(WithinLimitsTest, AFormThatIsAskedBesideItsCaseIsNoLimit) {
   EXPECT_TRUE(footer({passed("a/c/s=1", {"MASK-1"}), fitted()}).profiles[0].within_limits);
 }
 
+// However many forms of a case pass, it is one; and one that fails is a failure.
+TEST_F(WithinLimitsTest, FormsBesidesACaseMayFailAndCountForNothingElse) {
+  verdicts_.resize(1);
+  std::vector<VerdictRecord> forms;
+  for (const char* fit : {"d:64", "d:32", "d:16"}) {
+    forms.push_back(passed(std::string("a/b/s=1/fit=") + fit, {"MASK-1"}));
+  }
+  const ProfileRecord all_pass = footer(forms).profiles[0];
+  EXPECT_EQ(all_pass.thin.at("MASK-1"), 2);  // of which three are enough
+  EXPECT_EQ(all_pass.demanded, 2);
+  EXPECT_EQ(all_pass.passed, 2);
+  forms[1].verdict.outcome = Outcome::unsupported;
+  forms[1].verdict.reason = "limits";
+  EXPECT_EQ(footer(forms).profiles[0].demanded, 2);
+  forms[1].verdict.outcome = Outcome::fail;
+  EXPECT_EQ(footer(forms).profiles[0].demanded, 3);
+  EXPECT_EQ(footer(forms).profiles[0].passed, 2);
+}
+
 TEST_F(WithinLimitsTest, AnotherProfilesFeaturesThatWereLeftOutAreNoLimitOfThisOne) {
   const Footer f = footer({passed("a/b/s=1/fit=without:sink", {"MASK-1"})}, {"forward-core"});
   EXPECT_EQ(f.exit_code, kConformant);
