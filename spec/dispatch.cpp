@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -126,6 +127,16 @@ std::vector<std::string> read_values(const nlohmann::json& list, const std::stri
   return values;
 }
 
+// Whole, as 16.0 is.
+Index read_size(const nlohmann::json& json, const std::string& pointer) {
+  constexpr double kMostSize = 0x1p62;
+  const double size = json.is_number() ? json.get<double>() : -1;
+  if (!(size >= 0 && size <= kMostSize && size == std::floor(size))) {
+    throw InputError(pointer, fmt::format("{} is no size", json.dump()));
+  }
+  return json.is_number_float() ? static_cast<Index>(size) : json.get<Index>();
+}
+
 DispatchPoint read_point(const nlohmann::json& json, const std::string& pointer) {
   ObjectReader reader(json, pointer);
   DispatchPoint point = {.of = reader.get<std::string>("of")};
@@ -143,16 +154,21 @@ DispatchPoint read_point(const nlohmann::json& json, const std::string& pointer)
   point.open = reader.get_or("open", false);
   if (reader.find("open") && !ascends) throw InputError(reader.pointer("open"), "is of \"up_to\"");
   if (ascends) {
-    point.up_to = reader.get<std::vector<Index>>("up_to");
+    const nlohmann::json& sizes = reader.at("up_to");
+    const std::string at = reader.pointer("up_to");
+    if (!sizes.is_array()) throw InputError(at, "\"up_to\" is a list");
+    for (std::size_t n = 0; n < sizes.size(); ++n) {
+      point.up_to.push_back(read_size(sizes[n], fmt::format("{}/{}", at, n)));
+    }
     // Of the sizes, each more than the one before it.
     const auto no_more = std::adjacent_find(point.up_to.begin(), point.up_to.end(),
                                             [](Index a, Index b) { return a >= b; });
-    if (point.up_to.empty() || point.up_to[0] < 0 || no_more != point.up_to.end()) {
-      throw InputError(reader.pointer("up_to"), "is no list of numbers that ascend from 0 or more");
+    if (point.up_to.empty() || no_more != point.up_to.end()) {
+      throw InputError(at, "is no list of numbers that ascend from 0 or more");
     }
   }
   if (divides) {
-    point.multiple_of = reader.get<Index>("multiple_of");
+    point.multiple_of = read_size(reader.at("multiple_of"), reader.pointer("multiple_of"));
     if (point.multiple_of < 2) throw InputError(reader.pointer("multiple_of"), "is less than 2");
   }
   reader.get_or<std::string>("because", "");
@@ -255,6 +271,7 @@ std::vector<Dispatch> parse_dispatches(const nlohmann::json& list, const std::st
   constexpr int kMostInstances = 4096;
   if (!list.is_array()) throw InputError(pointer, "\"dispatch\" takes a list of tables");
   std::vector<Dispatch> all;
+  double of_all = 0;
   for (std::size_t n = 0; n < list.size(); ++n) {
     ObjectReader reader(list[n], fmt::format("{}/{}", pointer, n));
     Dispatch dispatch = {.name = line_of(reader, "name")};
@@ -268,10 +285,11 @@ std::vector<Dispatch> parse_dispatches(const nlohmann::json& list, const std::st
     for (const DispatchPoint& point : dispatch.points) {
       instances *= static_cast<double>(point.classes());
     }
-    if (instances > kMostInstances) {
+    of_all += instances;
+    if (of_all > kMostInstances) {
       throw InputError(reader.pointer("points"),
-                       fmt::format("has {:.0f} instances, of which a table may have {}", instances,
-                                   kMostInstances));
+                       fmt::format("has {:.0f} instances, of which all tables together may have {}",
+                                   instances, kMostInstances));
     }
     all.push_back(std::move(dispatch));
   }

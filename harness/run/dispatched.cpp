@@ -36,7 +36,7 @@ class Meeting {
       }
     }
     for (std::size_t n = 0; n < asked.size(); ++n) {
-      if (asked[n].may_be_fitted) bases_.push_back(n);
+      if (asked[n].may_be_fitted && shows_some(asked[n].asked->problem)) bases_.push_back(n);
     }
   }
 
@@ -77,7 +77,11 @@ class Meeting {
     return met;
   }
 
+  // What has no results shows nothing of its instance.
+  static bool shows_some(const Problem& problem) { return element_count(problem.o_shape()) > 0; }
+
   static void note(Table& table, const Problem& problem) {
+    if (!shows_some(problem)) return;
     if (const auto instance = table.dispatch.instance_of(problem)) ++table.cases_in[*instance];
   }
 
