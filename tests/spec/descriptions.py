@@ -30,7 +30,7 @@ NOT_OF_FORM = re.compile(
     r"|no problem can be asked|every problem meets"
     r'|"min" -?\d+ is above "max"|no multiple of \d+ lies'
     r"|^/memory: the terms declared grow faster|add up to no LSE"
-    r'|^/dispatch/\d+/name: ".*" stands twice|instances, of which a table may have|that ascend'
+    r'|^/dispatch/\d+/name: ".*" stands twice|instances, of which all tables together may have|that ascend'
 )
 
 # Put in the place of everything that a description says.
