@@ -1,5 +1,6 @@
-# Nothing is built, but each file is parsed by itself (tests a few at a time, as they are compiled),
-# with all of Clang's warnings. As a build it knows what has changed since the last time.
+# Nothing is built, but each file is parsed by itself (tests a few at a time, as they are compiled;
+# unit tests only if they are named), with all of Clang's warnings. As a build it knows what has
+# changed since the last time.
 foreach(language C CXX)
   set(arguments "<DEFINES> <INCLUDES> <FLAGS>")
   set(parse_${language} "<CMAKE_${language}_COMPILER> ${arguments} -fsyntax-only <SOURCE>")
