@@ -147,8 +147,8 @@ endfunction()
 
 add_custom_target(unit_tests)  # all that ctest -L unit needs
 
-# Unit tests of folders where nothing is computed that a compiler or its optimisation might change:
-# ctest knows them as "logic". Without ATTEST_LOGIC_TESTS nothing builds them.
+# Unit tests of folders that compute no attention, or whose numbers the tests of rooms and commands
+# see as well: ctest knows them as "logic". Without ATTEST_LOGIC_TESTS nothing builds them.
 function(attest_note_logic target labels)
   if(folder MATCHES "^(spec|harness|reports|documents|impl/vendor)")
     set(${labels} unit logic PARENT_SCOPE)
