@@ -61,9 +61,10 @@ struct Fitted {
 };
 
 // What of `base` can be asked of a kernel with those limits and features. Clauses that the sizes
-// carried are struck from what is fitted.
+// carried are struck from what is fitted, which takes no more work than a few times the case does,
+// or than `allowed_work`: pairs of a query and a key, times channels, of all heads.
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
-              const std::vector<std::string>& features);
+              const std::vector<std::string>& features, double allowed_work = 0);
 
 // Those features that a case can be asked without, in the order in which an id has them.
 const std::vector<std::string_view>& features_to_leave_out();

@@ -32,11 +32,13 @@ double or_one(Index size) { return static_cast<double>(std::max<Index>(size, 1))
 
 class Fitter {
  public:
-  Fitter(Problem base, const KernelLimits& limits, const std::vector<std::string>& features)
+  Fitter(Problem base, const KernelLimits& limits, const std::vector<std::string>& features,
+         double allowed_work)
       : base_(std::move(base)),
         implied_(implied_by_absent(features)),
         features_(features),
-        never_(limits.never) {
+        never_(limits.never),
+        allowed_work_(allowed_work) {
     terms_ = limits.binding(base_.dtype, base_.backward);
     terms_.push_back(&implied_);
   }
@@ -223,9 +225,8 @@ class Fitter {
     std::vector<std::pair<Index, Index>> found;
     const bool square = is(&Terms::square), more_keys = is(&Terms::keys_at_least_queries);
     const auto take = [&](std::optional<Index> queries, std::optional<Index> keys) {
-      if (!queries || !keys || or_one(*queries) * or_one(*keys) > std::min(most, kMostPairs))
-        return;
-      if (more_keys && *keys < *queries) return;
+      if (!queries || !keys || (more_keys && *keys < *queries)) return;
+      if (or_one(*queries) * or_one(*keys) > std::min(most, kMostPairs)) return;
       if (!allowed(Size::pairs, *queries * *keys)) return;
       found.emplace_back(*queries, *keys);
     };
@@ -309,21 +310,21 @@ class Fitter {
     return std::nullopt;
   }
 
-  // Of one head, as batch and heads are fitted.
-  double little_work(const Fit& fit) const {
+  // As they are fitted, of all batch elements.
+  double heads_of(const Fit& fit) const {
     const auto fitted = [&](Size size, Index given) {
       const auto place = fit.sizes.find(size);
       return or_one(place == fit.sizes.end() ? given : place->second);
     };
-    const double heads =
-        fitted(Size::batch, base_.batch) * fitted(Size::query_heads, base_.query_heads);
-    return kLittleWork * std::min(1.0, kFewHeads / heads);
+    return fitted(Size::batch, base_.batch) * fitted(Size::query_heads, base_.query_heads);
   }
 
   bool choose_lengths_and_dims(Fit& fit, std::string& why) const {
     const double work = or_one(base_.query_len) * or_one(base_.key_len) *
                         or_one(std::max(base_.head_dim, base_.value_dim));
-    const double most = kMostTimes * std::max(work, little_work(fit));
+    const double heads = heads_of(fit);
+    const double little = kLittleWork * std::min(1.0, kFewHeads / heads);
+    const double most = std::max(kMostTimes * std::max(work, little), allowed_work_ / heads);
     for (const auto& [d, dv] : dims()) {
       const auto chosen = lengths(most / or_one(std::max(d, dv)));
       if (chosen.empty()) continue;
@@ -421,6 +422,7 @@ class Fitter {
   const std::vector<std::pair<Terms, std::string>>& never_;
   std::vector<const Terms*> terms_;
   std::map<Size, std::vector<SizeSet>> forbidden_;
+  double allowed_work_;
 };
 
 Fitted stopped(const std::string& why) { return {.why = why, .stopped_by = limit_named_by(why)}; }
@@ -468,7 +470,7 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
 }  // namespace
 
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
-              const std::vector<std::string>& declared) {
+              const std::vector<std::string>& declared, double allowed_work) {
   constexpr int kTries = 4;  // of sizes beside a "never"
   const Case& c = base.test_case;
   const auto excluded = excluded_in(c.problem.dtype, limits, declared);
@@ -491,7 +493,7 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
     limit = excluded.contains(each) ? excluded.at(each) : fmt::format("{} is not declared", each);
   }
   if (limit.empty()) return {.asked = c};
-  Fitter fitter(rest, limits, features);
+  Fitter fitter(rest, limits, features, allowed_work);
   return judged(base, limits, limit, fitter, left_out, kTries);
 }
 

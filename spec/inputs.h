@@ -20,6 +20,7 @@ namespace attest {
 struct Keep {
   Shape shape = {};
   std::vector<std::uint8_t> kept = {};
+  friend bool operator==(const Keep&, const Keep&) = default;
 
   bool at(const Position& p) const {
     return kept[static_cast<std::size_t>(dense_index(shape, p.batch, p.head, p.query, p.key))] != 0;

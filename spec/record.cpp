@@ -167,6 +167,7 @@ Header header_from(const json& j) {
                                  .met = each.at("met").get<Index>(),
                                  .fewest = each.at("fewest").get<Index>()});
     }
+    testee.besides = t.value("besides", Index(0));
   }
   header.tier = j.at("tier").get<std::string>();
   header.seed = j.at("seed").get<std::uint64_t>();
@@ -323,6 +324,7 @@ std::string to_line(const Header& header) {
                                             {"met", each.met},
                                             {"fewest", each.fewest}});
     }
+    if (t.besides > 0) testees.back()["besides"] = t.besides;
   }
   json known = json::array();
   for (const KnownFailure& each : header.known) known.push_back(to_json(each));

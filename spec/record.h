@@ -46,6 +46,7 @@ struct TesteeRecord {
   nlohmann::json dialect = nlohmann::json::object();     // likewise: lse, empty_rows, window
   bool probed = false;                                   // its declaration was, and is not adopted
   std::vector<DispatchRecord> dispatch = {};
+  Index besides = 0;  // forms of the run's cases that its dispatch asks for, each with a verdict
 };
 
 // With what a testee meets a profile whose declaration was probed: with that nobody meets one.

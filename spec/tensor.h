@@ -113,6 +113,7 @@ class Layout {
 struct Values {
   Shape shape = {};
   std::vector<double> data = {};
+  friend bool operator==(const Values&, const Values&) = default;
 
   double at(Index b, Index h, Index s, Index d) const {
     return data[static_cast<std::size_t>(dense_index(shape, b, h, s, d))];

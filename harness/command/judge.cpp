@@ -65,8 +65,10 @@ int judge_folder(const JudgeArguments& asked) {
   const CaseOptions options = as_written(asked.filters, manifest);
   const Installation installation = installation_for(options);
   const std::vector<Case> all = all_cases(options, installation);
+  const auto whole =
+      select(all, {.tier = options.tier, .filters = manifest.filters, .seed = options.seed});
   const auto cases =
-      select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+      select(whole, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
   Plan plan = plan_for(options, installation, all, cases.size());
   check_suite(manifest, plan, asked.folder);
   const bool claims = !asked.profiles.empty() || !testee.description.profiles.empty();
@@ -78,14 +80,17 @@ int judge_folder(const JudgeArguments& asked) {
 
   Session session(TesteeOptions(), asked.recording, installation, plan);
   const TerminalOptions& terminal = asked.recording.terminal;
-  Progress progress({stderr, terminal}, terminal.loudness, cases.size());
   RunOptions run_options = session.run_options();
-  run_options.asking = std::make_shared<Asking>(cases, session.testees(), installation.cases);
+  // What was written is of the whole selection: what is left of it is asked alike.
+  run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
+  Header header = session.header();
+  note_dispatch(*run_options.asking, cases, header);
+  Progress progress({stderr, terminal}, terminal.loudness, verdicts_on(cases, header));
   run_options.outputs = [&](const PreparedCase& prepared, const Testee& by) {
     return read_outputs(folder_of(asked.folder, prepared.test_case()), prepared, by.description);
   };
   Record record = run(
-      cases, session.testees(), session.header(), run_options,
+      cases, session.testees(), header, run_options,
       [&](const Testee& each) { return session.start(each); }, session.results(),
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();

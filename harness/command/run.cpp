@@ -49,27 +49,6 @@ void show_stages(const std::map<std::string, double>& stages) {
   }
 }
 
-void note_dispatch(const Asking& asking, Header& header) {
-  for (TesteeRecord& testee : header.testees) {
-    for (const DispatchMet& each : asking.dispatch_met(testee.name)) {
-      testee.dispatch.push_back({.table = each.table,
-                                 .instances = static_cast<Index>(each.met + each.beyond.size()),
-                                 .met = static_cast<Index>(each.met),
-                                 .fewest = static_cast<Index>(each.fewest)});
-    }
-  }
-}
-
-// How many verdicts there will be.
-std::size_t forms_in(const std::vector<Case>& cases, const std::vector<Testee>& testees,
-                     const Asking& asking) {
-  std::size_t forms = 0;
-  for (const Testee& testee : testees) {
-    for (const Case& c : cases) forms += 1 + asking.besides(testee.name, c.id).size();
-  }
-  return forms;
-}
-
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
@@ -86,10 +65,9 @@ int judge_cases(const RunArguments& asked) {
   const TerminalOptions& terminal = asked.recording.terminal;
   RunOptions run_options = session.run_options();
   run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
-  Progress progress({stderr, terminal}, terminal.loudness,
-                    forms_in(cases, session.testees(), *run_options.asking));
   Header header = session.header();
-  note_dispatch(*run_options.asking, header);
+  note_dispatch(*run_options.asking, cases, header);
+  Progress progress({stderr, terminal}, terminal.loudness, verdicts_on(cases, header));
   Record record = run(
       cases, session.testees(), header, run_options,
       [&](const Testee& testee) { return session.start(testee); }, session.results(),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/fit.h"
 #include "cases/shapes.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
@@ -159,6 +160,25 @@ Asking asking_of(const Header& header, const std::vector<Case>& cases,
           all, installation.cases};
 }
 
+// Forms of the record's cases that the testees are asked besides, and that the record lacks though
+// it was completed.
+std::size_t report_lacking(const Record& record, const Asking& asking,
+                           const std::map<std::string, Testee>& testees) {
+  if (!record.footer || !record.footer->complete) return 0;
+  std::set<std::pair<std::string, std::string>> had, lacking;
+  for (const VerdictRecord& v : record.verdicts) had.insert({v.testee, v.case_id});
+  for (const VerdictRecord& v : record.verdicts) {
+    if (is_on_declaration(v) || !testees.contains(v.testee)) continue;
+    for (const Case* const form : asking.besides(v.testee, std::string(base_id(v.case_id)))) {
+      if (!had.contains({v.testee, form->id})) lacking.insert({v.testee, form->id});
+    }
+  }
+  for (const auto& [testee, id] : lacking) {
+    fmt::print("lacks    {} {}\n", clean(testee), clean(id));
+  }
+  return lacking.size();
+}
+
 int verify(const VerifyArguments& asked) {
   const Installation installation = find_installation();
   const Record record = read_and_audit(asked.record_folder / kResults, suite_of(installation));
@@ -191,6 +211,7 @@ int verify(const VerifyArguments& asked) {
   const Surroundings around = surroundings_for(options, installation, hidden);
   const auto testees = testees_of(record, names, options, installation, around);
   const Asking asking = asking_of(record.header, cases, testees, installation);
+  const std::size_t lacking = report_lacking(record, asking, testees);
   std::size_t agreed = 0, tried = 0;
   for (const VerdictRecord* v : drawn) {
     const Case test_case = find_case(cases, v->case_id);
@@ -214,7 +235,11 @@ int verify(const VerifyArguments& asked) {
                clean(v->testee), clean(v->case_id));
   }
   fmt::print("{} of {} verdicts repeated agree\n", agreed, tried);
-  if (agreed != tried) return kNotConformant;
+  if (lacking > 0) {
+    fmt::print("{} that the testees' dispatch asks for {} not there\n",
+               count_text(static_cast<Index>(lacking), "form"), lacking == 1 ? "is" : "are");
+  }
+  if (agreed != tried || lacking > 0) return kNotConformant;
   if (interrupted()) {
     fmt::print(stderr, "attest: interrupted; not all was repeated\n");
     return kIncomplete;

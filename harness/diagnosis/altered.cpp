@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -97,9 +98,17 @@ PassesExpected expect_both(const Setting& setting, const Arithmetic& arithmetic,
           .backward = {}};
 }
 
-PassesExpected expect_given(const Setting& setting, const Left& left, bool takes_lse,
-                            const Arithmetic& arithmetic, const Excerpt* excerpt) {
-  PassesExpected expected = expect_both(setting, arithmetic, excerpt);
+}  // namespace
+
+PassesExpected expect_altered(const Setting& setting, const Arithmetic& arithmetic,
+                              const Excerpt* excerpt) {
+  return with_key_heads_of(
+      setting, [&](const Setting& used) { return expect_both(used, arithmetic, excerpt); });
+}
+
+PassesExpected expect_altered_backward(const Setting& setting, PassesExpected own, const Left& left,
+                                       bool takes_lse, const Arithmetic& arithmetic,
+                                       const Excerpt* excerpt) {
   ForwardExpected given = left.right;
   if (!takes_lse) given.lse = left.own.lse;
   // Weights are as much larger as the LSE that they are made with is too small.
@@ -109,32 +118,21 @@ PassesExpected expect_given(const Setting& setting, const Left& left, bool takes
     const double rise = own_lse[row] - given.lse.value[row];
     if (std::isfinite(rise)) larger = std::max(larger, std::exp(rise));
   }
-  const PassesExpected gradients =
-      expect_both(with_given(setting, left.own, given), arithmetic, excerpt);
+  std::optional<PassesExpected> gradients;  // null: its own
+  if (given.o.value != left.own.o.value || given.lse.value != own_lse) {
+    gradients = with_key_heads_of(setting, [&](const Setting& used) {
+      return expect_both(with_given(used, left.own, given), arithmetic, excerpt);
+    });
+  }
   for (const TensorName tensor : kGradients) {
-    Expected& each = expected[tensor];
+    Expected& each = own[tensor];
     for (std::size_t at = 0; at < each.value.size(); ++at) {
-      if (!std::isnan(each.value[at])) each.value[at] = gradients[tensor].value[at];
+      if (gradients && !std::isnan(each.value[at])) each.value[at] = (*gradients)[tensor].value[at];
       each.bound[at] *= 2 * larger;
     }
     each.rest.clear();
   }
-  return expected;
-}
-
-}  // namespace
-
-PassesExpected expect_altered(const Setting& setting, const Arithmetic& arithmetic,
-                              const Excerpt* excerpt) {
-  return with_key_heads_of(
-      setting, [&](const Setting& used) { return expect_both(used, arithmetic, excerpt); });
-}
-
-PassesExpected expect_altered_backward(const Setting& setting, const Left& left, bool takes_lse,
-                                       const Arithmetic& arithmetic, const Excerpt* excerpt) {
-  return with_key_heads_of(setting, [&](const Setting& used) {
-    return expect_given(used, left, takes_lse, arithmetic, excerpt);
-  });
+  return own;
 }
 
 }  // namespace attest

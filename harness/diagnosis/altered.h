@@ -21,9 +21,9 @@ struct Left {
 
 // The gradients of a kernel whose forward pass is right, and which computes the setting in its
 // backward pass, with the O of the forward pass, the D that follows from it, and the LSE of the
-// forward pass or, where it takes none, its own.
-PassesExpected expect_altered_backward(const Setting& setting, const Left& left, bool takes_lse,
-                                       const Arithmetic& arithmetic,
+// forward pass or, where it takes none, its own. `own` is what expect_altered says of the setting.
+PassesExpected expect_altered_backward(const Setting& setting, PassesExpected own, const Left& left,
+                                       bool takes_lse, const Arithmetic& arithmetic,
                                        const Excerpt* excerpt = nullptr);
 
 }  // namespace attest

@@ -81,20 +81,18 @@ void Misses::add(const Subject& subject, PreparedCase& prepared, const Returned&
   for (const double exact : whole.value) {
     if (std::isfinite(exact)) largest = std::max(largest, std::abs(exact));
   }
-  Row last = {-1, -1, -1};
+  Rows rows;  // in their order: each comes last
   for (const std::size_t i : missed) {
     const double value = decode(tensor.dtype, tensor.bits[i]);
     nonfinite_ |= !std::isfinite(value);
     off = std::max(off, std::abs(value - whole.value[i]));
     if (!is_of_queries(tensor.name)) continue;
     const auto place = coordinates(tensor.shape, static_cast<Index>(i));
-    const Row row = {place[0], place[1], place[2]};
-    if (row == last) continue;
-    last = row;
-    missed_rows_.insert(row);
-    if (tensor.name == TensorName::o) o_rows_.insert(row);
-    if (tensor.name == TensorName::lse) lse_rows_.insert(row);
+    rows.insert(rows.end(), {place[0], place[1], place[2]});
   }
+  missed_rows_.insert(boost::container::ordered_unique_range, rows.begin(), rows.end());
+  if (tensor.name == TensorName::o) o_rows_ = std::move(rows);
+  if (tensor.name == TensorName::lse) lse_rows_ = std::move(rows);
   slight_ &= off <= kSlight * largest && !nonfinite_;
 }
 
@@ -110,9 +108,9 @@ void Misses::look_at_rows(const Inputs& inputs) {
     const Position row = {.batch = b, .head = stored[1], .query = i};
     const std::vector<Index> keys = visible_keys(problem_, inputs, row);
     const auto count = static_cast<Index>(keys.size());
-    if (keys.empty()) empty_.insert(stored);
+    if (keys.empty()) empty_.insert(empty_.end(), stored);
     empty_rows_ += keys.empty();
-    if (count == lengths.key && count > 0) full_.insert(stored);
+    if (count == lengths.key && count > 0) full_.insert(full_.end(), stored);
     elements_.insert(b);
     of_longest_ |= lengths.key == problem_.key_len;
     weights_show_ = weights_show_ || !same_values(problem_, inputs, row, keys);

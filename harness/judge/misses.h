@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <boost/container/flat_set.hpp>
 #include <set>
 #include <utility>
 
@@ -59,6 +60,7 @@ class Misses {
 
  private:
   using Row = std::array<Index, 3>;  // batch element, head and position, as stored
+  using Rows = boost::container::flat_set<Row>;
 
   void add(const Subject& subject, PreparedCase& prepared, const Returned& tensor);
   void look_at_rows(const Inputs& inputs);
@@ -72,8 +74,8 @@ class Misses {
   const Problem& problem_;
   Index batch_;
   std::set<TensorName> tensors_ = {};
-  std::set<Row> missed_rows_ = {}, o_rows_ = {}, lse_rows_ = {};
-  std::set<Row> empty_ = {}, full_ = {};
+  Rows missed_rows_ = {}, o_rows_ = {}, lse_rows_ = {};
+  Rows empty_ = {}, full_ = {};
   std::set<Index> elements_ = {};
   bool nonfinite_ = false, of_queries_alone_ = true, heads_of_other_groups_ = false;
   bool all_heads_ = false, heads_differ_ = false, of_longest_ = false;

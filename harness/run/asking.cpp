@@ -147,6 +147,18 @@ bool may_be_fitted(const Case& c) {
   return !c.as_it_is && std::max(c.problem.query_len, c.problem.key_len) <= kLong;
 }
 
+// Whether a testee that takes its problem is judged on the case, whatever it promises: a verdict on
+// a promise or a law may be UNSUPPORTED, and shows nothing of an instance.
+bool is_of_numbers(const Case& c, const Description& testee) {
+  if (c.check != Check::none || !c.laws.empty()) return false;
+  return testee.returns_lse(c.problem.dtype) ||
+         !std::all_of(c.clauses.begin(), c.clauses.end(), [](const std::string& clause) {
+           const auto demands = find_feature("lse")->demands();
+           return std::any_of(demands.begin(), demands.end(),
+                              [&](const auto& demand) { return demand.clause == clause; });
+         });
+}
+
 // Those that have become alike run once, if that one has all their clauses.
 void leave_out_alike(const std::vector<Case>& cases,
                      std::unordered_map<std::string, Asking::Instead>& instead) {
@@ -193,6 +205,7 @@ void Asking::meet_own_dispatch(const Testee& testee, const std::vector<Case>& ca
     if (other && !other->fitted) continue;
     const Case& as_asked = other ? *other->fitted : c;
     known.first_like(as_asked);
+    if (!is_of_numbers(c, testee.description)) continue;
     asked.push_back({.asked = &as_asked, .may_be_fitted = may_be_fitted(c)});
     bases.push_back(&c);
   }
@@ -238,6 +251,32 @@ std::vector<const Case*> Asking::besides(const std::string& testee,
 std::vector<DispatchMet> Asking::dispatch_met(const std::string& testee) const {
   const auto place = dispatch_met_.find(testee);
   return place == dispatch_met_.end() ? std::vector<DispatchMet>() : place->second;
+}
+
+Index Asking::count_besides(const std::string& testee, const std::vector<Case>& cases) const {
+  Index count = 0;
+  for (const Case& c : cases) count += std::ssize(besides(testee, c.id));
+  return count;
+}
+
+void note_dispatch(const Asking& asking, const std::vector<Case>& cases, Header& header) {
+  for (TesteeRecord& testee : header.testees) {
+    for (const DispatchMet& each : asking.dispatch_met(testee.name)) {
+      testee.dispatch.push_back({.table = each.table,
+                                 .instances = static_cast<Index>(each.met + each.beyond.size()),
+                                 .met = static_cast<Index>(each.met),
+                                 .fewest = static_cast<Index>(each.fewest)});
+    }
+    testee.besides = asking.count_besides(testee.name, cases);
+  }
+}
+
+std::size_t verdicts_on(const std::vector<Case>& cases, const Header& header) {
+  std::size_t verdicts = cases.size() * header.testees.size();
+  for (const TesteeRecord& testee : header.testees) {
+    verdicts += static_cast<std::size_t>(testee.besides);
+  }
+  return verdicts;
 }
 
 const Asking::Instead* Asking::instead(const std::string& testee,

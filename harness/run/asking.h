@@ -11,6 +11,7 @@
 #include "cases/case.h"
 #include "harness/process/testee.h"
 #include "harness/run/dispatched.h"
+#include "spec/record.h"
 #include "spec/verdict.h"
 
 namespace attest {
@@ -38,6 +39,9 @@ class Asking {
   // What of its own dispatch they meet, by table.
   std::vector<DispatchMet> dispatch_met(const std::string& testee) const;
 
+  // Of these cases.
+  Index count_besides(const std::string& testee, const std::vector<Case>& cases) const;
+
   // Null: the case itself.
   const Instead* instead(const std::string& testee, const std::string& case_id) const;
 
@@ -51,5 +55,12 @@ class Asking {
   using Besides = std::unordered_map<std::string, std::vector<std::shared_ptr<const Case>>>;
   std::unordered_map<std::string, Besides> besides_;  // likewise
 };
+
+// What the testees of a run are asked by their own dispatch goes into its header. `cases` are those
+// of its shard.
+void note_dispatch(const Asking& asking, const std::vector<Case>& cases, Header& header);
+
+// How many verdicts a run has, by its header.
+std::size_t verdicts_on(const std::vector<Case>& cases, const Header& header);
 
 }  // namespace attest

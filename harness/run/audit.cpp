@@ -68,9 +68,19 @@ void look_for_strangers(Record& record) {
 void look_for_cases(Record& record, const Expectation& expected) {
   const bool ended = record.footer && record.footer->complete;
   std::map<std::string_view, std::set<std::string_view>> had;  // by testee
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  std::map<std::string_view, Index> besides;  // more forms of cases
   for (const TesteeRecord& t : record.header.testees) had[t.name];
   for (const VerdictRecord& v : record.verdicts) {
-    if (!is_on_declaration(v)) had[v.testee].insert(base_id(v.case_id));  // fitted or not
+    if (is_on_declaration(v) || !seen.emplace(v.testee, v.case_id).second) continue;
+    const bool is_first = had[v.testee].insert(base_id(v.case_id)).second;  // fitted or not
+    besides[v.testee] += !is_first;
+  }
+  for (const TesteeRecord& t : record.header.testees) {
+    if (ended ? besides[t.name] == t.besides : besides[t.name] <= t.besides) continue;
+    record.defects.push_back(
+        fmt::format("{} has verdicts on {} forms beside its cases, of {} that it was asked", t.name,
+                    besides[t.name], t.besides));
   }
   if (!expected.ids) {
     record.unverified.push_back(

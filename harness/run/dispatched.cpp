@@ -10,8 +10,10 @@
 namespace attest {
 namespace {
 
-constexpr std::size_t kWanted = 4;      // cases in each instance
-constexpr std::size_t kMostTries = 40;  // for one more, of each choice of numbers
+constexpr std::size_t kWanted = 4;  // cases in each instance
+// For one more, of each choice of numbers; for the first.
+constexpr std::size_t kMostTries = 40, kMostTriesForOne = 160;
+constexpr double kAllowed = 0x1p27;  // work of a form: a second of the reference
 
 class Meeting {
  public:
@@ -88,15 +90,18 @@ class Meeting {
   // Whether some case could be asked there.
   bool add_one(const Table& table, const Wanted& wanted, std::size_t count) {
     for (std::size_t n = 0; n < wanted.limits.size(); ++n) {  // others come first each time
-      if (add_one(table, wanted, wanted.limits[(count + n) % wanted.limits.size()])) return true;
+      if (add_one(table, wanted, wanted.limits[(count + n) % wanted.limits.size()], count))
+        return true;
     }
     return false;
   }
 
-  bool add_one(const Table& table, const Wanted& wanted, const KernelLimits& limits) {
+  bool add_one(const Table& table, const Wanted& wanted, const KernelLimits& limits,
+               std::size_t count) {
+    const std::size_t most = count == 1 ? kMostTriesForOne : kMostTries;
     std::size_t tries = 0;
     // Again others, so that instances meet different features.
-    for (std::size_t tried = 0; tried < bases_.size() && tries < kMostTries; ++tried) {
+    for (std::size_t tried = 0; tried < bases_.size() && tries < most; ++tried) {
       const std::size_t place = (next_ + tried) % bases_.size(), n = bases_[place];
       if (!may_meet(table.dispatch, wanted.classes, n)) continue;
       ++tries;
@@ -105,7 +110,7 @@ class Meeting {
       if (const auto batches = batches_of(table.dispatch, wanted.classes, heads)) {
         of_case.always.push_back({.sizes = {{Size::batch, *batches}}});
       }
-      Fitted fit = fitted(base_of_(n), of_case, wanted.features);
+      Fitted fit = fitted(base_of_(n), of_case, wanted.features, kAllowed);
       if (!fit.asked || table.dispatch.instance_of(fit.asked->problem) != wanted.classes ||
           exclusion(fit.asked->problem, testee_)) {
         continue;

@@ -58,6 +58,7 @@ nlohmann::json without_shard(const Header& header) {
   nlohmann::json json = parse_json(to_line(header));
   json.erase("shard");
   json["cases"].erase("selected");
+  for (auto& testee : json["testees"]) testee.erase("besides");
   return json;
 }
 
@@ -179,6 +180,9 @@ Record merged(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     verdicts.add(part.record);
     const Footer& footer = *part.record.footer;
+    for (std::size_t i = 0; &part != &parts.front() && i < whole.header.testees.size(); ++i) {
+      whole.header.testees[i].besides += part.record.header.testees[i].besides;
+    }
     changed.insert(footer.changed.begin(), footer.changed.end());
     seconds += footer.wall_s;
     for (const auto& [stage, time] : footer.stages) stages[stage] += time;

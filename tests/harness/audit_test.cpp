@@ -103,6 +103,17 @@ TEST_F(AuditTest, DoubledUnknownAndMissingVerdictsAreNamed) {
               testing::Contains("verdicts are of testees that the header does not have: stranger"));
 }
 
+TEST_F(AuditTest, FormsThatADispatchAsksForAreCounted) {
+  record_.header.testees[0].besides = 1;
+  record_.verdicts.push_back(audited_verdict("a/fit=d:16"));
+  finish();
+  EXPECT_THAT(defects(), IsEmpty());
+  record_.verdicts.pop_back();
+  finish();
+  EXPECT_THAT(defects(),
+              ElementsAre("fa2 has verdicts on 0 forms beside its cases, of 1 that it was asked"));
+}
+
 TEST_F(AuditTest, WithoutTheCasesTheirNumberIsCheckedAndTheRestSaidToBeUnverified) {
   const Expectation none = {.ids = {}, .why_not = "they are not here"};
   EXPECT_THAT(defects(none), IsEmpty());

@@ -233,7 +233,8 @@ TEST(DiagnosisTest, BackwardPassOfAMistakeTakesWhatTheForwardPassLeft) {
   const ForwardExpected& right = prepared.forward(arithmetic);
   for (const bool takes_lse : {true, false}) {
     const PassesExpected expected =
-        expect_altered_backward(setting, {.own = own, .right = right}, takes_lse, arithmetic);
+        expect_altered_backward(setting, expect_altered(setting, arithmetic),
+                                {.own = own, .right = right}, takes_lse, arithmetic);
     exact::Outputs<double> given = {.o = exact::Tensor<double>(setting.problem.o_shape()),
                                     .lse = exact::Tensor<double>(setting.problem.lse_shape())};
     given.o.data = right.o.value;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "tests/mutants/fault.h"
@@ -1328,12 +1329,26 @@ inline constexpr std::array kEquivalent = std::to_array<Equivalent>({
      "every sum, is 0"},
 });
 
+// A name as a number (FNV-1a), which a compiler compares far sooner than letters.
+constexpr std::uint32_t number_of(const char* name) {
+  std::uint32_t number = 2166136261;
+  for (; *name != 0; ++name) number = (number ^ static_cast<unsigned char>(*name)) * 16777619;
+  return number;
+}
+inline constexpr auto kNumbers = [] {
+  std::array<std::uint32_t, kFaults.size()> numbers = {};
+  for (std::size_t i = 0; i < kFaults.size(); ++i) numbers[i] = number_of(kFaults[i].name);
+  return numbers;
+}();
+
 // One of kFaults. What the source names is looked up by the compiler: a misspelt name does not
 // compile, and asking costs nothing in a loop.
 class FaultId {
  public:
   consteval FaultId(const char* name) {  // not explicit: `has("zeros")`
-    while (std::string_view(kFaults.at(place_).name) != name) ++place_;
+    const std::uint32_t number = number_of(name);
+    const std::uint32_t* const numbers = kNumbers.data();
+    while (numbers[place_] != number || std::string_view(kFaults[place_].name) != name) ++place_;
   }
   explicit FaultId(const Fault& fault)
       : place_(static_cast<std::size_t>(&fault - kFaults.data())) {}
