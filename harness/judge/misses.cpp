@@ -91,8 +91,8 @@ void Misses::add(const Subject& subject, PreparedCase& prepared, const Returned&
     rows.insert(rows.end(), {place[0], place[1], place[2]});
   }
   missed_rows_.insert(boost::container::ordered_unique_range, rows.begin(), rows.end());
-  if (tensor.name == TensorName::o) o_rows_ = std::move(rows);
-  if (tensor.name == TensorName::lse) lse_rows_ = std::move(rows);
+  if (tensor.name == TensorName::o) o_rows_ = rows;
+  if (tensor.name == TensorName::lse) lse_rows_ = rows;
   slight_ &= off <= kSlight * largest && !nonfinite_;
 }
 
