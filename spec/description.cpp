@@ -163,6 +163,34 @@ void read_beyond_caps(ObjectReader& reader, Description& result) {
   }
 }
 
+// Whether some size is in all of these sets.
+bool have_one(const std::vector<const SizeSet*>& sets) {
+  constexpr int kMostSteps = 10'000;  // then there may be one
+  Index size = 0;
+  for (int n = 0; n < kMostSteps; ++n) {
+    const Index before = size;
+    for (const SizeSet* const set : sets) {
+      const auto next = set->at_least(size);
+      if (!next) return false;
+      size = *next;
+    }
+    if (size == before) return true;
+  }
+  return true;
+}
+
+// Whether the limits leave some number for each size, in some format.
+bool leave_some(const KernelLimits& limits, const std::vector<DType>& dtypes, bool backward) {
+  return std::any_of(dtypes.begin(), dtypes.end(), [&](DType dtype) {
+    std::map<Size, std::vector<const SizeSet*>> by_size;
+    for (const Terms* const terms : limits.binding(dtype, backward)) {
+      for (const auto& [size, set] : terms->sizes) by_size[size].push_back(&set);
+    }
+    return std::all_of(by_size.begin(), by_size.end(),
+                       [](const auto& each) { return have_one(each.second); });
+  });
+}
+
 }  // namespace
 
 const char* name(Growth growth) {
@@ -304,7 +332,7 @@ std::optional<Description> declared_of(const DispatchClasses& instance, const Di
                                        const Description& whole, Numbers numbers) {
   Description description = whole;
   description.dispatch.clear();
-  nlohmann::json limits = nlohmann::json::object();
+  std::vector<nlohmann::json> limits;  // several may be of one size
   for (std::size_t n = 0; n < instance.size(); ++n) {
     const DispatchPoint& point = dispatch.points[n];
     if (point.of == "dtype") {
@@ -320,21 +348,30 @@ std::optional<Description> declared_of(const DispatchClasses& instance, const Di
     for (const std::string& feature : without_features(point, instance[n])) {
       std::erase(description.features, feature);
     }
-    const nlohmann::json limit = limit_of(point, instance[n], numbers);
-    if (limit.is_object() && limits[point.of].is_object()) {
-      limits[point.of].update(limit);
-    } else if (!limit.is_null()) {
-      limits[point.of] = limit;
+    if (point.of == "page_size" && (!whole.has("paged") || !point.values.empty()) &&
+        point.class_of(Problem()) == instance[n]) {
+      std::erase(description.features, "paged");  // 0: without pages
+      continue;
     }
+    const nlohmann::json limit = limit_of(point, instance[n], numbers);
+    if (!limit.is_null()) limits.push_back({{point.of, limit}});
   }
-  if (numbers == Numbers::few_queries && !limits.contains("query_len")) {
-    limits["query_len"] = {{"max", kFewQueries}};
+  const auto is_of_queries = [](const auto& each) { return each.contains("query_len"); };
+  if (numbers == Numbers::few_queries &&
+      std::none_of(limits.begin(), limits.end(), is_of_queries)) {
+    limits.push_back({{"query_len", {{"max", kFewQueries}}}});
   }
   try {
-    const KernelLimits own = parse_limits(limits, "", description.dtypes, description.features);
-    for (const Terms& terms : own.always) description.limits.always.push_back(terms);
+    for (const nlohmann::json& each : limits) {
+      const KernelLimits own = parse_limits(each, "", description.dtypes, description.features);
+      for (const Terms& terms : own.always) description.limits.always.push_back(terms);
+    }
   } catch (const InputError&) {
     return std::nullopt;  // no problem meets them
+  }
+  const bool passes = !dispatch.backward || whole.has("backward");
+  if (!passes || !leave_some(description.limits, description.dtypes, dispatch.backward)) {
+    return std::nullopt;
   }
   return description;
 }

@@ -96,12 +96,26 @@ std::vector<std::string> known_values(const std::string& of) {
   return {};
 }
 
+// Whole, as 16.0 is.
+bool is_size(const nlohmann::json& json) {
+  constexpr double kMostSize = 0x1p62;
+  const double size = json.is_number() ? json.get<double>() : -1;
+  return size >= 0 && size <= kMostSize && size == std::floor(size);
+}
+Index size_of(const nlohmann::json& json) {
+  return json.is_number_float() ? static_cast<Index>(json.get<double>()) : json.get<Index>();
+}
+
+Index read_size(const nlohmann::json& json, const std::string& pointer) {
+  if (!is_size(json)) throw InputError(pointer, fmt::format("{} is no size", json.dump()));
+  return size_of(json);
+}
+
 std::string read_value(const nlohmann::json& json, const std::string& of,
                        const std::string& pointer) {
   if (kNumbers.contains(of)) {
-    if (json.is_number_unsigned() || (of == "group" && (json == "some" || json == "all"))) {
-      return json.is_string() ? json.get<std::string>() : json.dump();
-    }
+    if (of == "group" && (json == "some" || json == "all")) return json.get<std::string>();
+    if (is_size(json)) return std::to_string(size_of(json));
     throw InputError(pointer, fmt::format("{} is no {}", json.dump(), of));
   }
   const auto known = known_values(of);
@@ -125,16 +139,6 @@ std::vector<std::string> read_values(const nlohmann::json& list, const std::stri
     values.push_back(std::move(value));
   }
   return values;
-}
-
-// Whole, as 16.0 is.
-Index read_size(const nlohmann::json& json, const std::string& pointer) {
-  constexpr double kMostSize = 0x1p62;
-  const double size = json.is_number() ? json.get<double>() : -1;
-  if (!(size >= 0 && size <= kMostSize && size == std::floor(size))) {
-    throw InputError(pointer, fmt::format("{} is no size", json.dump()));
-  }
-  return json.is_number_float() ? static_cast<Index>(size) : json.get<Index>();
 }
 
 DispatchPoint read_point(const nlohmann::json& json, const std::string& pointer) {
@@ -216,7 +220,8 @@ std::string DispatchPoint::text(std::size_t of_class) const {
     return fmt::format("{} {} multiple of {}", of, of_class == 0 ? "a" : "no", multiple_of);
   }
   if (of_class == up_to.size()) return fmt::format("{} > {}", of, up_to.back());
-  return fmt::format("{} in ({},{}]", of, of_class > 0 ? up_to[of_class - 1] : 0, up_to[of_class]);
+  if (of_class == 0) return fmt::format("{} in [0,{}]", of, up_to[0]);
+  return fmt::format("{} in ({},{}]", of, up_to[of_class - 1], up_to[of_class]);
 }
 
 std::optional<DispatchClasses> Dispatch::instance_of(const Problem& problem) const {
@@ -275,6 +280,7 @@ std::vector<Dispatch> parse_dispatches(const nlohmann::json& list, const std::st
   for (std::size_t n = 0; n < list.size(); ++n) {
     ObjectReader reader(list[n], fmt::format("{}/{}", pointer, n));
     Dispatch dispatch = {.name = line_of(reader, "name")};
+    if (dispatch.name.empty()) throw InputError(reader.pointer("name"), "is empty");
     const auto is_same = [&](const Dispatch& other) { return other.name == dispatch.name; };
     if (std::any_of(all.begin(), all.end(), is_same)) {
       throw InputError(reader.pointer("name"), fmt::format("\"{}\" stands twice", dispatch.name));

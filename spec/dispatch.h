@@ -5,7 +5,7 @@
 //
 //   [{"name": "forward", "passes": "forward",
 //     "points": [{"of": "dtype", "values": ["f16", "bf16"]},
-//                {"of": "head_dim", "up_to": [64, 128, 256]},          (0,64], (64,128], (128,256]
+//                {"of": "head_dim", "up_to": [64, 128, 256]},          [0,64], (64,128], (128,256]
 //                {"of": "key_len", "up_to": [512], "open": true},      one more, beyond 512
 //                {"of": "query_len", "multiple_of": 128},              those that are, and others
 //                {"of": "mask", "values": ["full", "causal"]}]}]

@@ -283,7 +283,7 @@ int check(const CheckArguments& asked) {
   const Surroundings around = surroundings_for(options, installation);
   const std::vector<Testee> testees = testees_for(options, installation, around);
   const std::vector<Case> cases = select(load_cases(installation.cases), {.tier = Tier::standard});
-  const Asking asking(cases, testees, installation.cases);
+  const Asking asking(cases, testees, installation.cases, interrupted);
   RunOptions run = {.threads = options.threads, .limits = options.limits};
   // Its own limit is no other command's, and no part of what repeats a verdict.
   if (run.limits.call_seconds == kCallSeconds) run.limits.call_seconds = Limits().call_seconds;

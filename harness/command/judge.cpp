@@ -82,7 +82,8 @@ int judge_folder(const JudgeArguments& asked) {
   const TerminalOptions& terminal = asked.recording.terminal;
   RunOptions run_options = session.run_options();
   // What was written is of the whole selection: what is left of it is asked alike.
-  run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
+  run_options.asking =
+      std::make_shared<Asking>(whole, session.testees(), installation.cases, interrupted);
   Header header = session.header();
   note_dispatch(*run_options.asking, cases, header);
   Progress progress({stderr, terminal}, terminal.loudness, verdicts_on(cases, header));

@@ -64,7 +64,8 @@ int judge_cases(const RunArguments& asked) {
   Session session(asked.testees, asked.recording, installation, plan);
   const TerminalOptions& terminal = asked.recording.terminal;
   RunOptions run_options = session.run_options();
-  run_options.asking = std::make_shared<Asking>(whole, session.testees(), installation.cases);
+  run_options.asking =
+      std::make_shared<Asking>(whole, session.testees(), installation.cases, interrupted);
   Header header = session.header();
   note_dispatch(*run_options.asking, cases, header);
   Progress progress({stderr, terminal}, terminal.loudness, verdicts_on(cases, header));

@@ -180,7 +180,7 @@ void leave_out_alike(const std::vector<Case>& cases,
 }  // namespace
 
 Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testees,
-               const std::filesystem::path& root) {
+               const std::filesystem::path& root, const std::function<bool()>& interrupted) {
   Entries entries(root);
   for (const Testee& testee : testees) {
     auto& instead = instead_[testee.name];
@@ -190,13 +190,15 @@ Asking::Asking(const std::vector<Case>& cases, const std::vector<Testee>& testee
     const bool fits = std::any_of(instead.begin(), instead.end(),
                                   [](const auto& each) { return each.second.fitted != nullptr; });
     if (fits) leave_out_alike(cases, instead);
-    if (!testee.description.dispatch.empty()) meet_own_dispatch(testee, cases, entries);
+    if (!testee.description.dispatch.empty()) {
+      meet_own_dispatch(testee, cases, entries, interrupted);
+    }
   }
 }
 
 template <class Entries>
 void Asking::meet_own_dispatch(const Testee& testee, const std::vector<Case>& cases,
-                               Entries& entries) {
+                               Entries& entries, const std::function<bool()>& interrupted) {
   std::vector<AskedCase> asked;
   std::vector<const Case*> bases;
   Alike known;
@@ -220,7 +222,8 @@ void Asking::meet_own_dispatch(const Testee& testee, const std::vector<Case>& ca
         if (known.first_like(*form) != form.get()) return false;
         besides[bases[n]->id].push_back(std::move(form));
         return true;
-      });
+      },
+      interrupted);
 }
 
 std::vector<Case> Asking::asked(const std::string& testee, const std::vector<Case>& cases) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -19,9 +20,11 @@ namespace attest {
 class Asking {
  public:
   // Of all cases of a selection, before it is cut into shards. `root` is where they are from; it is
-  // read again only if some testee is to be fitted.
-  Asking(const std::vector<Case>& cases, const std::vector<Testee>& testees,
-         const std::filesystem::path& root);
+  // read again only if some testee is to be fitted. Once interrupted, it stops looking for forms.
+  Asking(
+      const std::vector<Case>& cases, const std::vector<Testee>& testees,
+      const std::filesystem::path& root,
+      const std::function<bool()>& interrupted = [] { return false; });
 
   // What a testee is asked in place of a case, if not the case itself.
   struct Instead {
@@ -47,7 +50,8 @@ class Asking {
 
  private:
   template <class Entries>  // the cases as entries
-  void meet_own_dispatch(const Testee& testee, const std::vector<Case>& cases, Entries& entries);
+  void meet_own_dispatch(const Testee& testee, const std::vector<Case>& cases, Entries& entries,
+                         const std::function<bool()>& interrupted);
 
   // By testee, then by case.
   std::unordered_map<std::string, std::unordered_map<std::string, Instead>> instead_;

@@ -42,10 +42,11 @@ class Meeting {
     }
   }
 
-  std::vector<DispatchMet> meet() {
+  std::vector<DispatchMet> meet(const std::function<bool()>& interrupted) {
     for (std::size_t count = 1; count <= kWanted; ++count) {
       for (Table& table : tables_) {
         for (Wanted& each : table.wanted) {
+          if (interrupted()) break;
           if (each.given_up || table.cases_in[each.classes] >= count) continue;
           each.given_up = !add_one(table, each, count);
         }
@@ -147,8 +148,9 @@ class Meeting {
 std::vector<DispatchMet> meet_dispatch(const Description& testee,
                                        const std::vector<AskedCase>& asked,
                                        const std::function<CaseWithEntry(std::size_t n)>& base_of,
-                                       const std::function<bool(std::size_t n, Case fitted)>& add) {
-  return Meeting(testee, asked, base_of, add).meet();
+                                       const std::function<bool(std::size_t n, Case fitted)>& add,
+                                       const std::function<bool()>& interrupted) {
+  return Meeting(testee, asked, base_of, add).meet(interrupted);
 }
 
 }  // namespace attest

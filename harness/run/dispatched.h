@@ -31,10 +31,11 @@ struct AskedCase {
 // Calls add(n, case) for each form of the n-th of `asked` that is to be asked besides, unless that
 // says that it is asked already (false), so that an instance is met that few cases are in. What is
 // asked stays as it is: who declares much is asked more, and nobody less. `base_of` gives the case
-// itself, of which `asked` may be a fitted form.
+// itself, of which `asked` may be a fitted form. Once interrupted, it leaves the rest.
 std::vector<DispatchMet> meet_dispatch(const Description& testee,
                                        const std::vector<AskedCase>& asked,
                                        const std::function<CaseWithEntry(std::size_t n)>& base_of,
-                                       const std::function<bool(std::size_t n, Case fitted)>& add);
+                                       const std::function<bool(std::size_t n, Case fitted)>& add,
+                                       const std::function<bool()>& interrupted);
 
 }  // namespace attest

@@ -196,7 +196,8 @@ std::vector<const Case*> forms_of(const Case& test_case, const Testee& testee,
 }
 
 // What judging a portion takes: what results are compared with is kept until the last of its
-// testees is judged, of each case that is fitted to some of them too.
+// testees is judged, of each case that is fitted to some of them too. Of forms besides, one at a
+// time is there.
 double bytes_for_all(const Portion& portion, const std::vector<Testee>& testees,
                      const MemoryBudget& budget, const RunOptions& options) {
   struct Tried {
@@ -204,19 +205,25 @@ double bytes_for_all(const Portion& portion, const std::vector<Testee>& testees,
     std::vector<Arithmetic> arithmetics = {};
   };
   std::map<std::string_view, Tried> all;  // by id
+  double of_form = 0;                     // the largest
   for (std::size_t t = portion.first; t < portion.end; ++t) {
     const Testee& testee = testees[t];
     const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
     if (instead && !instead->fitted) continue;
-    for (const Case* const tried : forms_of(*portion.test_case, testee, options)) {
+    const auto forms = forms_of(*portion.test_case, testee, options);
+    for (const Case* const tried : forms) {
       if (!budget.refuses(tried->problem).empty()) continue;
+      if (tried != forms.front()) {
+        of_form = std::max(of_form, bytes_to_judge(tried->problem, 1));
+        continue;
+      }
       Tried& each = all[tried->id];
       each.problem = &tried->problem;
       const Arithmetic arithmetic = testee.description.arithmetic_in(tried->problem.dtype);
       if (!contains(each.arithmetics, arithmetic)) each.arithmetics.push_back(arithmetic);
     }
   }
-  double bytes = 0;
+  double bytes = of_form;
   for (const auto& [id, each] : all) {
     bytes += bytes_to_judge(*each.problem, each.arithmetics.size());
   }
@@ -266,11 +273,14 @@ class Portions {
     for (std::size_t t = portion.first; t < portion.end; ++t) {
       const Testee& testee = testees_[t];
       const Asking::Instead* const instead = instead_of(*portion.test_case, testee, options);
-      for (const Case* const form : forms_of(*portion.test_case, testee, options)) {
+      const auto forms = forms_of(*portion.test_case, testee, options);
+      for (const Case* const form : forms) {
         if (interrupted_()) return verdicts;
+        Preparations of_form;
+        Preparations& known = form == forms.front() ? preparations : of_form;
         if (instead && !instead->fitted) {
           verdicts.push_back(left_out(*form, testee, instead->verdict, options));
-        } else if (!try_on(t, *form, preparations, executors, options, verdicts)) {
+        } else if (!try_on(t, *form, known, executors, options, verdicts)) {
           return std::nullopt;
         }
       }

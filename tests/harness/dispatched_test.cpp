@@ -117,6 +117,56 @@ TEST_F(DispatchedTest, WhatTheDeclarationLeavesNoProblemForIsNoInstance) {
   EXPECT_THAT(met().beyond, IsEmpty());
 }
 
+TEST_F(DispatchedTest, WhatLimitsOrOtherPointsExcludeIsNoInstance) {
+  testee_.description.limits =
+      parse_limits(parse_json(R"({"head_dim": {"min": 64, "max": 128}})"), "",
+                   testee_.description.dtypes, testee_.description.features);
+  declare(R"([{"name": "limits", "passes": "forward",
+               "points": [{"of": "head_dim", "up_to": [32, 64, 128, 256]}]},
+              {"name": "twice", "passes": "forward",
+               "points": [{"of": "key_len", "up_to": [16, 64]},
+                          {"of": "key_len", "values": [16, 32]}]}])");
+  const auto met = asking_->dispatch_met("k");
+  EXPECT_EQ(met[0].met, 2u);
+  EXPECT_THAT(met[0].beyond, IsEmpty());
+  EXPECT_EQ(met[1].met, 2u);
+  EXPECT_THAT(met[1].beyond, IsEmpty());
+}
+
+TEST_F(DispatchedTest, APageSizeOf0IsOfProblemsWithoutPages) {
+  declare(R"([{"name": "a", "passes": "forward",
+               "points": [{"of": "page_size", "up_to": [16, 256]}]},
+              {"name": "b", "passes": "forward",
+               "points": [{"of": "page_size", "values": [0, 16]}]}])");
+  for (const DispatchMet& met : asking_->dispatch_met("k")) {
+    EXPECT_EQ(met.met, 1u) << met.table;
+    EXPECT_THAT(met.beyond, IsEmpty()) << met.table;
+  }
+}
+
+TEST_F(DispatchedTest, WithoutABackwardPassItsTableHasNoInstance) {
+  std::erase(testee_.description.features, "backward");
+  declare(R"([{"name": "b", "passes": "backward",
+               "points": [{"of": "head_dim", "up_to": [8, 32]}]}])");
+  EXPECT_EQ(met().met, 0u);
+  EXPECT_THAT(met().beyond, IsEmpty());
+}
+
+// What a testee doesn't promise, or a law that can't be tried, leaves them UNSUPPORTED.
+TEST_F(DispatchedTest, CasesOfLawsAndPromisesMeetNoInstance) {
+  folder_.write("own.json", R"({
+    "about": "No numbers alone.", "defaults": {"dtypes": ["f16"], "data": ["normal"]},
+    "cases": [{"name": "law", "clauses": ["LAW-1"], "because": "A law.", "laws": ["ones"],
+               "problem": {"query_len": 16, "key_len": 16, "head_dim": 8}},
+              {"name": "promise", "clauses": ["DET-1"], "because": "A promise.",
+               "check": "threads",
+               "problem": {"query_len": 16, "key_len": 16, "head_dim": 8}}]})");
+  declare(R"([{"name": "a", "passes": "forward", "points":
+               [{"of": "head_dim", "up_to": [8, 16]}]}])");
+  EXPECT_EQ(met().met, 0u);
+  EXPECT_THAT(met().beyond, SizeIs(2));
+}
+
 TEST_F(DispatchedTest, AnInstanceThatNoCaseCanBeFittedToIsNamed) {
   testee_.description.features.emplace_back("sink");
   declare(R"([{"name": "a", "passes": "forward",

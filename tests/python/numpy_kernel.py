@@ -21,6 +21,10 @@ DESCRIPTION = {
 
 FAULTS = ["top_left", "scale_twice"]
 
+# What it declares besides as "dispatched", which is no fault.
+DISPATCH = [{"name": "forward", "passes": "forward", "points": [
+    {"of": "head_dim", "up_to": [16, 24]}, {"of": "mask", "values": ["full", "causal"]}]}]
+
 
 def lengths(p, t):
     """Queries and keys of each batch element, [B,1,1,1]."""
@@ -117,4 +121,7 @@ def work(fault):
 
 
 if __name__ == "__main__":
-    work(sys.argv[1] if len(sys.argv) > 1 else None)
+    said = sys.argv[1] if len(sys.argv) > 1 else None
+    if said == "dispatched":
+        DESCRIPTION["dispatch"] = DISPATCH
+    work(None if said == "dispatched" else said)

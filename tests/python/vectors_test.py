@@ -124,6 +124,38 @@ class VectorsTest(unittest.TestCase):
                 self.assertIn("not judged, as nothing was called", by_files["message"], case)
         return compared
 
+    def test_what_is_left_of_a_selection_has_the_forms_that_were_written(self):
+        self.description.write_text(json.dumps(
+            numpy_kernel.DESCRIPTION | {"dispatch": numpy_kernel.DISPATCH}))
+        self.write("--cases", "mask/causal/bottom_right*/**")
+        compute(self.vectors)
+        code, told, whole = self.judge()
+        self.assertEqual(code, 0, told)
+        formed = sorted({case.split("/fit=")[0] for case in whole if "/fit=" in case})
+        self.assertGreaterEqual(len(formed), 2)
+        self.assertEqual(record(self.out)[0]["testees"][0]["besides"],
+                         len(whole) - len({case.split("/fit=")[0] for case in whole}))
+        code, told, some = self.judge("--cases", formed[0], "--cases", formed[1])
+        self.assertEqual(code, 0, told)
+        wanted = {case for case in whole if case.split("/fit=")[0] in formed[:2]}
+        self.assertEqual(some.keys(), wanted)
+
+    def test_verify_names_forms_that_a_dispatch_asks_for_and_a_record_lacks(self):
+        worker = f"exec:{sys.executable} -B {HERE / 'numpy_kernel.py'}"
+        def run(testee):
+            return attest("run", "--testee", testee, "--cases", "mask/causal/bottom_right*/**", "--profile", "none",
+                          "--out", self.out)
+        def verify():
+            return attest("verify", self.out, "--rerun", "1", "--testee", worker + " dispatched")
+        self.assertEqual(run(worker + " dispatched")[0], 0)
+        code, told = verify()
+        self.assertEqual(code, 0, told)
+        self.assertNotIn("lacks", told)
+        self.assertEqual(run(worker)[0], 0)
+        code, told = verify()
+        self.assertEqual(code, 1, told)
+        self.assertRegex(told, r"lacks +numpy mask/causal/.*/fit=")
+
     def test_a_failure_is_told_and_repeated(self):
         self.write("--tier", "smoke")
         compute(self.vectors, "top_left")
