@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -87,6 +89,15 @@ struct Case {
 // s = `seed`. Throws InputError, whose text names file, line and key, for whatever is not
 // understood.
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed = 1);
+
+// Of these those that are wanted, in less time: of all others nothing but the id is made, and they
+// are counted.
+struct CaseChoice {
+  std::function<bool(Tier tier, const std::string& id)> wants;
+  std::map<Tier, Index> counts = {};  // of all cases, added to
+};
+std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed,
+                             CaseChoice& choice);
 
 // The case of that id among `cases`, whatever its s=N says (the copy has that seed). Throws
 // InputError with the nearest ids if there is none.

@@ -160,11 +160,29 @@ std::vector<std::string> clauses_of(const Entry& entry, const Variant& variant) 
   return clauses;
 }
 
+std::string end_of_id(const std::string& dtype, const std::string& data, const FileRead& source) {
+  return fmt::format("/dtype={}/data={}/s={}", dtype, data, source.seed);
+}
+
+// Counts the cases of a variant. Whether one of them is asked for.
+bool is_chosen(const Variant& variant, const std::string& stem, const FileRead& source) {
+  if (!source.choice) return true;
+  const Settings& settings = variant.settings;
+  bool chosen = false;
+  for (const std::string& dtype : settings.dtypes) {
+    for (const std::string& data : settings.data) {
+      ++source.choice->counts[settings.tier];
+      chosen |= source.choice->wants(settings.tier, stem + end_of_id(dtype, data, source));
+    }
+  }
+  return chosen;
+}
+
 // The case of one dtype and one class of data.
 Case make_case(const Entry& entry, const Variant& variant, const PlacedProblem& placed,
                const std::string& dtype, const std::string& data, const FileRead& source) {
   const Settings& settings = variant.settings;
-  const std::string rest = fmt::format("/dtype={}/data={}/s={}", dtype, data, source.seed);
+  const std::string rest = end_of_id(dtype, data, source);
   Case test_case{.id = placed.stem + rest,
                  .clauses = clauses_of(entry, variant),
                  .because = entry.because,
@@ -213,7 +231,8 @@ void read_entry(const nlohmann::json& value, const std::string& pointer, FileRea
                 std::vector<Case>& cases) {
   const Entry entry = parse(value, pointer, source);
   for (const Variant& variant : entry.variants) {
-    if (!is_wanted(stem_of(entry, variant, source), source)) continue;
+    const std::string stem = stem_of(entry, variant, source);
+    if (!is_wanted(stem, source) || !is_chosen(variant, stem, source)) continue;
     const Settings& settings = variant.settings;
     const PlacedProblem placed = place(entry, variant, source);
     for (const std::string& dtype : settings.dtypes) {

@@ -27,6 +27,7 @@ struct FileRead {
   const LocatedJson* json;  // null: the entry is in no file
   std::uint64_t seed;
   WantedCases* wanted = nullptr;
+  CaseChoice* choice = nullptr;                      // null: all are read
   nlohmann::json fields = nlohmann::json::object();  // of a problem, by default
   Settings defaults = {};
   std::set<std::string> names = {};  // of the entries so far

@@ -43,7 +43,7 @@ void read_cases(const nlohmann::json& root, FileRead source, std::vector<Case>& 
 
 // All cases below `root`, or in it if it is a file; those that are `wanted` as entries too.
 std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed,
-                           WantedCases* wanted) {
+                           WantedCases* wanted, CaseChoice* choice = nullptr) {
   namespace fs = std::filesystem;
   std::map<std::string, fs::path> files;  // by their path below the root: a stable order
   if (fs::is_regular_file(root)) {
@@ -69,7 +69,12 @@ std::vector<Case> read_all(const std::filesystem::path& root, std::uint64_t seed
     if (of_shapes && fs::is_directory(root)) continue;
     try {
       read_cases(located.root(),
-                 {.stem = stem, .file = file, .json = &located, .seed = seed, .wanted = wanted},
+                 {.stem = stem,
+                  .file = file,
+                  .json = &located,
+                  .seed = seed,
+                  .wanted = wanted,
+                  .choice = choice},
                  cases);
     } catch (const InputError& error) {
       throw located.locate(error);
@@ -132,6 +137,11 @@ std::vector<CaseWithEntry> load_entries(const std::filesystem::path& root) {
 
 std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed) {
   return read_all(root, seed, nullptr);
+}
+
+std::vector<Case> load_cases(const std::filesystem::path& root, std::uint64_t seed,
+                             CaseChoice& choice) {
+  return read_all(root, seed, nullptr, &choice);
 }
 
 }  // namespace attest

@@ -65,7 +65,7 @@ std::vector<criteria::CaseSet> sets_for(const CriteriaArguments& asked,
                     .cases = criteria::their_cases()});
   }
   if (asked.inputs != "theirs") {
-    auto cases = selected_cases(asked.cases, installation);
+    auto cases = selected_cases(asked.cases, installation).cases;
     if (asked.cases.filters.empty()) cases = criteria::representatives(cases);
     sets.push_back(
         {.name = "ours", .about = "On Attest's own cases", .cases = by_worth(std::move(cases))});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -48,8 +49,10 @@ int search(const FuzzArguments& asked) {
   const fs::path file = fs::absolute(asked.recording.out / fmt::format("{}.json", kFuzzStem));
   const Installation installation = find_installation();
   const auto suite = load_entries(installation.cases);
-  const auto all = load_cases(installation.cases);
-  Plan plan = plan_for(asked.cases, installation, all, 0);
+  const auto complete = std::count_if(suite.begin(), suite.end(), [](const CaseWithEntry& each) {
+    return each.test_case.tier <= Tier::standard;
+  });
+  Plan plan = plan_for(asked.cases, installation, complete, 0);
   plan.header.tier = kSearchTier;
   plan.more_files = {file.string()};
   Session session(asked.testees, asked.recording, installation, plan);

@@ -64,12 +64,12 @@ int judge_folder(const JudgeArguments& asked) {
   const Testee testee = outputs_testee(read_declaration(file), asked.folder, file.string());
   const CaseOptions options = as_written(asked.filters, manifest);
   const Installation installation = installation_for(options);
-  const std::vector<Case> all = all_cases(options, installation);
-  const auto whole =
-      select(all, {.tier = options.tier, .filters = manifest.filters, .seed = options.seed});
+  CaseOptions written = options;
+  written.filters = manifest.filters;
+  const auto [whole, complete] = selected_cases(written, installation);
   const auto cases =
       select(whole, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
-  Plan plan = plan_for(options, installation, all, cases.size());
+  Plan plan = plan_for(options, installation, complete, cases.size());
   check_suite(manifest, plan, asked.folder);
   const bool claims = !asked.profiles.empty() || !testee.description.profiles.empty();
   plan.header.profiles =
@@ -95,7 +95,7 @@ int judge_folder(const JudgeArguments& asked) {
       [&](const Testee& each) { return session.start(each); }, session.results(),
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
-  return session.finish_with_diagnosis(std::move(record), all, run_options);
+  return session.finish_with_diagnosis(std::move(record), whole, run_options);
 }
 
 }  // namespace

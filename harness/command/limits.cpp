@@ -87,7 +87,7 @@ int measure(const LimitsArguments& asked) {
   for (const std::string& each : asked.faults) table.command += fmt::format(" --fault '{}'", each);
   Columns columns(asked, table);
   const RecordFolder folder(asked.recording.out);
-  const std::vector<Case> all = selected_cases(asked.cases, installation);
+  const std::vector<Case> all = selected_cases(asked.cases, installation).cases;
   std::vector<const Case*> usual, further;
   for (const Case& each : all) (each.tier == Tier::full ? further : usual).push_back(&each);
   const std::string part = asked.cases.filters.empty() ? "" : ", of what --cases names";

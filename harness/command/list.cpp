@@ -129,7 +129,7 @@ int list(const ListArguments& asked) {
   // The option without a value has an empty one.
   const bool names_shapes = asked.cases.shapes != std::vector<std::string>{""};
   if (!names_shapes) return list_presets(asked);
-  const auto cases = selected_cases(asked.cases, installation_for(asked.cases));
+  const auto cases = selected_cases(asked.cases, installation_for(asked.cases)).cases;
   if (asked.json) {
     nlohmann::json all = nlohmann::json::array();
     for (const Case& c : cases) {

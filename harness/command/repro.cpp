@@ -203,7 +203,7 @@ int repro(const ReproArguments& asked) {
   }
   if (!asked.testees.in_process) stop_on_signals();  // else the debugger is asked
   const Installation installation = installation_for(asked.cases);
-  const Case wanted = find_case(all_cases(asked.cases, installation), asked.case_id);
+  const Case wanted = case_named(asked.case_id, asked.cases, installation);
   const Surroundings around = surroundings_for(asked.testees, installation);
   const auto testees = testees_for(asked.testees, installation, around);
   std::optional<RecordFolder> locked;

@@ -52,11 +52,9 @@ void show_stages(const std::map<std::string, double>& stages) {
 int judge_cases(const RunArguments& asked) {
   check_profiles(asked.profiles);
   const Installation installation = installation_for(asked.cases);
-  const std::vector<Case> all = all_cases(asked.cases, installation);
-  const auto whole = select(
-      all, {.tier = asked.cases.tier, .filters = asked.cases.filters, .seed = asked.cases.seed});
+  const auto [whole, complete] = selected_cases(asked.cases, installation);
   const auto cases = shard_of(whole, asked.shard);
-  Plan plan = plan_for(asked.cases, installation, all, cases.size());
+  Plan plan = plan_for(asked.cases, installation, complete, cases.size());
   plan.header.shard = asked.shard;
   plan.header.profiles = profiles_asked_for(asked.profiles, asked.cases);
   if (!asked.known.empty()) plan.header.known = read_known_failures(asked.known);
@@ -75,7 +73,7 @@ int judge_cases(const RunArguments& asked) {
       [&](const VerdictRecord& verdict) { progress.add(verdict); }, interrupted);
   progress.finish();
   const auto stages = record.footer ? record.footer->stages : std::map<std::string, double>();
-  const int exit_code = session.finish_with_diagnosis(std::move(record), all, run_options);
+  const int exit_code = session.finish_with_diagnosis(std::move(record), whole, run_options);
   if (!stages.empty() && terminal.loudness != Loudness::quiet) show_stages(stages);
   return exit_code;
 }

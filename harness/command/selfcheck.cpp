@@ -38,11 +38,11 @@ int selfcheck(const SelfcheckArguments& asked) {
   constexpr std::size_t kMutantBytes = std::size_t(512) << 20;  // and some take all that there is
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(asked.cases, asked.plugins);
+  SelectedCases selected = selected_cases(asked.cases, installation);
   Selfcheck check = {.all_catches = asked.full,
                      .diagnosed = asked.blame,
                      .filtered = !asked.cases.filters.empty() || asked.cases.tier < Tier::standard,
-                     .cases = by_worth(selected_cases(asked.cases, installation))};
-  const std::vector<Case> all = load_cases(installation.cases, asked.cases.seed);
+                     .cases = by_worth(std::move(selected.cases))};
   const fs::path mutants = installation.test_plugins / "mutants.so";
   if (!asked.legitimate) check.catalogue = load_catalogue(mutants);
   const TerminalOptions& terminal = asked.recording.terminal;
@@ -50,7 +50,7 @@ int selfcheck(const SelfcheckArguments& asked) {
   const auto seen = [&](const VerdictRecord& verdict) { progress.add(verdict); };
   const auto session_of = [&](const fs::path& plugin, const Limits& limits,
                               const std::vector<Case>& cases) {
-    Plan plan = plan_for(asked.cases, installation, all, cases.size());
+    Plan plan = plan_for(asked.cases, installation, selected.complete, cases.size());
     // A sample is named case by case.
     if (cases.size() != check.cases.size()) {
       plan.header.filters.clear();
@@ -101,7 +101,7 @@ int check_names(const SelfcheckArguments& asked) {
   const Installation installation = installation_for(asked.cases, asked.plugins);
   const fs::path mutants = installation.test_plugins / "mutants.so";
   const Meant meant = read_meant(asked.meant);
-  const auto cases = by_worth(selected_cases(asked.cases, installation));
+  const auto cases = by_worth(selected_cases(asked.cases, installation).cases);
   const TesteeOptions kernels = {.testees = {mutants.string()}};
   const Surroundings around = surroundings_for(kernels, installation);
   const auto testees = testees_for(kernels, installation, around);

@@ -103,12 +103,12 @@ int selfcheck_hosts(const SelfcheckArguments& asked) {
   constexpr std::size_t kMutantBytes = std::size_t(512) << 20;
   const auto start = std::chrono::steady_clock::now();
   const Installation installation = installation_for(asked.cases, asked.plugins);
-  const std::vector<Case> cases = selected_cases(asked.cases, installation);
+  const auto [cases, complete] = selected_cases(asked.cases, installation);
   const Catalogue catalogue = load_catalogue(installation.test_plugins / "mutants.so");
   const Session session({.testees = {(installation.test_plugins / "hosts.so").string()},
                          .limits = {.call_seconds = kMutantSeconds, .memory_bytes = kMutantBytes}},
                         asked.recording, installation,
-                        plan_for(asked.cases, installation, cases, cases.size()));
+                        plan_for(asked.cases, installation, complete, cases.size()));
   HostsCheck check;
   HostsChecker checker(asked.full, asked.recording.terminal, session, catalogue, cases,
                        installation.cases);

@@ -41,7 +41,7 @@ int selfcheck_instances(const SelfcheckArguments& asked) {
   const TerminalOptions& terminal = asked.recording.terminal;
   Progress progress({stderr, terminal}, terminal.loudness, asked.instances, "mutants");
   const instances::Sweep swept = instances::sweep(
-      selected_cases(asked.cases, installation), load_entries(installation.cases), dispatches,
+      selected_cases(asked.cases, installation).cases, load_entries(installation.cases), dispatches,
       catalogue, testees, options,
       [&](const Testee& testee) {
         WorkerOptions worker = worker_options(testee, kernels.limits, around);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <ctime>
 
+#include "cases/fit.h"
 #include "cases/shapes.h"
 #include "harness/command/identity.h"
 #include "harness/diagnosis/diagnose.h"
@@ -17,6 +18,7 @@
 #include "harness/selfcheck/catalogue.h"
 #include "reports/files.h"
 #include "reports/reports.h"
+#include "spec/contains.h"
 #include "spec/diagnosis.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -70,6 +72,12 @@ std::vector<std::string> specs_of(const TesteeOptions& options, const Installati
   return with_mutants(options.testees, installation.test_plugins / "mutants.so");
 }
 
+std::vector<Case> all_shapes(const CaseOptions& options, const Installation& installation) {
+  const Shapes shapes = load_shapes(options.shapes, installation.cases, options.seed);
+  for (const std::string& note : shapes.notes) fmt::print(stderr, "attest: {}\n", note);
+  return cases_of(shapes);
+}
+
 // What of the options testees feel.
 OptionsRecord options_record(const TesteeOptions& options) {
   return {.threads = options.threads,
@@ -91,16 +99,43 @@ Installation installation_for(const CaseOptions& options, const fs::path& test_p
   return installation;
 }
 
-std::vector<Case> all_cases(const CaseOptions& options, const Installation& installation) {
-  if (options.shapes.empty()) return load_cases(installation.cases, options.seed);
-  const Shapes shapes = load_shapes(options.shapes, installation.cases, options.seed);
-  for (const std::string& note : shapes.notes) fmt::print(stderr, "attest: {}\n", note);
-  return cases_of(shapes);
+SelectedCases selected_cases(const CaseOptions& options, const Installation& installation) {
+  const Selection selection = {
+      .tier = options.tier, .filters = options.filters, .seed = options.seed};
+  const Tier complete = std::max(options.tier, Tier::standard);
+  if (!options.shapes.empty()) {
+    const std::vector<Case> all = all_shapes(options, installation);
+    return {select(all, selection), std::count_if(all.begin(), all.end(), [&](const Case& c) {
+              return c.tier <= complete;
+            })};
+  }
+  std::vector<bool> met(options.filters.size());
+  CaseChoice choice = {.wants = [&](Tier tier, const std::string& id) {
+    bool wanted = options.filters.empty();
+    for (std::size_t n = 0; n < met.size(); ++n) {
+      if (!is_taken(id, options.filters[n])) continue;
+      met[n] = wanted = true;
+    }
+    return wanted && tier <= options.tier;
+  }};
+  SelectedCases selected = {.cases = load_cases(installation.cases, options.seed, choice)};
+  for (const auto& [tier, count] : choice.counts) {
+    if (tier <= complete) selected.complete += count;
+  }
+  // A filter that meets nothing is told what there is.
+  if (contains(met, false)) select(load_cases(installation.cases, options.seed), selection);
+  return selected;
 }
 
-std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation) {
-  return select(all_cases(options, installation),
-                {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+Case case_named(const std::string& id, const CaseOptions& options,
+                const Installation& installation) {
+  if (!options.shapes.empty()) return find_case(all_shapes(options, installation), id);
+  const auto without_seed = [](std::string_view each) { return each.substr(0, each.rfind("/s=")); };
+  const auto wanted = without_seed(base_id(id));
+  CaseChoice choice = {
+      .wants = [&](Tier, const std::string& each) { return without_seed(each) == wanted; }};
+  const auto cases = load_cases(installation.cases, options.seed, choice);
+  return find_case(cases.empty() ? load_cases(installation.cases, options.seed) : cases, id);
 }
 
 std::vector<std::string> shapes_as_named(const CaseOptions& options,
@@ -130,9 +165,8 @@ FileSums sums_of(const Testee& testee, FileSums& known) {
   return sums;
 }
 
-Plan plan_for(const CaseOptions& options, const Installation& installation,
-              const std::vector<Case>& all, std::size_t selected) {
-  const Tier complete = std::max(options.tier, Tier::standard);
+Plan plan_for(const CaseOptions& options, const Installation& installation, Index complete,
+              std::size_t selected) {
   const bool of_shapes = !options.shapes.empty();
   const std::string digest =
       of_shapes ? sha256_of_files(files_of_shapes(options.shapes, installation.cases))
@@ -143,9 +177,7 @@ Plan plan_for(const CaseOptions& options, const Installation& installation,
                                .bundled = options.from.empty() && !of_shapes &&
                                           digest == digest_of_bundled_cases(),
                                .selected = static_cast<Index>(selected),
-                               .complete = std::count_if(
-                                   all.begin(), all.end(),
-                                   [&](const Case& c) { return c.tier <= complete; })},
+                               .complete = complete},
                      .testees = {},
                      .tier = std::string(name_of(options.tier)),
                      .seed = options.seed,

@@ -26,12 +26,17 @@ namespace attest {
 Installation installation_for(const CaseOptions& options,
                               const std::filesystem::path& test_plugins = {});
 
-// All cases that there are, with the seed that the options say: those of a folder or a file, or the
-// shapes that they name, of which notes are printed.
-std::vector<Case> all_cases(const CaseOptions& options, const Installation& installation);
+// The cases that the options select, all shards of them: of a folder, a file, or the shapes that
+// they name, of which notes are printed.
+struct SelectedCases {
+  std::vector<Case> cases = {};
+  Index complete = 0;  // cases of the tier, or of the standard one if it is larger, selected or not
+};
+SelectedCases selected_cases(const CaseOptions& options, const Installation& installation);
 
-// The cases that the options select, all shards of them.
-std::vector<Case> selected_cases(const CaseOptions& options, const Installation& installation);
+// The case of that id, as find_case() finds it among all that the options say.
+Case case_named(const std::string& id, const CaseOptions& options,
+                const Installation& installation);
 
 // The shapes that the options name, so that they are found from any folder: presets, and files by
 // their paths.
@@ -69,9 +74,9 @@ struct Plan {
   std::optional<Testee> outputs = {};
 };
 
-// That of a run on cases that were selected among all that there are.
-Plan plan_for(const CaseOptions& options, const Installation& installation,
-              const std::vector<Case>& all, std::size_t selected);
+// That of a run on so many of the cases that there are (SelectedCases).
+Plan plan_for(const CaseOptions& options, const Installation& installation, Index complete,
+              std::size_t selected);
 
 // Makes the reports of the record in a folder, and tells what it comes to: the exit code. What
 // failed is written into the file `known` if one is named.

@@ -185,9 +185,7 @@ int vectors(const VectorsArguments& asked) {
   const Testee testee =
       outputs_testee(declared, asked.folder,
                      asked.description.empty() ? "the description" : asked.description.string());
-  const std::vector<Case> all = all_cases(options, installation);
-  const std::vector<Case> selected =
-      select(all, {.tier = options.tier, .filters = options.filters, .seed = options.seed});
+  const auto [selected, complete] = selected_cases(options, installation);
   const std::vector<Case> cases = told_by_outputs(
       Asking(selected, {testee}, installation.cases).asked(testee.name, selected), testee);
   if (cases.empty()) {
@@ -195,7 +193,7 @@ int vectors(const VectorsArguments& asked) {
     return kIncomplete;
   }
   announce(cases, selected.size(), asked);
-  const Plan plan = plan_for(options, installation, all, selected.size());
+  const Plan plan = plan_for(options, installation, complete, selected.size());
   fill(folder.path(), cases, declared, testee,
        {.suite_version = ATTEST_VERSION,
         .suite_commit = suite_commit(),

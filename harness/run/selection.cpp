@@ -66,14 +66,17 @@ std::vector<std::size_t> shard_places(std::size_t items, const std::string& shar
   return places;
 }
 
+bool is_taken(const std::string& id, const std::string& filter) {
+  return matches(id, std::string(base_id(filter)));
+}
+
 std::vector<Case> select(const std::vector<Case>& all, const Selection& selection) {
   std::vector<Case> chosen;
   std::vector<bool> hit(selection.filters.size());
   for (const Case& c : all) {
     bool wanted = selection.filters.empty();
     for (std::size_t f = 0; f < selection.filters.size(); ++f) {
-      // Who names a fitted case wants what it is fitted from, which is fitted anew.
-      if (!matches(c.id, std::string(base_id(selection.filters[f])))) continue;
+      if (!is_taken(c.id, selection.filters[f])) continue;
       hit[f] = true;
       wanted = true;
     }

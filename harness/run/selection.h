@@ -40,6 +40,10 @@ std::vector<Item> shard_of(std::vector<Item> items, const std::string& shard) {
   return kept;
 }
 
+// Whether a filter takes the case. Who names a fitted case wants what it is fitted from, which is
+// fitted anew.
+bool is_taken(const std::string& id, const std::string& filter);
+
 // The cases of the tier that some filter matches, all if there is no filter; of these the shard.
 // Throws InputError for a filter that matches no case of any tier.
 std::vector<Case> select(const std::vector<Case>& all, const Selection& selection);

@@ -51,6 +51,28 @@ TEST(CaseFilesTest, IdsAreUniqueAndProblemsWellFormed) {
   }
 }
 
+TEST(CaseFilesTest, SomeAreReadAsAmongAllAndTheOthersCounted) {
+  const auto wants = [](Tier tier, const std::string& id) {
+    return tier == Tier::standard && id.find("gqa") != id.npos;
+  };
+  CaseChoice choice = {.wants = wants};
+  const std::vector<Case> some = load_cases(ATTEST_CASES_DIR, 1, choice);
+  std::map<Tier, Index> tiers;
+  std::size_t place = 0;
+  for (const Case& c : all_cases()) {
+    ++tiers[c.tier];
+    if (!wants(c.tier, c.id)) continue;
+    ASSERT_LT(place, some.size()) << c.id;
+    EXPECT_EQ(some[place].id, c.id);
+    EXPECT_EQ(some[place].problem, c.problem) << c.id;
+    EXPECT_EQ(some[place].clauses, c.clauses) << c.id;
+    ++place;
+  }
+  EXPECT_EQ(some.size(), place);
+  EXPECT_GT(place, 10u);
+  EXPECT_EQ(choice.counts, tiers);
+}
+
 // What `attest repro --shrink` starts from.
 TEST(CaseFilesTest, EachIsAnEntryOfItsOwnToo) {
   std::size_t place = 0;
