@@ -164,15 +164,21 @@ std::string end_of_id(const std::string& dtype, const std::string& data, const F
   return fmt::format("/dtype={}/data={}/s={}", dtype, data, source.seed);
 }
 
+bool is_chosen(const Settings& settings, const std::string& stem, const std::string& dtype,
+               const std::string& data, const FileRead& source) {
+  return !source.choice ||
+         source.choice->wants(settings.tier, stem + end_of_id(dtype, data, source));
+}
+
 // Counts the cases of a variant. Whether one of them is asked for.
-bool is_chosen(const Variant& variant, const std::string& stem, const FileRead& source) {
+bool is_any_chosen(const Variant& variant, const std::string& stem, const FileRead& source) {
   if (!source.choice) return true;
   const Settings& settings = variant.settings;
   bool chosen = false;
   for (const std::string& dtype : settings.dtypes) {
     for (const std::string& data : settings.data) {
       ++source.choice->counts[settings.tier];
-      chosen |= source.choice->wants(settings.tier, stem + end_of_id(dtype, data, source));
+      chosen |= is_chosen(settings, stem, dtype, data, source);
     }
   }
   return chosen;
@@ -232,11 +238,12 @@ void read_entry(const nlohmann::json& value, const std::string& pointer, FileRea
   const Entry entry = parse(value, pointer, source);
   for (const Variant& variant : entry.variants) {
     const std::string stem = stem_of(entry, variant, source);
-    if (!is_wanted(stem, source) || !is_chosen(variant, stem, source)) continue;
+    if (!is_wanted(stem, source) || !is_any_chosen(variant, stem, source)) continue;
     const Settings& settings = variant.settings;
     const PlacedProblem placed = place(entry, variant, source);
     for (const std::string& dtype : settings.dtypes) {
       for (const std::string& data : settings.data) {
+        if (!is_chosen(settings, stem, dtype, data, source)) continue;
         cases.push_back(make_case(entry, variant, placed, dtype, data, source));
         WantedCases* wanted = source.wanted;
         if (wanted && (wanted->id.empty() || wanted->id == cases.back().id)) {

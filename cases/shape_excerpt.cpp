@@ -43,17 +43,19 @@ Index at_least_one(double count, Index most) {
 
 }  // namespace
 
-void choose_excerpt(Case& test_case) {
+void choose_excerpt(Case& test_case, double share) {
   const Problem& p = test_case.problem;
   if (test_case.excerpt > 0 || p.batch == 0 || p.query_heads == 0) return;
   const double of_row = work_of_row(p), of_head = of_row * double(p.query_len);
   const Index query_heads = p.batch * p.query_heads, key_heads = p.batch * p.key_heads;
-  if (of_head * double(query_heads) <= kOfRows) return;
-  const auto fit = [&](Index groups) { return kOfRows / (of_row * double(groups * kGroup)); };
+  if (of_head * double(query_heads) <= share * kOfRows) return;
+  const auto fit = [&](Index groups) {
+    return share * kOfRows / (of_row * double(groups * kGroup));
+  };
   test_case.excerpt = fit(kManyGroups) < double(query_heads) ? kFewGroups : kManyGroups;
   test_case.excerpt_heads = {
       .query = at_least_one(fit(test_case.excerpt), query_heads),
-      .key = at_least_one(kOfKeys / (of_head * double(p.group_size())), key_heads)};
+      .key = at_least_one(share * kOfKeys / (of_head * double(p.group_size())), key_heads)};
 }
 
 void choose_laws(Case& test_case) {

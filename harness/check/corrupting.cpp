@@ -1,51 +1,14 @@
 #include "harness/check/corrupting.h"
 
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "harness/process/arena.h"
+#include "harness/process/elements.h"
 #include "spec/assert.h"
-#include "spec/dtype.h"
-#include "spec/tensor.h"
 
 namespace attest {
 namespace {
-
-// The elements of a tensor of a request, where they lie.
-class Elements {
- public:
-  Elements(const nlohmann::json& tensor, std::byte* memory)
-      : dtype_(*dtype_named(tensor.at("dtype").get<std::string>())),
-        shape_(tensor.at("shape").get<Shape>()),
-        stride_(tensor.at("stride").get<Strides>()),
-        data_(memory + tensor.at("offset").get<std::size_t>()) {}
-
-  Index count() const { return element_count(shape_); }
-  double value(Index n) const {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, place(n), width());
-    return decode(dtype_, bits);
-  }
-  void put(Index n, double value) {
-    const std::uint64_t bits = encode(dtype_, value);
-    std::memcpy(place(n), &bits, width());
-  }
-
- private:
-  std::size_t width() const { return static_cast<std::size_t>(format_of(dtype_).bytes); }
-  std::byte* place(Index n) const {
-    const auto at = coordinates(shape_, n);
-    Index elements = 0;
-    for (std::size_t axis = 0; axis < at.size(); ++axis) elements += at[axis] * stride_[axis];
-    return data_ + static_cast<std::size_t>(elements) * width();
-  }
-
-  DType dtype_;
-  Shape shape_;
-  Strides stride_;
-  std::byte* data_;
-};
 
 void enlarge(Elements o) {
   std::optional<Index> largest;

@@ -174,12 +174,15 @@ void add_selection(CLI::App& command, CaseOptions& options) {
 }
 
 CLI::Option* add_shapes(CLI::App& command, CaseOptions& options) {
-  return command
-      .add_option("--shapes", options.shapes,
-                  "Shapes in place of cases: a preset (attest list --shapes), or a file of shapes, "
-                  "lines B,Hq,Hkv,Sq,Sk,D,Dv,mask or FlashInfer traces. May be given again")
-      ->type_name("NAME|FILE")
-      ->excludes("--from");
+  CLI::Option* const option =
+      command
+          .add_option("--shapes", options.shapes,
+                      "Shapes in place of cases: a preset (attest list --shapes), or a file of "
+                      "shapes, lines B,Hq,Hkv,Sq,Sk,D,Dv,mask or FlashInfer traces. May be given "
+                      "again")
+          ->type_name("NAME|FILE");
+  if (CLI::Option* const from = command.get_option_no_throw("--from")) option->excludes(from);
+  return option;
 }
 
 void take_one_at_a_time(CLI::App& command) {

@@ -114,6 +114,25 @@ struct WorkerExecutor::Process {
     kill(-pid, SIGKILL);
   }
 
+  // Stops all of it, what it starts meanwhile included. The group comes first: it takes no list.
+  void hold_still() const {
+    kill(-pid, SIGSTOP);
+    std::set<pid_t> stopped;
+    for (bool more = true; more;) {
+      more = false;
+      for (const pid_t each : family_of(pid)) {
+        if (!stopped.insert(each).second) continue;
+        kill(each, SIGSTOP);
+        more = true;
+      }
+    }
+  }
+
+  void go_on() const {
+    for (const pid_t each : family_of(pid)) kill(each, SIGCONT);
+    kill(-pid, SIGCONT);
+  }
+
   ~Process() {
     if (pid <= 0) return;
     kill_all();
@@ -258,6 +277,8 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
+  const auto asked = Clock::now();
+  if (options_.still_between_requests) process.go_on();
   for (;;) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
     std::array<pollfd, 4> watched = {
@@ -276,7 +297,12 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
     }
     if (ready > 0 && watched[0].revents) {
-      if (auto reply = receive(nonce)) return std::move(*reply);
+      if (auto reply = receive(nonce)) {
+        if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
+          reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
+        }
+        return std::move(*reply);
+      }
     }
     const auto now = Clock::now();
     if (options_.interrupted && options_.interrupted()) {
@@ -305,6 +331,8 @@ std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
     return ended(Reply::Kind::protocol_error, "sent more than one reply");
   }
   if (inbox.size() < 4 + size) return std::nullopt;
+  replied_ = Clock::now();
+  if (options_.still_between_requests) process_->hold_still();
   const std::string text = inbox.substr(4);
   inbox.clear();
   return understand(text, nonce);

@@ -49,6 +49,9 @@ struct WorkerOptions {
   // (memory.h).
   bool counts_old_memory = false;
   std::function<bool()> interrupted = {};  // asked while waiting; once true, the call is given up
+  // Whether it computes only while a request is out: it is stopped, with all that it started, as
+  // soon as its reply has come, until the next request. Replies then say how long that took.
+  bool still_between_requests = false;
 };
 
 class WorkerExecutor : public Executor {
@@ -85,6 +88,7 @@ class WorkerExecutor : public Executor {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
   std::optional<Measurement> measured_;  // while a call is
+  CallTime::Clock::time_point replied_;  // when the last reply was whole
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

@@ -2,7 +2,8 @@
 
 report.json and every line of results.jsonl must meet their schemas, and mutated ones must not;
 junit.xml must be well-formed and count right; index.html must balance, fetch nothing and hold no
-script. diagnosis.json of a run of ATTEST on a mutant must meet its schema.
+script. diagnosis.json of a run of ATTEST on a mutant must meet its schema, and so must what its gate
+says of a right kernel and a wrong one.
 """
 import copy
 import html.parser
@@ -160,8 +161,30 @@ def check_diagnosis(spec, attest):
     rejects(lambda group: group["did_you_mean"][0].pop("rows"))
 
 
+def check_gate(spec, attest):
+    schema = json.loads((spec / "gate.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    with tempfile.TemporaryDirectory() as folder:
+        shapes = pathlib.Path(folder) / "shapes.csv"
+        shapes.write_text("1,2,1,64,64,16,16,causal\n")
+        for testee, code in [("fa2", 0), ("mutant:scale_squared", 1)]:
+            gate = [attest, "gate", testee, "--baseline", "naive", "--shapes", str(shapes), "--steps",
+                    "1", "--rounds", "2", "--out", folder, "--json"]
+            told = subprocess.run(gate, stdout=subprocess.PIPE, text=True)
+            assert told.returncode == code, told.stdout
+            said = strict(told.stdout)
+            validator.validate(said)
+            for key in schema["required"]:
+                assert not validator.is_valid({k: v for k, v in said.items() if k != key}), key
+            assert not validator.is_valid({**said, "surprise": 1})
+            assert bool(said["counterexamples"]) == (code == 1)
+            assert ("mean_ratio" in said) == (code == 0)
+
+
 def main():
     check_diagnosis(pathlib.Path(sys.argv[2]), sys.argv[3])
+    check_gate(pathlib.Path(sys.argv[2]), sys.argv[3])
     write_samples, spec = sys.argv[1], pathlib.Path(sys.argv[2])
     of_line, of_report = validators(spec)
     with tempfile.TemporaryDirectory() as folder:

@@ -62,9 +62,10 @@ const std::map<std::string, Layers> kRooms = {
     {"criteria", {"process", "judge", "run", "selfcheck"}},
     {"instances", {"process", "run", "fuzz", "selfcheck"}},
     {"limits", {"process", "judge", "run"}},
+    {"gate", {"process", "judge", "run", "fuzz", "diagnosis"}},
     {"command",
      {"process", "judge", "run", "fuzz", "script", "diagnosis", "probe", "check", "vectors",
-      "selfcheck", "criteria", "instances", "limits"}},
+      "selfcheck", "criteria", "instances", "limits", "gate"}},
 };
 
 // All files by their path from the root of the tree.

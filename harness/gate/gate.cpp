@@ -1,0 +1,325 @@
+#include "harness/gate/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "harness/diagnosis/culprit.h"
+#include "harness/diagnosis/likeness.h"
+#include "harness/diagnosis/looser.h"
+#include "harness/diagnosis/retrial.h"
+#include "harness/fuzz/draws.h"
+#include "harness/fuzz/fuzz.h"
+#include "harness/gate/stale.h"
+#include "harness/run/jobs.h"
+#include "reports/groups.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A step: so much of each, by several hands. A round: a call of each timed problem, by one alone.
+constexpr std::size_t kCasesAStep = 60, kProblemsAStep = 30;
+constexpr std::uint64_t kStepsAfterAFault = 2;
+constexpr std::size_t kMostCounterexamples = 3;
+
+// What was judged, by whom found; the faults are kept.
+struct Judged {
+  std::string found_by;
+  nlohmann::json entry;
+  Verdict verdict;
+};
+
+class Gate {
+ public:
+  Gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
+       const GateOptions& options, const MakeExecutor& make_executor,
+       const std::function<bool()>& interrupted)
+      : tasks_(tasks),
+        testee_(testee),
+        baseline_(baseline),
+        options_(options),
+        make_executor_(make_executor),
+        interrupted_(interrupted),
+        dtypes_(testee.testee.description.dtypes),
+        draws_({testee.testee.description, dtypes_}, tasks.suite, options.seed),
+        times_(tasks.timed.size()),
+        meet_(options.run.jobs) {}
+
+  GateResult pass() {
+    // A worker ends with the thread that started it: each hand keeps its own throughout.
+    const auto first = std::this_thread::get_id();
+    in_parallel(options_.run.jobs, [&] {
+      if (std::this_thread::get_id() == first) {
+        lead();
+      } else {
+        const auto worker = make_executor_(testee_.testee);
+        Stale stale(*worker, options_.seed);
+        for (meet_.arrive_and_wait(); goes_on_; meet_.arrive_and_wait()) judge_tasks(stale);
+      }
+    });
+    result_.faults = std::ssize(faults_);
+    if (faults_.empty()) {
+      for (std::size_t n = 0; n < tasks_.timed.size(); ++n) add_speeds(n);
+    }
+    add_counterexamples();
+    result_.interrupted = interrupted_();
+    result_.whole = result_.whole && !result_.interrupted && result_.outcomes.contains("PASS") &&
+                    !result_.outcomes.contains(std::string(name(Outcome::harness_error)));
+    return std::move(result_);
+  }
+
+ private:
+  // Of one timed problem, by pass: the seconds of calls that came in pairs.
+  struct Times {
+    std::optional<Problem> problem = {};
+    std::array<std::vector<double>, 2> testee = {}, baseline = {};
+  };
+
+  // The hand that times, too, and says how it goes on.
+  void lead() {
+    std::uint64_t after = 0;
+    double judging = 0, timing = 0;
+    while (wants_more() && after < kStepsAfterAFault) {
+      const auto begun = Clock::now();
+      if (wants_round(judging, timing)) {
+        for (std::size_t n = 0; n < tasks_.timed.size(); ++n) time(n, result_.rounds);
+        ++result_.rounds;
+        timing += seconds_since(begun);
+      } else {
+        step();
+        judging += seconds_since(begun);
+        after += !faults_.empty();
+      }
+      // All that there is was asked once.
+      result_.whole |=
+          !is_over() && result_.steps > 0 && (result_.rounds > 0 || tasks_.timed.empty());
+    }
+    goes_on_ = false;
+    meet_.arrive_and_wait();
+  }
+
+  void step() {
+    judged_ = std::vector<std::optional<Judged>>(tasks_in(result_.steps));
+    next_ = 0;
+    meet_.arrive_and_wait();
+    judge_tasks(testee_.executor);
+    note_tasks();
+    ++result_.steps;
+  }
+
+  bool wants_more() const {
+    if (interrupted_()) return false;
+    if (!is_counted()) return seconds_since(start_) < options_.seconds;
+    return result_.steps < options_.steps || result_.rounds < options_.rounds;
+  }
+  // Half of the time, or in turn.
+  bool wants_round(double judging, double timing) const {
+    if (tasks_.timed.empty()) return false;
+    if (!is_counted()) return result_.steps > 0 && timing <= judging;
+    if (result_.steps == options_.steps || result_.rounds == options_.rounds) {
+      return result_.rounds < options_.rounds;
+    }
+    return result_.rounds < result_.steps;
+  }
+
+  bool is_counted() const { return options_.steps + options_.rounds > 0; }
+  // Within a step; a repetition takes whatever time it takes.
+  bool is_over() const {
+    return interrupted_() || (!is_counted() && seconds_since(start_) >= options_.seconds);
+  }
+
+  // The first of them are cases.
+  std::size_t cases_in(std::uint64_t step) const {
+    const std::size_t before = std::min(kCasesAStep * step, tasks_.cases.size());
+    return std::min(kCasesAStep, tasks_.cases.size() - before);
+  }
+  std::size_t tasks_in(std::uint64_t step) const { return cases_in(step) + kProblemsAStep; }
+
+  void judge_tasks(Executor& executor) {
+    const std::uint64_t step = result_.steps;
+    const std::size_t cases = cases_in(step);
+    for (std::size_t n = next_++; n < judged_.size() && !is_over(); n = next_++) {
+      if (n < cases) {
+        const Case& test_case = tasks_.cases[kCasesAStep * step + n];
+        PreparedCase prepared(test_case, 1);
+        Verdict verdict = verdict_on(prepared, testee_.testee, executor, options_.run);
+        judged_[n] = {"case", is_fault(verdict.outcome) ? entry_of(test_case) : nullptr,
+                      std::move(verdict)};
+      } else {
+        Drawn drawn = draws_.draw(kProblemsAStep * step + n - cases);
+        Verdict verdict = verdict_on(drawn.prepared, testee_.testee, executor, options_.run);
+        judged_[n] = {"random problem", std::move(drawn.entry), std::move(verdict)};
+      }
+    }
+    meet_.arrive_and_wait();
+  }
+
+  void note_tasks() {
+    for (std::size_t n = 0; n < judged_.size(); ++n) {
+      if (!judged_[n]) continue;
+      ++(n < cases_in(result_.steps) ? result_.cases : result_.problems);
+      note(std::move(*judged_[n]));
+    }
+  }
+
+  void note(Judged judged) {
+    ++result_.outcomes[std::string(name(judged.verdict.outcome))];
+    if (is_fault(judged.verdict.outcome)) faults_.push_back(std::move(judged));
+  }
+
+  void time(std::size_t n, std::uint64_t round) {
+    if (is_over()) return;
+    const nlohmann::json entry = entry_of_round(tasks_.timed[n], options_.seed, round);
+    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0);
+    ++result_.calls;
+    Times& times = times_[n];
+    if (!times.problem) times.problem = read_entry(entry, kFuzzStem).problem;
+    if (tried.baseline && is_fault(tried.baseline->verdict.outcome)) {
+      result_.baseline_faults.push_back(
+          fmt::format("{}: {}", tasks_.timed[n].name, tried.baseline->verdict.message));
+    }
+    note({"timed call", entry, tried.testee.verdict});
+    const auto add = [&](std::size_t pass, const std::optional<double>& seconds,
+                         const std::optional<double>& others) {
+      if (!seconds || (tried.baseline && !others)) return;
+      const double least = least_seconds(*times.problem, pass == 1, options_.on_device);
+      if (*seconds < least) {
+        result_.not_believed.push_back(
+            fmt::format("{}: a call returned in {:.3g} s, and no machine computes it in less than "
+                        "{:.3g} s",
+                        tasks_.timed[n].name, *seconds, least));
+      }
+      if (round == 0) return;  // to warm up
+      times.testee[pass].push_back(*seconds);
+      if (others) times.baseline[pass].push_back(*others);
+    };
+    const TimedCall* const other = tried.baseline ? &*tried.baseline : nullptr;
+    add(0, tried.testee.forward_s, other ? other->forward_s : std::nullopt);
+    add(1, tried.testee.backward_s, other ? other->backward_s : std::nullopt);
+  }
+
+  void add_speeds(std::size_t n) {
+    for (const std::size_t pass : {0, 1}) {
+      const auto &own = times_[n].testee[pass], &others = times_[n].baseline[pass];
+      if (own.empty()) continue;
+      Speed speed = {.problem = tasks_.timed[n].name,
+                     .pass = pass == 0 ? "forward" : "backward",
+                     .calls = own.size(),
+                     .seconds = interval_of(own),
+                     .least = least_seconds(*times_[n].problem, pass == 1, options_.on_device)};
+      if (!others.empty()) {
+        std::vector<double> ratios;
+        for (std::size_t at = 0; at < own.size(); ++at) ratios.push_back(others[at] / own[at]);
+        speed.baseline = interval_of(others);
+        speed.ratio = interval_of(ratios);
+      }
+      result_.speeds.push_back(std::move(speed));
+    }
+  }
+
+  // The simplest fault of each kind, made small: no more than a few.
+  void add_counterexamples() {
+    constexpr double kMostSeconds = 20;
+    const auto start = Clock::now();
+    const auto ends = [&] { return interrupted_() || seconds_since(start) > kMostSeconds; };
+    std::stable_sort(faults_.begin(), faults_.end(), [](const Judged& a, const Judged& b) {
+      return a.entry.dump().size() < b.entry.dump().size();
+    });
+    // One of each kind first.
+    std::set<std::tuple<Outcome, Reason, std::string>> kinds;
+    std::stable_partition(faults_.begin(), faults_.end(), [&](const Judged& fault) {
+      const Verdict& v = fault.verdict;
+      return kinds.insert({v.outcome, v.reason, v.blamed}).second;
+    });
+    for (std::size_t n = 0; n < std::min(faults_.size(), kMostCounterexamples); ++n) {
+      result_.counterexamples.push_back(small(faults_[n], ends));
+    }
+  }
+
+  Counterexample small(const Judged& fault, const std::function<bool()>& ends) {
+    const Testee& testee = testee_.testee;
+    Find find = {fault.entry, fault.verdict};
+    if (!ends()) {
+      find = shrunk(find, "attest gate", testee, options_.run, make_executor_, ends);
+    }
+    Counterexample example = {
+        .found_by = fault.found_by, .entry = find.entry, .verdict = find.verdict};
+    const auto executor = make_executor_(testee);
+    PreparedCase prepared(read_entry(find.entry, kFuzzStem), 1);
+    example.problem = to_string(prepared.problem());
+    const Examination again = examination_of(prepared, testee, *executor, options_.run);
+    example.seen_again = is_fault(again.verdict.outcome);
+    if (!example.seen_again || !asks_for_names(again.verdict)) return example;
+    auto alike = mistakes_of(fault, *executor, ends);
+    example.verdict.blamed = culprit(fault.verdict, read_entry(fault.entry, kFuzzStem), alike, {});
+    put_first(alike, example.verdict.blamed);
+    example.meant = explanation(alike, prepared, testee.description, again.trial, ends);
+    if (alike.empty() && !example.meant.empty()) example.verdict.blamed = kClauseOfDeclarations;
+    return example;
+  }
+
+  // That explain what is alike among the faults, as they were found: a small problem is often too
+  // small to tell mistakes apart.
+  std::vector<Likeness> mistakes_of(const Judged& fault, Executor& executor,
+                                    const std::function<bool()>& ends) const {
+    constexpr int kMostLooked = 8;
+    const Testee& testee = testee_.testee;
+    const FailureKind kind = kind_of(testee.name, fault.verdict);
+    Consensus consensus;
+    int looked = 0;
+    for (const Judged& each : faults_) {
+      if (looked == kMostLooked || consensus.is_reached() || ends()) break;
+      if (kind_of(testee.name, each.verdict) != kind) continue;
+      const Case failing = read_entry(each.entry, kFuzzStem);
+      if (is_too_large(failing)) continue;
+      ++looked;
+      const auto again =
+          try_again(failing, testee, executor, options_.run, 1, LookFor::mistakes, ends);
+      if (!again || !again->said || kind_of(testee.name, again->verdict) != kind) continue;
+      consensus.add(each.entry["bits"].get<std::string>(), *again->said);
+    }
+    return consensus.meant().alike;
+  }
+
+  const GateTasks& tasks_;
+  const Contender& testee_;
+  const Contender* const baseline_;
+  const GateOptions& options_;
+  const MakeExecutor& make_executor_;
+  const std::function<bool()>& interrupted_;
+  const std::vector<DType> dtypes_;
+  const Draws draws_;
+  const Clock::time_point start_ = Clock::now();
+  std::vector<Times> times_;
+  // Of the step that all hands are at.
+  std::barrier<> meet_;
+  bool goes_on_ = true;
+  std::atomic<std::size_t> next_ = 0;
+  std::vector<std::optional<Judged>> judged_ = {};
+  std::vector<Judged> faults_ = {};
+  GateResult result_;
+};
+
+}  // namespace
+
+GateResult pass_gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
+                     const GateOptions& options, const MakeExecutor& make_executor,
+                     const std::function<bool()>& interrupted) {
+  return Gate(tasks, testee, baseline, options, make_executor, interrupted).pass();
+}
+
+}  // namespace attest

@@ -1,0 +1,80 @@
+// The gate: whether a kernel that nobody trusts is right, and how fast. It is asked cases of the
+// suite, random problems and timed problems in turn, in one worker, with numbers of a seed that it
+// cannot know; each call is judged, and its outputs hold poison or stale numbers before it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/entry.h"
+#include "harness/gate/interval.h"
+#include "harness/gate/timed.h"
+#include "harness/process/pool.h"
+#include "harness/run/run.h"
+
+namespace attest {
+
+// What is asked.
+struct GateTasks {
+  std::vector<Case> cases;                  // in the order in which they are asked
+  const std::vector<CaseWithEntry>& suite;  // of which random problems are made
+  std::vector<TimedProblem> timed = {};
+};
+
+struct GateOptions {
+  std::uint64_t seed = 1;
+  double seconds = 60;                  // after which no further step is begun
+  std::uint64_t steps = 0, rounds = 0;  // exactly so many; both 0: as the time allows
+  bool on_device = false;               // for what a time is believed
+  RunOptions run = {};
+};
+
+// A failure, made small.
+struct Counterexample {
+  std::string found_by;      // "case", "random problem", "timed call"
+  nlohmann::json entry;      // as which `attest repro --from` repeats it
+  std::string problem = {};  // in a line
+  Verdict verdict;           // of the small one
+  std::string meant = {};    // "did you mean", in a line, if that can be told
+  bool seen_again = true;    // when it was tried alone
+};
+
+// Of one pass of a timed problem, warm-up left out.
+struct Speed {
+  std::string problem;
+  std::string pass;  // "forward", "backward"
+  std::size_t calls = 0;
+  Interval seconds = {};
+  std::optional<Interval> baseline = {};  // seconds
+  std::optional<Interval> ratio = {};     // of the baseline's time to the testee's, call by call
+  double least = 0;                       // in which no machine computes it
+};
+
+struct GateResult {
+  std::uint64_t steps = 0;                   // of cases and random problems
+  std::uint64_t rounds = 0;                  // of timed problems
+  Index cases = 0, problems = 0, calls = 0;  // that were judged
+  std::map<std::string, Index> outcomes = {};
+  std::vector<Counterexample> counterexamples = {};  // at most three, the simplest first
+  Index faults = 0;                                  // in all
+  std::vector<Speed> speeds = {};
+  std::vector<std::string> baseline_faults = {};  // in words: its times mean nothing
+  std::vector<std::string> not_believed = {};     // times, in words
+  bool interrupted = false;
+
+  bool conforms() const { return faults == 0 && not_believed.empty(); }
+  bool whole = false;  // a step and a round came to their end, and no error of our own
+};
+
+// Goes on until the time is up, `interrupted` says so, or, from the first fault on, a few steps
+// more. `make_executor` starts further workers, in which failures are made small.
+GateResult pass_gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
+                     const GateOptions& options, const MakeExecutor& make_executor,
+                     const std::function<bool()>& interrupted);
+
+}  // namespace attest

@@ -1,0 +1,63 @@
+// Timed calls, each of which is judged: with other numbers at the same addresses every time, of
+// another class, and of large results another part that is compared. What was not computed in the
+// call is not right.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases/entry.h"
+#include "harness/judge/trial.h"
+#include "harness/process/testee.h"
+#include "spec/verdict.h"
+
+namespace attest {
+
+// A problem whose calls are timed, of one format.
+struct TimedProblem {
+  std::string name;               // "prefill bf16"
+  nlohmann::json entry;           // but for its name, its class of inputs and its bits
+  std::vector<std::string> data;  // classes of inputs that it may have
+};
+
+// A forward pass of many rows, a causal one, one of few rows on many keys, and a backward pass, as
+// far as the testee's declaration has them, fitted to its limits; of at most two formats.
+std::vector<TimedProblem> usual_problems(const Description& testee);
+
+// Those of shapes that the testee's declaration has; why not, of the others, is added to `notes`.
+std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
+                                      const Description& testee, std::vector<std::string>& notes);
+
+// One of those whose calls are compared.
+struct Contender {
+  const Testee& testee;
+  Executor& executor;  // whose replies say how long they took
+  int threads;
+};
+
+// A call of each pass that was judged.
+struct TimedCall {
+  Verdict verdict;
+  std::optional<double> forward_s = {}, backward_s = {};  // none of what did not come to its end
+};
+
+// The problem with the numbers of one round. Throws InputError if it has none.
+nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed, std::uint64_t round);
+
+// Calls both on it, in the order of the round, or the testee alone. The first round of a problem is
+// to warm up.
+struct Round {
+  TimedCall testee;
+  std::optional<TimedCall> baseline = {};
+};
+Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
+                bool baseline_first);
+
+// In less than that no machine of today computes it: by what its arithmetic units can do at most,
+// where each row sees all keys or those up to a diagonal; else 0. Of what runs on a device, that is
+// the fastest device there is.
+double least_seconds(const Problem& problem, bool backward, bool on_device);
+
+}  // namespace attest

@@ -1,0 +1,80 @@
+// attest gate, as a program or a person meets it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "spec/json_text.h"
+#include "tests/harness/command.h"
+
+namespace attest {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class GateCommandTest : public CommandFixture {
+ protected:
+  // On small shapes, of one step and two rounds.
+  Result gate(const std::string& arguments) {
+    const auto shapes = folder_ / "shapes.csv";
+    std::ofstream(shapes) << "1,2,1,96,96,16,16,causal\n";
+    return attest_command("gate " + arguments + " --steps 1 --rounds 2 --shapes " +
+                          shapes.string() + out());
+  }
+};
+
+TEST_F(GateCommandTest, ARightKernelPassesAndItsSpeedIsARatio) {
+  const Result told = gate("fa2 --baseline naive");
+  EXPECT_EQ(told.exit_code, 0) << told.text;
+  EXPECT_THAT(told.text, AllOf(StartsWith("Conformant: fa2. Judged 60 cases, 30 random problems, "),
+                               HasSubstr("how many times as fast as naive\n"),
+                               HasSubstr(" --steps 1 --rounds 2\nNext: attest run --testee fa2\n"),
+                               Not(HasSubstr("wrong itself"))));
+}
+
+TEST_F(GateCommandTest, AWrongKernelIsToldByTheSmallestProblemsWithACommandThatRepeatsThem) {
+  const Result told = gate("mutant:scale_squared --json");
+  EXPECT_EQ(told.exit_code, 1);
+  const auto json = parse_json(told.text);
+  EXPECT_EQ(json["verdict"], "not conformant");
+  EXPECT_EQ(json["blamed"], "SCORE-1");
+  EXPECT_THAT(json["did_you_mean"].get<std::string>(), HasSubstr("the scale twice"));
+  EXPECT_TRUE(json["speeds"].empty());
+  ASSERT_FALSE(json["counterexamples"].empty());
+  const auto next = json["next"].get<std::string>();
+  ASSERT_THAT(next, StartsWith("attest repro "));
+  EXPECT_EQ(json["counterexamples"][0]["repro"], next);
+  EXPECT_EQ(attest_command(next.substr(7)).exit_code, 1);
+}
+
+TEST_F(GateCommandTest, TheSeedIsHiddenAndRepeatsAll) {
+  auto first = parse_json(gate("mutant:scale_squared --json").text);
+  const auto other = parse_json(gate("mutant:scale_squared --json").text);
+  EXPECT_NE(first["seed"], other["seed"]);
+  EXPECT_EQ(first["verdict"], other["verdict"]);
+  const auto again = parse_json(
+      attest_command(first["again"].get<std::string>().substr(7) + " --json" + out()).text);
+  EXPECT_EQ(again, first);
+}
+
+TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {
+  EXPECT_THAT(gate("fa2 --budget 0").text, HasSubstr("--budget takes a number of seconds above 0"));
+  EXPECT_THAT(attest_command("gate fa2 --budget 1x").text, HasSubstr("--budget takes a number"));
+  EXPECT_THAT(attest_command("gate nosuch").text, HasSubstr("no bundled kernel of that name"));
+  EXPECT_THAT(attest_command("gate " MUTANTS " --budget 1").text,
+              HasSubstr("kernels, and one is taken"));
+  EXPECT_EQ(attest_command("gate fa2 --seed 0").exit_code, 2);
+}
+
+TEST_F(GateCommandTest, WhoseTimeIsUpBeforeAnythingWasWholeIsIncomplete) {
+  const Result told = attest_command("gate fa2 --budget 0.001s" + out());
+  EXPECT_EQ(told.exit_code, 3) << told.text;
+  EXPECT_THAT(told.text, StartsWith("Incomplete: fa2."));
+}
+
+}  // namespace
+}  // namespace attest

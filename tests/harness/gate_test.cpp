@@ -1,0 +1,140 @@
+// The parts of the gate (harness/gate), each by itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "harness/gate/interval.h"
+#include "harness/gate/stale.h"
+#include "harness/gate/timed.h"
+#include "harness/process/arena.h"
+#include "harness/process/elements.h"
+#include "spec/dtype.h"
+
+namespace attest {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(IntervalTest, LiesBetweenTheOrderStatisticsThatAFairCoinSays) {
+  // Of 20, fewer than 6 heads have a probability of 0.0207.
+  std::vector<double> twenty(20);
+  std::iota(twenty.rbegin(), twenty.rend(), 1);
+  const Interval interval = interval_of(twenty);
+  EXPECT_EQ(interval.median, 10.5);
+  EXPECT_EQ(interval.least, 6);
+  EXPECT_EQ(interval.most, 15);
+  EXPECT_NEAR(interval.level, 0.9586, 1e-4);
+}
+
+TEST(IntervalTest, OfFewMeasurementsIsAllOfThemAndSaysHowSureThatIs) {
+  EXPECT_EQ(interval_of({3}).level, 0);
+  const Interval interval = interval_of({4, 1, 3, 2, 9});
+  EXPECT_EQ(interval.median, 3);
+  EXPECT_EQ(interval.least, 1);
+  EXPECT_EQ(interval.most, 9);
+  EXPECT_EQ(interval.level, 1 - 2.0 / 32);
+}
+
+// Answers, and writes nothing.
+class Idle : public Executor {
+ public:
+  Reply execute(nlohmann::json) override { return {.body = {{"status", "ok"}}}; }
+  Arena& arena(std::size_t bytes) override {
+    if (!arena_) arena_ = std::make_unique<Arena>(bytes);
+    return *arena_;
+  }
+
+ private:
+  std::unique_ptr<Arena> arena_;
+};
+
+// What two outputs hold after calls of which nothing is written, one for each number.
+std::vector<std::uint64_t> held(std::uint64_t seed, int calls) {
+  Idle idle;
+  Stale stale(idle, seed);
+  std::vector<std::uint64_t> bits;
+  for (int n = 0; n < calls; ++n) {
+    Exchange exchange(stale.arena(1 << 20), Placement::end_flush, 16);
+    exchange.add_output("o", DType::f32, {1, 1, 2, 4}, {});
+    exchange.seal();
+    stale.execute({{"op", "forward"}, {"call", n}, {"tensors", exchange.to_json()}});
+    EXPECT_FALSE(exchange.damage());
+    bits.push_back(exchange.read("o").front());
+  }
+  return bits;
+}
+
+TEST(StaleTest, OutputsHoldPoisonBeforeSomeCallsAndNumbersBeforeOthers) {
+  const auto bits = held(1, 40);
+  const auto numbers = std::count_if(bits.begin(), bits.end(), [](std::uint64_t each) {
+    return std::isfinite(decode(DType::f32, each));
+  });
+  EXPECT_GT(numbers, 10);
+  EXPECT_LT(numbers, 30);
+  EXPECT_EQ(held(1, 40), bits);
+  EXPECT_NE(held(2, 40), bits);
+}
+
+Description with_limits(const nlohmann::json& limits) {
+  return parse_description({{"name", "it"},
+                            {"version", "1"},
+                            {"vendor", "us"},
+                            {"profiles", nlohmann::json::array()},
+                            {"dtypes", {"f32", "bf16", "f16"}},
+                            {"features", {"lse", "causal"}},
+                            {"limits", limits}});
+}
+
+std::vector<std::string> names_of(const std::vector<TimedProblem>& problems) {
+  std::vector<std::string> names;
+  for (const TimedProblem& each : problems) names.push_back(each.name);
+  return names;
+}
+
+TEST(TimedTest, UsualProblemsAreOfTwoFormatsAndWhatIsDeclared) {
+  EXPECT_THAT(names_of(usual_problems(with_limits(nlohmann::json::object()))),
+              ElementsAre("prefill bf16", "prefill f16", "causal bf16", "causal f16", "decode bf16",
+                          "decode f16"));
+}
+
+TEST(TimedTest, UsualProblemsAreFittedToLimits) {
+  for (const TimedProblem& each : usual_problems(with_limits({{"head_dim", {48}}}))) {
+    EXPECT_EQ(each.entry["problem"]["head_dim"], 48) << each.name;
+  }
+}
+
+TEST(TimedTest, EachRoundHasOtherNumbersAndTheSameOnceMore) {
+  const auto problem = usual_problems(with_limits(nlohmann::json::object())).front();
+  EXPECT_EQ(entry_of_round(problem, 7, 1), entry_of_round(problem, 7, 1));
+  EXPECT_NE(entry_of_round(problem, 7, 1)["bits"], entry_of_round(problem, 7, 2)["bits"]);
+  EXPECT_NE(entry_of_round(problem, 7, 1)["bits"], entry_of_round(problem, 8, 1)["bits"]);
+  EXPECT_NE(entry_of_round(problem, 7, 1)["name"], entry_of_round(problem, 7, 2)["name"]);
+}
+
+TEST(TimedTest, NoTimeIsTooShortThatAMachineCouldReach) {
+  Problem problem = {.dtype = DType::f32,
+                     .batch = 1,
+                     .query_heads = 8,
+                     .key_heads = 8,
+                     .query_len = 1024,
+                     .key_len = 1024,
+                     .head_dim = 64,
+                     .value_dim = 64};
+  const double all = least_seconds(problem, false, false);
+  // 2.1e9 operations on no more than a thousand cores of 384e9 a second.
+  EXPECT_GT(all, 2.1e9 / 384e9 / 1024);
+  EXPECT_LT(all, 2.2e9 / 384e9);
+  EXPECT_EQ(least_seconds(problem, true, false), 2 * all);
+  EXPECT_LT(least_seconds(problem, false, true), all);
+  problem.mask = Mask::causal(Anchor::top_left);
+  EXPECT_EQ(least_seconds(problem, false, false), all / 2);
+  problem.mask = Mask::window(16, 0, Anchor::top_left);
+  EXPECT_EQ(least_seconds(problem, false, false), 0);
+}
+
+}  // namespace
+}  // namespace attest
