@@ -46,6 +46,7 @@ struct GateArguments {
   RecordingOptions recording = {.jobs = hardware_threads()};
   double seconds = 60;
   std::uint64_t steps = 0, rounds = 0;
+  bool declared = false;
   bool json = false;
 };
 
@@ -211,6 +212,7 @@ nlohmann::json to_json(const Told& told) {
                          {"faults", result.faults},
                          {"counterexamples", examples},
                          {"not_believed", result.not_believed},
+                         {"declared_too_loose", result.declared_too_loose},
                          {"speeds", speeds},
                          {"libraries", libraries},
                          {"undecided", told.undecided},
@@ -260,6 +262,10 @@ std::string to_text(const Told& told) {
     text += fmt::format("    {}\n", told.repros[n]);
   }
   for (const std::string& each : result.not_believed) text += fmt::format("{}\n", each);
+  for (const std::string& each : result.declared_too_loose) {
+    text += fmt::format("It declares more than a profile takes by its bare name (NUM-2): {}\n",
+                        one_line(each));
+  }
   if (!result.speeds.empty()) {
     text += told.baseline.empty()
                 ? "Time of a call\n"
@@ -308,6 +314,7 @@ std::string again(const GateArguments& asked, const Told& told) {
   if (!told.baseline.empty()) line += fmt::format(" --baseline {}", quoted(told.baseline));
   for (const std::string& each : asked.cases.shapes)
     line += fmt::format(" --shapes {}", quoted(each));
+  if (asked.declared) line += " --declared";
   if (asked.testees.threads != 1) line += fmt::format(" --threads {}", asked.testees.threads);
   return line + fmt::format(" --seed {} --steps {} --rounds {}", told.seed, told.result.steps,
                             told.result.rounds);
@@ -404,6 +411,7 @@ int gate(const GateArguments& asked) {
       .seconds = asked.seconds,
       .steps = asked.steps,
       .rounds = asked.rounds,
+      .takes_declared = asked.declared,
       .run = {.jobs = asked.recording.jobs, .threads = options.threads, .limits = options.limits}};
   const MakeExecutor start = [&](const Testee& each) {
     return std::make_unique<WorkerExecutor>(still_worker(each, options, around));
@@ -460,6 +468,9 @@ Command add_gate(CLI::App& app) {
   command.add_option("--seed", asked->seed, "Of the problems and numbers. Default: a hidden one")
       ->check(takes_count("--seed", 1, kMostOfAHiddenSeed));
   add_shapes(command, asked->cases);
+  command.add_flag(
+      "--declared", asked->declared,
+      "Take arithmetic as it is declared where that is looser than by default (NUM-2)");
   add_testee_limits(command, asked->testees);
   add_out(command, asked->recording, "of the counterexamples");
   add_colour(command, asked->recording.terminal);

@@ -1,6 +1,7 @@
 #include "harness/gate/gate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@
 #include "harness/gate/stale.h"
 #include "harness/run/jobs.h"
 #include "reports/groups.h"
+#include "spec/arithmetic.h"
 
 namespace attest {
 namespace {
@@ -42,6 +44,21 @@ struct Judged {
   nlohmann::json entry;
   Verdict verdict;
 };
+
+// What no profile takes by its bare name, in words (NUM-2).
+std::vector<std::string> too_loose(const Description& testee, bool takes_declared) {
+  std::vector<std::string> all;
+  for (const DType dtype : testee.dtypes) {
+    const auto caps = testee.beyond_caps.find(dtype);
+    if (caps != testee.beyond_caps.end()) {
+      all.push_back(fmt::format("{}: {}", name(dtype), caps->second));
+    } else if (const auto beyond = beyond_default(testee.arithmetic_in(dtype));
+               !takes_declared && !beyond.empty()) {
+      all.push_back(fmt::format("{}: {}", name(dtype), fmt::join(beyond, ", ")));
+    }
+  }
+  return all;
+}
 
 class Gate {
  public:
@@ -71,13 +88,15 @@ class Gate {
         for (meet_.arrive_and_wait(); goes_on_; meet_.arrive_and_wait()) judge_tasks(stale);
       }
     });
+    result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
     if (faults_.empty()) {
       for (std::size_t n = 0; n < tasks_.timed.size(); ++n) add_speeds(n);
     }
     add_counterexamples();
     result_.interrupted = interrupted_();
-    result_.whole = result_.whole && !result_.interrupted && result_.outcomes.contains("PASS") &&
+    result_.whole = whole_step_ && (whole_round_ || tasks_.timed.empty()) && !result_.interrupted &&
+                    result_.outcomes.contains("PASS") &&
                     !result_.outcomes.contains(std::string(name(Outcome::harness_error)));
     return std::move(result_);
   }
@@ -97,6 +116,7 @@ class Gate {
       const auto begun = Clock::now();
       if (wants_round(judging, timing)) {
         for (std::size_t n = 0; n < tasks_.timed.size(); ++n) time(n, result_.rounds);
+        whole_round_ |= !skipped_;
         ++result_.rounds;
         timing += seconds_since(begun);
       } else {
@@ -104,9 +124,6 @@ class Gate {
         judging += seconds_since(begun);
         after += !faults_.empty();
       }
-      // All that there is was asked once.
-      result_.whole |=
-          !is_over() && result_.steps > 0 && (result_.rounds > 0 || tasks_.timed.empty());
     }
     goes_on_ = false;
     meet_.arrive_and_wait();
@@ -118,6 +135,7 @@ class Gate {
     meet_.arrive_and_wait();
     judge_tasks(testee_.executor);
     note_tasks();
+    whole_step_ |= !skipped_;
     ++result_.steps;
   }
 
@@ -170,7 +188,10 @@ class Gate {
 
   void note_tasks() {
     for (std::size_t n = 0; n < judged_.size(); ++n) {
-      if (!judged_[n]) continue;
+      if (!judged_[n]) {
+        skipped_ = true;
+        continue;
+      }
       ++(n < cases_in(result_.steps) ? result_.cases : result_.problems);
       note(std::move(*judged_[n]));
     }
@@ -182,7 +203,10 @@ class Gate {
   }
 
   void time(std::size_t n, std::uint64_t round) {
-    if (is_over()) return;
+    if (is_over()) {
+      skipped_ = true;
+      return;
+    }
     const nlohmann::json entry = entry_of_round(tasks_.timed[n], options_.seed, round);
     const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0);
     ++result_.calls;
@@ -311,6 +335,8 @@ class Gate {
   std::atomic<std::size_t> next_ = 0;
   std::vector<std::optional<Judged>> judged_ = {};
   std::vector<Judged> faults_ = {};
+  // Whether the time was up before all of a step or a round was asked, and whether that of one was.
+  bool skipped_ = false, whole_step_ = false, whole_round_ = false;
   GateResult result_;
 };
 

@@ -30,6 +30,7 @@ struct GateOptions {
   std::uint64_t seed = 1;
   double seconds = 60;                  // after which no further step is begun
   std::uint64_t steps = 0, rounds = 0;  // exactly so many; both 0: as the time allows
+  bool takes_declared = false;          // arithmetic beyond the default column is taken as declared
   bool on_device = false;               // for what a time is believed
   RunOptions run = {};
 };
@@ -63,11 +64,14 @@ struct GateResult {
   std::vector<Counterexample> counterexamples = {};  // at most three, the simplest first
   Index faults = 0;                                  // in all
   std::vector<Speed> speeds = {};
-  std::vector<std::string> baseline_faults = {};  // in words: its times mean nothing
-  std::vector<std::string> not_believed = {};     // times, in words
+  std::vector<std::string> baseline_faults = {};     // in words: its times mean nothing
+  std::vector<std::string> not_believed = {};        // times, in words
+  std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
   bool interrupted = false;
 
-  bool conforms() const { return faults == 0 && not_believed.empty(); }
+  bool conforms() const {
+    return faults == 0 && not_believed.empty() && declared_too_loose.empty();
+  }
   bool whole = false;  // a step and a round came to their end, and no error of our own
 };
 
