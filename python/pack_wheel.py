@@ -107,7 +107,7 @@ def content(prefix):
     glibc = needed_version(ours.values(), b"GLIBC")
     tag = f"py3-none-manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
     files = {f"{PACKAGE}/{path.name}": path.read_bytes()
-             for path in sorted((HERE / PACKAGE).iterdir()) if path.suffix in (".py", ".typed")}
+             for path in sorted((HERE / PACKAGE).iterdir()) if path.suffix in (".py", ".typed", ".md")}
     files |= {f"{PACKAGE}/{path}": data for path, data in ours.items()}
     info = f"{PACKAGE}-{project['version']}.dist-info"
     commands = "".join(f"{name} = {place}\n" for name, place in project["scripts"].items())

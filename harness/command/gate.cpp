@@ -85,6 +85,15 @@ std::vector<Library> libraries_among(const std::vector<std::string>& code) {
   return found;
 }
 
+// Whether its worker has loaded what drives one.
+bool runs_on_a_device(const std::vector<std::string>& code) {
+  return std::any_of(code.begin(), code.end(), [](const std::string& file) {
+    const std::string name = fs::path(file).filename();
+    return name.starts_with("libcuda.") || name.starts_with("libamdhip") ||
+           name.starts_with("libze_loader");
+  });
+}
+
 std::vector<std::string> owners(const std::vector<Library>& libraries) {
   std::vector<std::string> names;
   for (const Library& each : libraries) {
@@ -384,10 +393,8 @@ int gate(const GateArguments& asked) {
                .isolation = std::string(name_of(testee.isolation)),
                .seed = asked.seed > 0 ? asked.seed : hidden_seed(),
                .seconds = asked.seconds};
-  CaseOptions cases;
-  cases.seed = told.seed;
   const auto suite = load_entries(installation.cases);
-  const auto selected = selected_cases(cases, installation).cases;
+  const auto selected = selected_cases({}, installation).cases;
   const Asking asking(selected, {testee}, installation.cases, interrupted);
   GateTasks tasks = {.cases = by_worth(asking.asked(testee.name, selected)), .suite = suite};
   if (asked.cases.shapes.empty()) {
@@ -412,6 +419,7 @@ int gate(const GateArguments& asked) {
       .steps = asked.steps,
       .rounds = asked.rounds,
       .takes_declared = asked.declared,
+      .on_device = runs_on_a_device(own.worker.code()),
       .run = {.jobs = asked.recording.jobs, .threads = options.threads, .limits = options.limits}};
   const MakeExecutor start = [&](const Testee& each) {
     return std::make_unique<WorkerExecutor>(still_worker(each, options, around));

@@ -8,6 +8,9 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <tuple>
@@ -72,6 +75,7 @@ class Gate {
         make_executor_(make_executor),
         interrupted_(interrupted),
         dtypes_(testee.testee.description.dtypes),
+        hidden_(fmt::format("gate/{}/", options.seed)),
         draws_({testee.testee.description, dtypes_}, tasks.suite, options.seed),
         times_(tasks.timed.size()),
         meet_(options.run.jobs) {}
@@ -82,15 +86,23 @@ class Gate {
     in_parallel(options_.run.jobs, [&] {
       if (std::this_thread::get_id() == first) {
         lead();
-      } else {
-        const auto worker = make_executor_(testee_.testee);
-        Stale stale(*worker, options_.seed);
-        for (meet_.arrive_and_wait(); goes_on_; meet_.arrive_and_wait()) judge_tasks(stale);
+        return;
+      }
+      std::unique_ptr<Executor> worker;
+      std::optional<Stale> stale;
+      unless_it_throws([&] {
+        worker = make_executor_(testee_.testee);
+        stale.emplace(*worker, options_.seed);
+      });
+      for (meet_.arrive_and_wait(); goes_on_; meet_.arrive_and_wait()) {
+        if (stale) judge_tasks(*stale);
+        meet_.arrive_and_wait();
       }
     });
+    if (ours_) std::rethrow_exception(ours_);
     result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
-    if (faults_.empty()) {
+    if (result_.conforms()) {
       for (std::size_t n = 0; n < tasks_.timed.size(); ++n) add_speeds(n);
     }
     add_counterexamples();
@@ -108,6 +120,18 @@ class Gate {
     std::array<std::vector<double>, 2> testee = {}, baseline = {};
   };
 
+  // What is thrown is ours; it ends the step of all hands, and then all of it.
+  template <class Work>
+  void unless_it_throws(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!ours_) ours_ = std::current_exception();
+      failed_ = true;
+    }
+  }
+
   // The hand that times, too, and says how it goes on.
   void lead() {
     std::uint64_t after = 0;
@@ -115,7 +139,9 @@ class Gate {
     while (wants_more() && after < kStepsAfterAFault) {
       const auto begun = Clock::now();
       if (wants_round(judging, timing)) {
-        for (std::size_t n = 0; n < tasks_.timed.size(); ++n) time(n, result_.rounds);
+        for (std::size_t n = 0; n < tasks_.timed.size(); ++n) {
+          unless_it_throws([&] { time(n, result_.rounds); });
+        }
         whole_round_ |= !skipped_;
         ++result_.rounds;
         timing += seconds_since(begun);
@@ -134,13 +160,14 @@ class Gate {
     next_ = 0;
     meet_.arrive_and_wait();
     judge_tasks(testee_.executor);
+    meet_.arrive_and_wait();
     note_tasks();
     whole_step_ |= !skipped_;
     ++result_.steps;
   }
 
   bool wants_more() const {
-    if (interrupted_()) return false;
+    if (failed_ || interrupted_()) return false;
     if (!is_counted()) return seconds_since(start_) < options_.seconds;
     return result_.steps < options_.steps || result_.rounds < options_.rounds;
   }
@@ -157,7 +184,8 @@ class Gate {
   bool is_counted() const { return options_.steps + options_.rounds > 0; }
   // Within a step; a repetition takes whatever time it takes.
   bool is_over() const {
-    return interrupted_() || (!is_counted() && seconds_since(start_) >= options_.seconds);
+    return failed_ || interrupted_() ||
+           (!is_counted() && seconds_since(start_) >= options_.seconds);
   }
 
   // The first of them are cases.
@@ -168,22 +196,32 @@ class Gate {
   std::size_t tasks_in(std::uint64_t step) const { return cases_in(step) + kProblemsAStep; }
 
   void judge_tasks(Executor& executor) {
+    unless_it_throws([&] {
+      for (std::size_t n = next_++; n < judged_.size() && !is_over(); n = next_++) {
+        judged_[n] = judged(n, executor);
+      }
+    });
+  }
+
+  // The n-th task of the step.
+  Judged judged(std::size_t n, Executor& executor) const {
     const std::uint64_t step = result_.steps;
     const std::size_t cases = cases_in(step);
-    for (std::size_t n = next_++; n < judged_.size() && !is_over(); n = next_++) {
-      if (n < cases) {
-        const Case& test_case = tasks_.cases[kCasesAStep * step + n];
-        PreparedCase prepared(test_case, 1);
-        Verdict verdict = verdict_on(prepared, testee_.testee, executor, options_.run);
-        judged_[n] = {"case", is_fault(verdict.outcome) ? entry_of(test_case) : nullptr,
-                      std::move(verdict)};
-      } else {
-        Drawn drawn = draws_.draw(kProblemsAStep * step + n - cases);
-        Verdict verdict = verdict_on(drawn.prepared, testee_.testee, executor, options_.run);
-        judged_[n] = {"random problem", std::move(drawn.entry), std::move(verdict)};
-      }
+    const auto verdict = [&](PreparedCase& prepared) {
+      return verdict_on(prepared, testee_.testee, executor, options_.run);
+    };
+    if (n >= cases) {
+      Drawn drawn = draws_.draw(kProblemsAStep * step + n - cases);
+      return {"random problem", std::move(drawn.entry), verdict(drawn.prepared)};
     }
-    meet_.arrive_and_wait();
+    Case test_case = tasks_.cases[kCasesAStep * step + n];
+    test_case.bits = hidden_ + (test_case.bits.empty() ? test_case.id : test_case.bits);
+    PreparedCase prepared(test_case, 1);
+    Judged judged = {"case", {}, verdict(prepared)};
+    if (!is_fault(judged.verdict.outcome)) return judged;
+    judged.entry = entry_of(test_case);
+    judged.entry["bits"] = hidden_ + judged.entry["bits"].get<std::string>();
+    return judged;
   }
 
   void note_tasks() {
@@ -208,7 +246,9 @@ class Gate {
       return;
     }
     const nlohmann::json entry = entry_of_round(tasks_.timed[n], options_.seed, round);
-    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0);
+    const bool warms_up = round == 0;
+    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, warms_up);
+    count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
     if (!times.problem) times.problem = read_entry(entry, kFuzzStem).problem;
@@ -227,13 +267,27 @@ class Gate {
                         "{:.3g} s",
                         tasks_.timed[n].name, *seconds, least));
       }
-      if (round == 0) return;  // to warm up
+      if (warms_up) return;
       times.testee[pass].push_back(*seconds);
       if (others) times.baseline[pass].push_back(*others);
     };
     const TimedCall* const other = tried.baseline ? &*tried.baseline : nullptr;
     add(0, tried.testee.forward_s, other ? other->forward_s : std::nullopt);
     add(1, tried.testee.backward_s, other ? other->backward_s : std::nullopt);
+  }
+
+  // One call with more threads than it may have is an accident of the machine, several are not.
+  void count_threads(const TimedCall& call) {
+    constexpr int kSeen = 3;
+    constexpr double kSlack = 0.5;  // threads that a runtime has beside
+    for (const double running : call.threads) {
+      if (options_.on_device || running <= testee_.threads + kSlack || ++crowded_ != kSeen)
+        continue;
+      result_.not_believed.push_back(
+          fmt::format("its calls compute on {:.1f} threads, where --threads grants {}: their times "
+                      "are no measure",
+                      running, testee_.threads));
+    }
   }
 
   void add_speeds(std::size_t n) {
@@ -257,9 +311,6 @@ class Gate {
 
   // The simplest fault of each kind, made small: no more than a few.
   void add_counterexamples() {
-    constexpr double kMostSeconds = 20;
-    const auto start = Clock::now();
-    const auto ends = [&] { return interrupted_() || seconds_since(start) > kMostSeconds; };
     std::stable_sort(faults_.begin(), faults_.end(), [](const Judged& a, const Judged& b) {
       return a.entry.dump().size() < b.entry.dump().size();
     });
@@ -270,16 +321,24 @@ class Gate {
       return kinds.insert({v.outcome, v.reason, v.blamed}).second;
     });
     for (std::size_t n = 0; n < std::min(faults_.size(), kMostCounterexamples); ++n) {
-      result_.counterexamples.push_back(small(faults_[n], ends));
+      result_.counterexamples.push_back(small(faults_[n]));
     }
+    // What can be named says most.
+    std::stable_partition(result_.counterexamples.begin(), result_.counterexamples.end(),
+                          [](const Counterexample& each) { return !each.meant.empty(); });
   }
 
-  Counterexample small(const Judged& fault, const std::function<bool()>& ends) {
+  // For so long, from now on, somebody waits.
+  std::function<bool()> patience() const {
+    constexpr double kSeconds = 15;
+    return
+        [this, start = Clock::now()] { return interrupted_() || seconds_since(start) > kSeconds; };
+  }
+
+  Counterexample small(const Judged& fault) {
     const Testee& testee = testee_.testee;
-    Find find = {fault.entry, fault.verdict};
-    if (!ends()) {
-      find = shrunk(find, "attest gate", testee, options_.run, make_executor_, ends);
-    }
+    const Find find = shrunk({fault.entry, fault.verdict}, "attest gate", testee, options_.run,
+                             make_executor_, patience());
     Counterexample example = {
         .found_by = fault.found_by, .entry = find.entry, .verdict = find.verdict};
     const auto executor = make_executor_(testee);
@@ -288,6 +347,7 @@ class Gate {
     const Examination again = examination_of(prepared, testee, *executor, options_.run);
     example.seen_again = is_fault(again.verdict.outcome);
     if (!example.seen_again || !asks_for_names(again.verdict)) return example;
+    const auto ends = patience();
     auto alike = mistakes_of(fault, *executor, ends);
     example.verdict.blamed = culprit(fault.verdict, read_entry(fault.entry, kFuzzStem), alike, {});
     put_first(alike, example.verdict.blamed);
@@ -326,6 +386,7 @@ class Gate {
   const MakeExecutor& make_executor_;
   const std::function<bool()>& interrupted_;
   const std::vector<DType> dtypes_;
+  const std::string hidden_;  // what bits begin with
   const Draws draws_;
   const Clock::time_point start_ = Clock::now();
   std::vector<Times> times_;
@@ -334,7 +395,11 @@ class Gate {
   bool goes_on_ = true;
   std::atomic<std::size_t> next_ = 0;
   std::vector<std::optional<Judged>> judged_ = {};
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;  // of `ours_`
+  std::exception_ptr ours_ = {};
   std::vector<Judged> faults_ = {};
+  int crowded_ = 0;  // calls on more threads than they may have
   // Whether the time was up before all of a step or a round was asked, and whether that of one was.
   bool skipped_ = false, whole_step_ = false, whole_round_ = false;
   GateResult result_;

@@ -21,7 +21,7 @@ namespace attest {
 
 // What is asked.
 struct GateTasks {
-  std::vector<Case> cases;                  // in the order in which they are asked
+  std::vector<Case> cases;  // in the order in which they are asked; their numbers are of the seed
   const std::vector<CaseWithEntry>& suite;  // of which random problems are made
   std::vector<TimedProblem> timed = {};
 };
@@ -61,7 +61,7 @@ struct GateResult {
   std::uint64_t rounds = 0;                  // of timed problems
   Index cases = 0, problems = 0, calls = 0;  // that were judged
   std::map<std::string, Index> outcomes = {};
-  std::vector<Counterexample> counterexamples = {};  // at most three, the simplest first
+  std::vector<Counterexample> counterexamples = {};  // at most three, named ones first
   Index faults = 0;                                  // in all
   std::vector<Speed> speeds = {};
   std::vector<std::string> baseline_faults = {};     // in words: its times mean nothing

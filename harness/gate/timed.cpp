@@ -75,18 +75,22 @@ nlohmann::json entry_of(const std::string& problem_name, const nlohmann::json& p
           {"bits", kStem}};
 }
 
-TimedCall call_of(const Contender& contender, PreparedCase& prepared) {
+TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool counts_threads) {
   std::string captured;
   const Calling calling = {.testee = contender.testee.description,
                            .kernel = contender.testee.kernel,
                            .executor = contender.executor,
                            .threads = contender.threads,
-                           .captured = captured};
+                           .captured = captured,
+                           .measure = counts_threads};
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
     call.forward_s = trial.forward.wall_seconds;
     if (prepared.problem().backward) call.backward_s = trial.backward.wall_seconds;
+    for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
+      if (facts->running_threads) call.threads.push_back(*facts->running_threads);
+    }
   }
   call.verdict = examine_outputs(prepared, contender.testee.description, std::move(trial)).verdict;
   return call;
@@ -148,7 +152,7 @@ nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed,
 }
 
 Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
-                bool baseline_first) {
+                bool baseline_first, bool counts_threads) {
   Case test_case = read_entry(entry, kStem);
   test_case.excerpt = 0;
   test_case.excerpt_heads.reset();
@@ -157,9 +161,9 @@ Round try_round(const nlohmann::json& entry, const Contender& testee, const Cont
   // Nobody else computes meanwhile: testees are still.
   PreparedCase prepared(test_case, static_cast<int>(std::thread::hardware_concurrency()));
   Round round;
-  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared);
-  round.testee = call_of(testee, prepared);
-  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared);
+  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared, counts_threads);
+  round.testee = call_of(testee, prepared, counts_threads);
+  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared, counts_threads);
   return round;
 }
 

@@ -37,7 +37,7 @@ TEST_F(GateCommandTest, ARightKernelPassesAndItsSpeedIsARatio) {
 }
 
 TEST_F(GateCommandTest, AWrongKernelIsToldByTheSmallestProblemsWithACommandThatRepeatsThem) {
-  const Result told = gate("mutant:scale_squared --json");
+  const Result told = gate("mutant:scale_squared --json --seed 1");
   EXPECT_EQ(told.exit_code, 1);
   const auto json = parse_json(told.text);
   EXPECT_EQ(json["verdict"], "not conformant");
@@ -58,7 +58,9 @@ TEST_F(GateCommandTest, TheSeedIsHiddenAndRepeatsAll) {
   EXPECT_EQ(first["verdict"], other["verdict"]);
   const auto again = parse_json(
       attest_command(first["again"].get<std::string>().substr(7) + " --json" + out()).text);
-  EXPECT_EQ(again, first);
+  for (const char* const same : {"verdict", "seed", "judged", "outcomes", "faults", "again"}) {
+    EXPECT_EQ(again[same], first[same]) << same;
+  }
 }
 
 TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {

@@ -118,6 +118,10 @@ class WheelTest(unittest.TestCase):
         for name in carried:
             self.assertRegex(maps, rf"{home}\S+/{re.escape(name)}")
 
+    def test_programs_find_out_how_to_use_it(self):
+        package = next(self.home.glob("lib/python*/site-packages/attest_attention"))
+        self.assertIn("attest gate candidate.py:kernel", (package / "AGENTS.md").read_text())
+
     def test_command_judges_a_kernel_in_python(self):
         attest, folder = self.home / "bin" / "attest", pathlib.Path(self.folder.name)
         (folder / "mine.py").write_text(KERNEL)
@@ -125,6 +129,10 @@ class WheelTest(unittest.TestCase):
                    "--out", "out", cwd=folder)
         self.assertRegex(told, r"No failure in \d\d of")
         self.assertIn("mine.py:mine", told)
+        (folder / "small.csv").write_text("1,2,1,64,64,16,16,full\n")
+        told = run(attest, "gate", "mine.py:mine", "--steps", "1", "--rounds", "2", "--shapes",
+                   "small.csv", "--out", "out", cwd=folder)
+        self.assertIn("Conformant: mine.py:mine.", told)
         told = run(attest, "run", "--testee", "fa2", "--tier", "smoke", "--out", "out", cwd=folder)
         self.assertIn("No failure in ", told)
         self.assertIn(f"{self.home}/bin/python", run(attest, "doctor"))
