@@ -122,6 +122,7 @@ std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
                                       const Description& testee, std::vector<std::string>& notes) {
   std::vector<TimedProblem> problems;
   for (const CaseWithEntry& shape : shapes) {
+    if (!contains(testee.dtypes, shape.test_case.problem.dtype)) continue;
     const auto format = name(shape.test_case.problem.dtype);
     const std::string& id = shape.test_case.id;
     const std::string called = fmt::format("{} {}", id.substr(0, id.find("/dtype=")), format);
@@ -130,7 +131,8 @@ std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
     if (known != problems.end()) {
       known->data.push_back(shape.test_case.data);
     } else if (const auto excluded = exclusion(shape.test_case.problem, testee)) {
-      const std::string note = fmt::format("{} is not timed: {}", called, excluded->what);
+      const std::string note =
+          fmt::format("{} is not timed: {} ({})", called, excluded->what, excluded->reason);
       if (!contains(notes, note)) notes.push_back(note);
     } else {
       problems.push_back({called, shape.entry, {shape.test_case.data}});
