@@ -75,9 +75,8 @@ std::vector<Library> libraries_among(const std::vector<std::string>& code) {
                                                             {"tensorflow", "TensorFlow"}};
   std::vector<Library> found;
   for (const std::string& file : code) {
-    const std::string text = fs::path(file).filename().string() + file;
     for (const auto& [part, of] : kKnown) {
-      if (text.find(part) == text.npos) continue;
+      if (file.find(part) == file.npos) continue;
       found.push_back({file, of});
       break;
     }
@@ -233,18 +232,20 @@ nlohmann::json to_json(const Told& told) {
   return json;
 }
 
-std::string time_text(double seconds) {
-  return seconds < 1e-3 ? fmt::format("{:.3g} us", seconds * 1e6)
-         : seconds < 1  ? fmt::format("{:.3g} ms", seconds * 1e3)
-                        : fmt::format("{:.3g} s", seconds);
+// Times in the unit of their median.
+std::string time_text(const Interval& seconds) {
+  const auto [unit, factor] = seconds.median < 1e-3 ? std::pair("us", 1e6)
+                              : seconds.median < 1  ? std::pair("ms", 1e3)
+                                                    : std::pair("s", 1.0);
+  return fmt::format("{:.3g} ({:.3g} to {:.3g}) {}", seconds.median * factor,
+                     seconds.least * factor, seconds.most * factor, unit);
 }
 
 std::string to_text(const Speed& speed) {
-  std::string text = fmt::format("  {:<20} {:<8} {:>9} ({} to {})", speed.problem, speed.pass,
-                                 time_text(speed.seconds.median), time_text(speed.seconds.least),
-                                 time_text(speed.seconds.most));
+  std::string text =
+      fmt::format("  {:<14} {:<8} {:<26}", speed.problem, speed.pass, time_text(speed.seconds));
   if (speed.ratio) {
-    text += fmt::format("  x {:.3g} ({:.3g} to {:.3g})", speed.ratio->median, speed.ratio->least,
+    text += fmt::format(" x {:.3g} ({:.3g} to {:.3g})", speed.ratio->median, speed.ratio->least,
                         speed.ratio->most);
   }
   return text + "\n";
@@ -379,6 +380,7 @@ Testee the_one(const std::string& spec, TesteeOptions options, const Installatio
 }
 
 int gate(const GateArguments& asked) {
+  const int jobs = crew_for(asked.recording.jobs).jobs;  // as many as the files that it may open
   const Installation installation = find_installation();
   const Surroundings around = surroundings_for(asked.testees, installation);
   const Testee testee =
@@ -420,7 +422,7 @@ int gate(const GateArguments& asked) {
       .rounds = asked.rounds,
       .takes_declared = asked.declared,
       .on_device = runs_on_a_device(own.worker.code()),
-      .run = {.jobs = asked.recording.jobs, .threads = options.threads, .limits = options.limits}};
+      .run = {.jobs = jobs, .threads = options.threads, .limits = options.limits}};
   const MakeExecutor start = [&](const Testee& each) {
     return std::make_unique<WorkerExecutor>(still_worker(each, options, around));
   };
@@ -480,7 +482,11 @@ Command add_gate(CLI::App& app) {
       "--declared", asked->declared,
       "Take arithmetic as it is declared where that is looser than by default (NUM-2)");
   add_testee_limits(command, asked->testees);
-  add_out(command, asked->recording, "of the counterexamples");
+  command
+      .add_option("--jobs", asked->recording.jobs,
+                  "Cases and random problems examined at a time. Default: the hardware threads")
+      ->check(takes_count("--jobs", 1, 1024));
+  add_out(command, asked->recording, "the counterexamples");
   add_colour(command, asked->recording.terminal);
   command.add_flag("--json", asked->json, "As JSON (gate.schema.json)");
   take_one_at_a_time(command);

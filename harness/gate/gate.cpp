@@ -106,8 +106,7 @@ class Gate {
       for (std::size_t n = 0; n < tasks_.timed.size(); ++n) add_speeds(n);
     }
     add_counterexamples();
-    result_.interrupted = interrupted_();
-    result_.whole = whole_step_ && (whole_round_ || tasks_.timed.empty()) && !result_.interrupted &&
+    result_.whole = whole_step_ && (whole_round_ || tasks_.timed.empty()) && !interrupted_() &&
                     result_.outcomes.contains("PASS") &&
                     !result_.outcomes.contains(std::string(name(Outcome::harness_error)));
     return std::move(result_);

@@ -67,7 +67,6 @@ struct GateResult {
   std::vector<std::string> baseline_faults = {};     // in words: its times mean nothing
   std::vector<std::string> not_believed = {};        // times, in words
   std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
-  bool interrupted = false;
 
   bool conforms() const {
     return faults == 0 && not_believed.empty() && declared_too_loose.empty();

@@ -12,7 +12,7 @@ import tempfile
 # Of outputs that hold numbers already, of work outside of a call, of what is kept between calls, of
 # what long rows, other numbers and declarations tell.
 SOME = ["honest", "keeps_output", "late_thread", "early_thread", "replays_last_call",
-        "moves_tolerance", "zeros"]
+        "moves_tolerance", "more_threads", "zeros"]
 
 
 def main():
@@ -28,7 +28,7 @@ def main():
     wrong = []
     with tempfile.TemporaryDirectory() as out:
         shapes = pathlib.Path(out) / "shapes.csv"
-        shapes.write_text("1,4,2,256,256,32,32,causal\n")
+        shapes.write_text("1,4,2,256,256,32,32,causal\n1,8,8,512,512,64,64,full\n")
         for name, testee, expected in names:
             gate = [attest, "gate", testee, "--seed", "1", "--steps", "2", "--rounds", "3", "--json",
                     "--out", out, *(["--shapes", str(shapes)] if some else [])]

@@ -32,8 +32,10 @@ namespace {
 
 using testing::AllOf;
 using testing::AnyOf;
+using testing::Each;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using Kind = Reply::Kind;
@@ -68,6 +70,54 @@ TEST(WorkerTest, ReplyThatEndsTheWorkerIsItsLast) {
   const Reply second = worker.execute({{"op", "describe"}});
   EXPECT_EQ(second.kind, Kind::answered);
   EXPECT_NE(first.body.at("pid"), second.body.at("pid"));
+}
+
+// "S", "R" or "T", as the system tells it; empty of a process that there is not.
+std::string state_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const auto name_ends = text.rfind(") ");
+  return name_ends == text.npos ? "" : text.substr(name_ends + 2, 1);
+}
+
+// Of all processes that this one has started, once `wanted` is true of each, or after some seconds.
+template <class Wanted>
+std::vector<std::string> states_once(const Wanted& wanted) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    std::vector<std::string> states;
+    for (const pid_t pid : family_of(getpid())) {
+      if (pid != getpid()) states.push_back(state_of(pid));
+    }
+    const bool all = std::all_of(states.begin(), states.end(), wanted);
+    if (all || std::chrono::steady_clock::now() - start > std::chrono::seconds(5)) return states;
+  }
+}
+
+TEST(WorkerTest, WhoIsStillBetweenRequestsIsStoppedWithAllThatItStarted) {
+  WorkerExecutor worker({.command = {ROGUE, "in_a_session"},
+                         .limits = {.start_seconds = 20, .call_seconds = 20},
+                         .still_between_requests = true});
+  for (int i = 1; i < 3; ++i) {
+    const Reply reply = worker.execute({{"op", "describe"}});
+    ASSERT_TRUE(reply.ok()) << reply.message;
+    EXPECT_GT(reply.wall_seconds.value_or(0), 0);
+    // Itself, and a child in a session of its own for each request.
+    const auto states = states_once([](const std::string& each) { return each == "T"; });
+    EXPECT_THAT(states, AllOf(SizeIs(1 + i), Each("T")));
+  }
+  worker.renew();
+  EXPECT_THAT(states_once([](const std::string& each) { return each.empty(); }), Each(""));
+}
+
+TEST(WorkerTest, OthersGoOnBetweenRequests) {
+  WorkerExecutor worker = rogue("in_a_session");
+  const Reply reply = worker.execute({{"op", "describe"}});
+  ASSERT_TRUE(reply.ok()) << reply.message;
+  EXPECT_FALSE(reply.wall_seconds);
+  const auto states = states_once([](const std::string& each) { return each != "R"; });
+  EXPECT_THAT(states, AllOf(SizeIs(2), Each(Not("T"))));
 }
 
 // A program of the shell that everybody may run.
