@@ -242,13 +242,11 @@ std::string time_text(const Interval& seconds) {
 }
 
 std::string to_text(const Speed& speed) {
-  std::string text =
-      fmt::format("  {:<14} {:<8} {:<26}", speed.problem, speed.pass, time_text(speed.seconds));
-  if (speed.ratio) {
-    text += fmt::format(" x {:.3g} ({:.3g} to {:.3g})", speed.ratio->median, speed.ratio->least,
-                        speed.ratio->most);
-  }
-  return text + "\n";
+  const std::string text =
+      fmt::format("  {:<14} {:<8} {}", speed.problem, speed.pass, time_text(speed.seconds));
+  if (!speed.ratio) return text + "\n";
+  return fmt::format("{:<51} x {:.3g} ({:.3g} to {:.3g})\n", text, speed.ratio->median,
+                     speed.ratio->least, speed.ratio->most);
 }
 
 std::string to_text(const Told& told) {
