@@ -8,7 +8,7 @@ install(DIRECTORY ${ATTEST_PLUGIN_DIRECTORY}/ DESTINATION lib/attest FILES_MATCH
 install(DIRECTORY cases/ DESTINATION share/attest/cases FILES_MATCHING PATTERN *.json)
 install(FILES spec/SPEC.md spec/CLAUSES.md spec/NUMERICS.md spec/MEASURED.md
   spec/description.schema.json spec/diagnosis.schema.json spec/gate.schema.json
-  spec/problem.schema.json
+  spec/problem.schema.json spec/rank.schema.json
   spec/record.schema.json spec/report.schema.json README.md LICENSE DESTINATION share/doc/attest)
 
 # Made with the command, by which bash finds it.

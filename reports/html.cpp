@@ -14,7 +14,6 @@
 #include "reports/markup.h"
 #include "reports/reports.h"
 #include "reports/standing.h"
-#include "reports/style.h"
 #include "reports/text.h"
 #include "spec/clause.h"
 #include "spec/json_text.h"
@@ -23,10 +22,6 @@
 namespace attest {
 namespace html {
 namespace {
-
-Markup fact(std::string_view term, const Markup& value) {
-  return element("dt", {}, term) + element("dd", {}, value);
-}
 
 Markup facts(const Record& record, const Digest& d) {
   const Header& h = record.header;
@@ -311,17 +306,6 @@ Markup navigation(const Digest& d) {
                  link("all", "All verdicts"), link("testees", "Testees"));
 }
 
-// Nothing is fetched and no script runs, even if something slipped through the escaping.
-Markup page_head() {
-  return Markup::raw(R"html(<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attest report</title>
-)html") + element("style", {}, style_sheet()) +
-         Markup::raw("</head>\n");
-}
-
 Markup body(const Record& record) {
   const Digest d = digest(record);
   Markup notes;
@@ -344,9 +328,7 @@ Markup body(const Record& record) {
 }  // namespace html
 
 std::string to_html(const Record& record) {
-  return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + html::page_head() +
-          html::body(record) + Markup::raw("</html>\n"))
-      .str();
+  return html::page("Attest report", html::body(record));
 }
 
 }  // namespace attest

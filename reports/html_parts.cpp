@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "reports/style.h"
 #include "reports/text.h"
 
 namespace attest::html {
@@ -54,6 +55,21 @@ Markup section(std::string_view id, std::string_view heading, const Markup& cont
 }
 
 std::string anchor(std::size_t failure) { return fmt::format("failure-{}", failure + 1); }
+
+Markup fact(std::string_view term, const Markup& value) {
+  return element("dt", {}, term) + element("dd", {}, value);
+}
+
+std::string page(std::string_view title, const Markup& body) {
+  return (Markup::raw("<!DOCTYPE html>\n<html lang=\"en\">\n") + Markup::raw(R"html(<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+)html") + element("title", {}, title) +
+          Markup::raw("\n") + element("style", {}, style_sheet()) + Markup::raw("</head>\n") +
+          body + Markup::raw("</html>\n"))
+      .str();
+}
 
 std::string counts_text(const Counts& counts) {
   std::vector<std::string> parts;

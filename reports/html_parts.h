@@ -29,6 +29,13 @@ Markup section(std::string_view id, std::string_view heading, const Markup& cont
 // Where a failure stands.
 std::string anchor(std::size_t failure);
 
+// In a list of class "facts".
+Markup fact(std::string_view term, const Markup& value);
+
+// The whole page of such a body: nothing is fetched and no script runs, even if something slipped
+// through the escaping.
+std::string page(std::string_view title, const Markup& body);
+
 std::string counts_text(const Counts& counts);
 
 }  // namespace attest::html

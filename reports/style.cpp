@@ -76,6 +76,8 @@ td.id code { overflow-wrap: normal; }
 .bar .bad { background: var(--bad); }
 .bar .warn { background: var(--warn); }
 .bar .mute { background: var(--mute); }
+.interval { width: 14rem; margin-top: .35rem; background: var(--mute-soft); }
+.interval span { display: block; height: .8rem; min-width: 2px; background: var(--good); }
 details { margin: .3rem 0; }
 summary { cursor: pointer; }
 .failure { border: 1px solid var(--line); border-radius: 6px; }

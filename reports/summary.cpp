@@ -8,39 +8,11 @@
 #include "reports/groups.h"
 #include "reports/reports.h"
 #include "reports/standing.h"
+#include "reports/table.h"
 #include "reports/text.h"
 
 namespace attest {
 namespace {
-
-// Columns as wide as their widest cell; the first `left` columns flush left, the others right.
-class Table {
- public:
-  Table(std::vector<std::string> titles, std::size_t left) : left_(left) { add(std::move(titles)); }
-
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-
-  std::string str() const {
-    std::vector<std::size_t> widths(rows_.front().size(), 0);
-    for (const auto& row : rows_) {
-      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
-    }
-    std::string out;
-    for (const auto& row : rows_) {
-      std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        if (i > 0) line += "  ";
-        line += i < left_ ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
-      }
-      out += line.erase(line.find_last_not_of(' ') + 1) + "\n";
-    }
-    return out;
-  }
-
- private:
-  std::size_t left_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string verdicts(const Digest& d) {
   std::vector<std::string> titles = {"testee"};

@@ -19,6 +19,7 @@ Command add_check(CLI::App& app);
 Command add_run(CLI::App& app);
 Command add_fuzz(CLI::App& app);
 Command add_gate(CLI::App& app);
+Command add_rank(CLI::App& app);
 Command add_selfcheck(CLI::App& app);
 Command add_criteria(CLI::App& app);
 Command add_limits(CLI::App& app);

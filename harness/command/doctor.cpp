@@ -16,14 +16,13 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "harness/command/commands.h"
 #include "harness/command/identity.h"
+#include "harness/command/machine.h"
 #include "harness/process/installation.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/target.h"
@@ -45,18 +44,6 @@ std::string line_of(const fs::path& file) {
   return line;
 }
 
-// What stands behind the name in the first line of a file of /proc that begins with it.
-std::string entry_of(const fs::path& file, const std::string& name) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t colon = line.find(':');
-    if (colon == std::string::npos || !line.starts_with(name)) continue;
-    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return "";
-}
-
 // What a program prints; empty if it fails.
 std::string printed_by(const std::string& command) {
   std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
@@ -67,23 +54,6 @@ std::string printed_by(const std::string& command) {
     text.append(buffer.data(), n);
   }
   return pclose(pipe) == 0 ? text.substr(0, text.find_last_not_of('\n') + 1) : "";
-}
-
-std::string processor() {
-  constexpr const char* kTold[] = {"avx2",     "fma",      "avx512f",  "avx512_bf16", "avx512_fp16",
-                                   "amx_tile", "amx_bf16", "amx_int8", "asimd",       "sve",
-                                   "sve2",     "sme",      "bf16",     "i8mm"};
-  const std::string cpuinfo = "/proc/cpuinfo";
-  std::istringstream flags(entry_of(cpuinfo, "flags") + " " + entry_of(cpuinfo, "Features"));
-  std::vector<std::string> has;
-  for (std::string flag; flags >> flag;) {
-    if (std::find(std::begin(kTold), std::end(kTold), flag) != std::end(kTold)) has.push_back(flag);
-  }
-  const std::string model = entry_of(cpuinfo, "model name");
-  return fmt::format(
-      "{}, {} hardware threads; {}", model.empty() ? "unknown" : model,
-      std::thread::hardware_concurrency(),
-      has.empty() ? "no vectors that matter" : fmt::format("{}", fmt::join(has, " ")));
 }
 
 std::string memory() {

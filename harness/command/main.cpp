@@ -130,10 +130,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   std::vector<Command> commands;
   for (const auto& add : {
-           add_list,   add_explain,   add_check,    add_run,        add_fuzz,
-           add_gate,   add_selfcheck, add_criteria, add_limits,     add_doctor,
-           add_new,    add_probe,     add_repro,    add_vectors,    add_judge,
-           add_report, add_merge,     add_verify,   add_completion,
+           add_list,   add_explain, add_check,     add_run,      add_fuzz,
+           add_gate,   add_rank,    add_selfcheck, add_criteria, add_limits,
+           add_doctor, add_new,     add_probe,     add_repro,    add_vectors,
+           add_judge,  add_report,  add_merge,     add_verify,   add_completion,
        }) {
     commands.push_back(add(app));
   }

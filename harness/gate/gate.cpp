@@ -8,6 +8,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,8 @@ double seconds_since(Clock::time_point start) {
 // A step: so much of each, by several hands. A round: a call of each timed problem, by one alone.
 constexpr std::size_t kCasesAStep = 60, kProblemsAStep = 30;
 constexpr std::uint64_t kStepsAfterAFault = 2;
+// In one of so many rounds memory and threads are measured, and time is not.
+constexpr std::uint64_t kRoundsAMeasured = 16;
 constexpr std::size_t kMostCounterexamples = 3;
 
 // What was judged, by whom found; the faults are kept.
@@ -61,6 +64,10 @@ std::vector<std::string> too_loose(const Description& testee, bool takes_declare
     }
   }
   return all;
+}
+
+void keep_less(std::optional<BytesTaken>& kept, const std::optional<BytesTaken>& more) {
+  if (more && (!kept || more->most < kept->most)) kept = more;
 }
 
 class Gate {
@@ -113,10 +120,11 @@ class Gate {
   }
 
  private:
-  // Of one timed problem, by pass: the seconds of calls that came in pairs.
+  // Of one timed problem, by pass: the seconds of calls that came in pairs, and the least memory.
   struct Times {
     std::optional<Problem> problem = {};
     std::array<std::vector<double>, 2> testee = {}, baseline = {};
+    std::array<std::optional<BytesTaken>, 2> memory = {};
   };
 
   // What is thrown is ours; it ends the step of all hands, and then all of it.
@@ -245,11 +253,14 @@ class Gate {
       return;
     }
     const nlohmann::json entry = entry_of_round(tasks_.timed[n], options_.seed, round);
-    const bool warms_up = round == 0;
-    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, warms_up);
+    // The first of them warms up.
+    const bool is_measured = round % kRoundsAMeasured == 0;
+    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured);
     count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
+    keep_less(times.memory[0], tried.testee.forward_bytes);
+    keep_less(times.memory[1], tried.testee.backward_bytes);
     if (!times.problem) times.problem = read_entry(entry, kFuzzStem).problem;
     if (tried.baseline && is_fault(tried.baseline->verdict.outcome)) {
       result_.baseline_faults.push_back(
@@ -266,7 +277,7 @@ class Gate {
                         "{:.3g} s",
                         tasks_.timed[n].name, *seconds, least));
       }
-      if (warms_up) return;
+      if (is_measured) return;
       times.testee[pass].push_back(*seconds);
       if (others) times.baseline[pass].push_back(*others);
     };
@@ -294,15 +305,18 @@ class Gate {
       const auto &own = times_[n].testee[pass], &others = times_[n].baseline[pass];
       if (own.empty()) continue;
       Speed speed = {.problem = tasks_.timed[n].name,
+                     .shape = to_string(*times_[n].problem),
                      .pass = pass == 0 ? "forward" : "backward",
                      .calls = own.size(),
                      .seconds = interval_of(own),
-                     .least = least_seconds(*times_[n].problem, pass == 1, options_.on_device)};
+                     .least = least_seconds(*times_[n].problem, pass == 1, options_.on_device),
+                     .memory = times_[n].memory[pass]};
       if (!others.empty()) {
-        std::vector<double> ratios;
-        for (std::size_t at = 0; at < own.size(); ++at) ratios.push_back(others[at] / own[at]);
+        for (std::size_t at = 0; at < own.size(); ++at) {
+          speed.ratios.push_back(others[at] / own[at]);
+        }
         speed.baseline = interval_of(others);
-        speed.ratio = interval_of(ratios);
+        speed.ratio = interval_of(speed.ratios);
       }
       result_.speeds.push_back(std::move(speed));
     }
@@ -405,6 +419,21 @@ class Gate {
 };
 
 }  // namespace
+
+std::optional<Interval> mean_ratio(const std::vector<Speed>& speeds) {
+  std::vector<double> sums;  // of logarithms, by call
+  double count = 0;
+  for (const Speed& speed : speeds) {
+    if (speed.ratios.empty()) continue;
+    if (count++ == 0) sums.resize(speed.ratios.size());
+    // The last round may have ended before all of them had their call.
+    sums.resize(std::min(sums.size(), speed.ratios.size()));
+    for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += std::log(speed.ratios[at]);
+  }
+  if (count == 0) return std::nullopt;
+  for (double& sum : sums) sum = std::exp(sum / count);
+  return interval_of(sums);
+}
 
 GateResult pass_gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
                      const GateOptions& options, const MakeExecutor& make_executor,

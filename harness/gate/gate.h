@@ -48,13 +48,19 @@ struct Counterexample {
 // Of one pass of a timed problem, warm-up left out.
 struct Speed {
   std::string problem;
-  std::string pass;  // "forward", "backward"
+  std::string shape;  // the problem in a line
+  std::string pass;   // "forward", "backward"
   std::size_t calls = 0;
   Interval seconds = {};
   std::optional<Interval> baseline = {};  // seconds
   std::optional<Interval> ratio = {};     // of the baseline's time to the testee's, call by call
+  std::vector<double> ratios = {};        // of each call, in their order
   double least = 0;                       // in which no machine computes it
+  std::optional<BytesTaken> memory = {};  // beyond the tensors, at the least of the calls measured
 };
+
+// Of all that have a ratio: the geometric mean over them, call by call; nothing if none has.
+std::optional<Interval> mean_ratio(const std::vector<Speed>& speeds);
 
 struct GateResult {
   std::uint64_t steps = 0;                   // of cases and random problems

@@ -75,14 +75,14 @@ nlohmann::json entry_of(const std::string& problem_name, const nlohmann::json& p
           {"bits", kStem}};
 }
 
-TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool counts_threads) {
+TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measures) {
   std::string captured;
   const Calling calling = {.testee = contender.testee.description,
                            .kernel = contender.testee.kernel,
                            .executor = contender.executor,
                            .threads = contender.threads,
                            .captured = captured,
-                           .measure = counts_threads};
+                           .measure = measures};
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
@@ -91,6 +91,8 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool count
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       if (facts->running_threads) call.threads.push_back(*facts->running_threads);
     }
+    call.forward_bytes = trial.forward.peak_bytes;
+    call.backward_bytes = trial.backward.peak_bytes;
   }
   call.verdict = examine_outputs(prepared, contender.testee.description, std::move(trial)).verdict;
   return call;
@@ -154,7 +156,7 @@ nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed,
 }
 
 Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
-                bool baseline_first, bool counts_threads) {
+                bool baseline_first, bool measures) {
   Case test_case = read_entry(entry, kStem);
   test_case.excerpt = 0;
   test_case.excerpt_heads.reset();
@@ -163,9 +165,9 @@ Round try_round(const nlohmann::json& entry, const Contender& testee, const Cont
   // Nobody else computes meanwhile: testees are still.
   PreparedCase prepared(test_case, static_cast<int>(std::thread::hardware_concurrency()));
   Round round;
-  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared, counts_threads);
-  round.testee = call_of(testee, prepared, counts_threads);
-  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared, counts_threads);
+  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared, measures);
+  round.testee = call_of(testee, prepared, measures);
+  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared, measures);
   return round;
 }
 

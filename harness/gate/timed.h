@@ -41,20 +41,23 @@ struct Contender {
 struct TimedCall {
   Verdict verdict;
   std::optional<double> forward_s = {}, backward_s = {};  // none of what did not come to its end
-  // On how many threads the passes computed that are long enough to tell, if it was counted.
+  // If it was measured: on how many threads the passes computed that are long enough to tell, and
+  // the memory that each took.
   std::vector<double> threads = {};
+  std::optional<BytesTaken> forward_bytes = {}, backward_bytes = {};
 };
 
 // The problem with the numbers of one round. Throws InputError if it has none.
 nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed, std::uint64_t round);
 
-// Calls both on it, or the testee alone. Counting threads takes time of the machine that is timed.
+// Calls both on it, or the testee alone. Measuring threads and memory takes time of the machine
+// that is timed.
 struct Round {
   TimedCall testee;
   std::optional<TimedCall> baseline = {};
 };
 Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
-                bool baseline_first, bool counts_threads);
+                bool baseline_first, bool measures);
 
 // In less than that no machine of today computes it: by what its arithmetic units can do at most,
 // where each row sees all keys or those up to a diagonal; else 0. Of what runs on a device, that is

@@ -254,7 +254,7 @@ NativeTensors tensors_of(const attest_problem& problem, const json& t, bool back
 }
 
 json call(const attest_kernel& kernel, const json& request, bool backward,
-          const Locate& locate_only) {
+          const Locate& locate_only, const std::function<void()>& ready) {
   Regions regions;
   const Locate locate = [&](const std::string& name, const json& tensor) {
     void* const data = locate_only(name, tensor);
@@ -266,6 +266,7 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   regions.note("a union of nothing", table_that_allows_nothing(), 1);
   const NativeTensors tensors = tensors_of(native.problem, request.at("tensors"), backward, locate);
   const auto threads = request.at("threads").get<std::int32_t>();
+  if (ready) ready();
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
   const bool measured = request.value("measured", false);
   const Workspace workspace(bytes, measured ? Workspace::From::fresh : Workspace::From::kept);
@@ -358,7 +359,8 @@ const attest_plugin* load_plugin(const std::string& path) {
   return plugin;
 }
 
-json answer(const attest_plugin& plugin, const json& request, const Locate& locate) {
+json answer(const attest_plugin& plugin, const json& request, const Locate& locate,
+            const std::function<void()>& ready) {
   const auto op = request.at("op").get<std::string>();
   if (op == "describe") {  // at first, and behind each case
     Workspace::give_back_most();
@@ -391,12 +393,12 @@ json answer(const attest_plugin& plugin, const json& request, const Locate& loca
     const attest_kernel& kernel = *plugin.kernels[i];
     if (wanted != kernel.name) continue;
     if (op == "supports") return supports(kernel, request, locate);
-    if (op == "forward") return call(kernel, request, false, locate);
+    if (op == "forward") return call(kernel, request, false, locate, ready);
     if (op == "backward") {
       if (!ATTEST_HAS(&kernel, backward)) {
         return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
       }
-      return call(kernel, request, true, locate);
+      return call(kernel, request, true, locate, ready);
     }
     throw InputError("", fmt::format("no request is called {}", op));
   }

@@ -21,8 +21,9 @@ void check_plugin(const attest_plugin* plugin);
 // Where a tensor of a request lies: the address of its first element. `tensor` is its JSON.
 using Locate = std::function<void*(const std::string& name, const nlohmann::json& tensor)>;
 
-// Answers one request. Throws InputError for a request that is malformed.
+// Answers one request. Throws InputError for a request that is malformed. `ready` is called before
+// a kernel sees any of a call, when all is located.
 nlohmann::json answer(const attest_plugin& plugin, const nlohmann::json& request,
-                      const Locate& locate);
+                      const Locate& locate, const std::function<void()>& ready = {});
 
 }  // namespace attest

@@ -13,6 +13,15 @@
 //     -> {"nonce": "07..", "status": "ok", "workspace_bytes": 0}, or "error" with a message, or
 //        "fault" with the tensor beside which memory was touched; with "ends": true if the worker
 //        is of no further use
+//
+// A worker whose reply to a brief "describe" has "arms": true can be told of a call beforehand, by
+// "armed": true. All that it maps is in place when it says so; only after the word that follows do
+// the tensors hold their numbers, and may the kernel see any of it:
+//
+//   {"nonce": "5e..", "op": "forward", "armed": true, ...}
+//     -> {"nonce": "5e..", "status": "ok", "armed": true}
+//   {"nonce": "d2..", "op": "go", ...}
+//     -> {"nonce": "d2..", "status": "ok", "workspace_bytes": 0}
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -102,6 +102,7 @@ struct WorkerExecutor::Process {
   std::array<Descriptor, 2> printed = {};  // stdout, stderr
   bool answered_once = false;
   std::set<pid_t> first_family = {};  // the processes that there were then
+  std::set<pid_t> stopped = {};       // while it is still
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
@@ -115,9 +116,9 @@ struct WorkerExecutor::Process {
   }
 
   // Stops all of it, what it starts meanwhile included. The group comes first: it takes no list.
-  void hold_still() const {
+  void hold_still() {
     kill(-pid, SIGSTOP);
-    std::set<pid_t> stopped;
+    stopped.clear();
     for (bool more = true; more;) {
       more = false;
       for (const pid_t each : family_of(pid)) {
@@ -129,7 +130,7 @@ struct WorkerExecutor::Process {
   }
 
   void go_on() const {
-    for (const pid_t each : family_of(pid)) kill(each, SIGCONT);
+    for (const pid_t each : stopped) kill(each, SIGCONT);
     kill(-pid, SIGCONT);
   }
 

@@ -210,40 +210,60 @@ std::string opened_guard() {
   return "";
 }
 
+void note_nonce(const std::string& nonce) {
+  g_nonce.fill('\0');
+  std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
+}
+
+void reply_with(json reply, const std::string& nonce) {
+  reply["nonce"] = nonce;
+  attest::write_frame(attest::kReplyFd, attest::json_text(reply));
+}
+
+// Of the next request, which is waited for.
+std::string next_nonce() {
+  const auto frame = attest::read_frame(attest::kRequestFd);
+  if (!frame) _exit(0);
+  return attest::parse_json(*frame).at("nonce").get<std::string>();
+}
+
 // Until the harness closes the stream.
 void serve(const attest_plugin& plugin) {
   while (const auto frame = attest::read_frame(attest::kRequestFd)) {
     const json request = attest::parse_json(*frame);
-    const auto nonce = request.at("nonce").get<std::string>();
-    g_nonce.fill('\0');
-    std::memcpy(g_nonce.data(), nonce.data(), std::min(nonce.size(), g_nonce.size() - 1));
+    auto nonce = request.at("nonce").get<std::string>();
+    note_nonce(nonce);
     std::optional<Mappings> mappings;  // until nobody asks for them any more
     json reply;
     watch_faults();  // whatever an earlier call made of it
     try {
       mappings.emplace(request);
-      reply = attest::answer(plugin, request, [&](const std::string& name, const json& tensor) {
+      const auto locate = [&](const std::string& name, const json& tensor) {
         return mappings->add(name, tensor);
-      });
+      };
+      const auto wait_for_word = [&] {
+        if (!request.value("armed", false)) return;
+        reply_with({{"status", "ok"}, {"armed", true}}, nonce);
+        nonce = next_nonce();
+        note_nonce(nonce);
+      };
+      reply = attest::answer(plugin, request, locate, wait_for_word);
+      if (request.value("brief", false)) reply["arms"] = true;
     } catch (const std::exception& error) {
       reply = {{"status", "error"}, {"message", fmt::format("an exception: {}", error.what())}};
     }
     if (const std::string name = opened_guard(); !name.empty()) {
       reply = {{"status", "fault"}, {"reason", "guard"}, {"message", "opened a guard of " + name}};
     }
-    reply["nonce"] = nonce;
-    attest::write_frame(attest::kReplyFd, attest::json_text(reply));
+    reply_with(reply, nonce);
     if (reply.value("ends", false)) _exit(0);  // what is to be undone, a lost device may wait for
   }
 }
 
 // A plug-in that cannot be loaded is an answer too: to the first request, whatever it asks.
 void decline(const std::string& message) {
-  const auto frame = attest::read_frame(attest::kRequestFd);
-  if (!frame) return;
-  const json reply = {
-      {"nonce", attest::parse_json(*frame).at("nonce")}, {"status", "error"}, {"message", message}};
-  attest::write_frame(attest::kReplyFd, attest::json_text(reply));
+  const std::string nonce = next_nonce();
+  reply_with({{"status", "error"}, {"message", message}}, nonce);
 }
 
 }  // namespace

@@ -341,7 +341,7 @@ TEST_F(CommandTest, OptionThatIsGivenSomethingElseSaysWhatItTakes) {
       {"fuzz --finds 0", "attest: --finds takes a number from 1 to 1000000, not 0\n"},
       {"fuzz --dtype f8", "attest: --dtype takes one of f64, f32, f16, bf16, not f8\n"},
       {"",
-       "attest: which command? there are list, explain, check, run, fuzz, gate, selfcheck, "
+       "attest: which command? there are list, explain, check, run, fuzz, gate, rank, selfcheck, "
        "criteria, "
        "limits, doctor, new, probe, repro, vectors, judge, report, merge, verify, completion; "
        "--help says more\n"}};

@@ -63,6 +63,24 @@ TEST_F(GateCommandTest, TheSeedIsHiddenAndRepeatsAll) {
   }
 }
 
+TEST_F(GateCommandTest, KernelsAreRankedByTheirSpeedIfTheyConform) {
+  const auto shapes = folder_ / "shapes.csv";
+  std::ofstream(shapes) << "1,2,1,96,96,16,16,causal\n";
+  const auto kernels = folder_ / "kernels";
+  std::filesystem::create_directory(kernels);
+  std::ofstream(kernels / "no_kernel.so") << "nothing\n";
+  std::ofstream(kernels / "notes.txt") << "nothing\n";
+  const Result told = attest_command("rank mutant:scale_squared naive " + kernels.string() +
+                                     " --steps 1 --rounds 3 --shapes " + shapes.string() + out());
+  EXPECT_EQ(told.exit_code, 1) << told.text;
+  EXPECT_THAT(told.text,
+              AllOf(HasSubstr("3 of 3: no_kernel.so, not loaded\n"), HasSubstr("\n1      naive "),
+                    HasSubstr("\nmutant:scale_squared: SCORE-1: "),
+                    HasSubstr("1 of 3 kernels conforms; the fastest is naive: ")));
+  EXPECT_THAT(contents(folder_ / "out" / "index.html"), HasSubstr("no_kernel.so"));
+  EXPECT_EQ(attest_command("rank " + (folder_ / "out").string()).exit_code, 2);
+}
+
 TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {
   EXPECT_THAT(gate("fa2 --budget 0").text, HasSubstr("--budget takes a number of seconds above 0"));
   EXPECT_THAT(attest_command("gate fa2 --budget 1x").text, HasSubstr("--budget takes a number"));

@@ -7,7 +7,9 @@
 #include <memory>
 #include <numeric>
 
+#include "harness/gate/armed.h"
 #include "harness/gate/interval.h"
+#include "harness/gate/ranking.h"
 #include "harness/gate/stale.h"
 #include "harness/gate/timed.h"
 #include "harness/process/arena.h"
@@ -77,6 +79,108 @@ TEST(StaleTest, OutputsHoldPoisonBeforeSomeCallsAndNumbersBeforeOthers) {
   EXPECT_LT(numbers, 30);
   EXPECT_EQ(held(1, 40), bits);
   EXPECT_NE(held(2, 40), bits);
+}
+
+// What the inputs hold that each request finds.
+class Reader : public Idle {
+ public:
+  explicit Reader(bool arms) : arms_(arms) {}
+
+  Reply execute(nlohmann::json request) override {
+    if (request["op"] == "describe") return {.body = {{"status", "ok"}, {"arms", arms_}}};
+    ops.push_back(request["op"]);
+    found.push_back(static_cast<int>(arena_of_last()[kPlace]));
+    return {.body = {{"status", "ok"}, {"armed", true}}};
+  }
+
+  static constexpr std::size_t kPlace = 5;
+  std::byte* arena_of_last() { return arena(0).inputs(); }
+  std::vector<std::string> ops;
+  std::vector<int> found;
+
+ private:
+  bool arms_;
+};
+
+nlohmann::json call_with_an_input() {
+  const nlohmann::json q = {{"memory", "input"}, {"region_offset", 0}, {"region_bytes", 4096}};
+  return {{"op", "forward"}, {"problem", nlohmann::json::object()}, {"tensors", {{"q", q}}}};
+}
+
+Reader asked_through_armed(bool arms) {
+  Reader reader(arms);
+  Armed armed(reader);
+  armed.load();
+  armed.arena(1 << 20).inputs()[Reader::kPlace] = std::byte(7);
+  EXPECT_TRUE(armed.execute(call_with_an_input()).ok());
+  return reader;
+}
+
+TEST(ArmedTest, TheInputsAreNotThereBeforeTheWordThatTheCallBegins) {
+  const Reader reader = asked_through_armed(true);
+  EXPECT_THAT(reader.ops, ElementsAre("forward", "go"));
+  EXPECT_THAT(reader.found, ElementsAre(0, 7));
+}
+
+TEST(ArmedTest, AWorkerThatCannotBeToldBeforehandIsAskedAsEver) {
+  const Reader reader = asked_through_armed(false);
+  EXPECT_THAT(reader.ops, ElementsAre("forward"));
+  EXPECT_THAT(reader.found, ElementsAre(7));
+}
+
+// Of one that conforms, timed in problems of those names, so many times as fast in each round.
+GateResult timed(const std::vector<std::pair<std::string, std::vector<double>>>& ratios) {
+  GateResult result;
+  result.whole = true;
+  for (const auto& [problem, each] : ratios) {
+    result.speeds.push_back({.problem = problem,
+                             .shape = problem,
+                             .pass = "forward",
+                             .calls = each.size(),
+                             .ratio = interval_of(each),
+                             .ratios = each,
+                             .memory = BytesTaken{1, 2}});
+  }
+  return result;
+}
+
+std::vector<std::size_t> order_of(const Ranking& ranking) {
+  std::vector<std::size_t> order;
+  for (const Ranked& each : ranking.kernels) order.push_back(each.kernel);
+  return order;
+}
+
+TEST(RankingTest, APlaceIsSharedWhereTheIntervalsDoNotTellKernelsApart) {
+  const GateResult slow = timed({{"a", {1, 1.1, 1.2}}}), near = timed({{"a", {2, 2.1, 2.2}}}),
+                   fast = timed({{"a", {2.1, 2.2, 2.3}}});
+  GateResult wrong = timed({{"a", {9, 9, 9}}});
+  wrong.faults = 1;
+  const Ranking ranking = ranking_of({nullptr, &wrong, &slow, &near, &fast});
+  EXPECT_THAT(order_of(ranking), ElementsAre(4, 3, 2, 1, 0));
+  EXPECT_EQ(ranking.kernels[0].place, 1);
+  EXPECT_EQ(ranking.kernels[1].place, 1);
+  EXPECT_EQ(ranking.kernels[2].place, 3);
+  EXPECT_EQ(ranking.kernels[3].place, std::nullopt);
+  EXPECT_EQ(ranking.kernels[3].speed, std::nullopt);
+}
+
+TEST(RankingTest, ComparesWhatAllWereTimedInThatConform) {
+  const GateResult both = timed({{"a", {1, 1, 1}}, {"b", {100, 100, 100}}}),
+                   one = timed({{"a", {2, 2, 2}}});
+  GateResult wrong = timed({});
+  wrong.faults = 1;
+  const Ranking ranking = ranking_of({&both, &one, &wrong});
+  EXPECT_THAT(ranking.compared, ElementsAre(Compared{"a", "a", "forward"}));
+  EXPECT_THAT(order_of(ranking), ElementsAre(1, 0, 2));
+}
+
+TEST(RankingTest, ASpeedIsTheGeometricMeanCallByCall) {
+  const GateResult two = timed({{"a", {1, 4, 16}}, {"b", {4, 1, 1, 9}}});
+  const auto mean = mean_ratio(two.speeds);
+  ASSERT_TRUE(mean);
+  EXPECT_DOUBLE_EQ(mean->median, 2);  // of 2, 2, 4
+  EXPECT_DOUBLE_EQ(mean->most, 4);
+  EXPECT_EQ(mean_ratio({}), std::nullopt);
 }
 
 Description with_limits(const nlohmann::json& limits) {

@@ -3,7 +3,7 @@
 Given the samples' writer: report.json and every line of results.jsonl must meet their schemas, and mutated ones must not;
 junit.xml must be well-formed and count right; index.html must balance, fetch nothing and hold no
 script. diagnosis.json of a run of ATTEST on a mutant must meet its schema. So must what its gate
-says of a right kernel and a wrong one: that is all that is looked at without the samples.
+says of a right kernel and a wrong one, alone and side by side: without the samples that is all.
 """
 import copy
 import html.parser
@@ -180,6 +180,35 @@ def check_gate(spec, attest):
             assert not validator.is_valid({**said, "surprise": 1})
             assert bool(said["counterexamples"]) == (code == 1)
             assert ("mean_ratio" in said) == (code == 0)
+        check_rank(spec, attest, pathlib.Path(folder), schema)
+
+
+def check_rank(spec, attest, folder, of_gate):
+    schema = json.loads((spec / "rank.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    store = {"gate.schema.json": of_gate, "rank.schema.json": schema}
+    validator = jsonschema.Draft202012Validator(
+        schema, resolver=jsonschema.RefResolver(schema["$id"], schema, store=store)
+    )
+    (folder / "no_kernel.py").write_text("raise RuntimeError('<script>no')\n")
+    rank = [attest, "rank", "fa2", "mutant:scale_squared", str(folder), "--shapes",
+            str(folder / "shapes.csv"), "--steps", "1", "--rounds", "3", "--out", str(folder / "out")]
+    told = subprocess.run(rank, stdout=subprocess.PIPE, text=True)
+    assert told.returncode == 1, told.stdout
+    ranking = strict((folder / "out/rank.json").read_text(encoding="utf-8"))
+    validator.validate(ranking)
+    assert [k["kernel"] for k in ranking["kernels"]] == ["fa2", "mutant:scale_squared",
+                                                         "no_kernel.py"]
+    for key in schema["required"]:
+        assert not validator.is_valid({k: v for k, v in ranking.items() if k != key}), key
+    for key in ("place", "speed", "gate"):
+        wrong = copy.deepcopy(ranking)
+        wrong["kernels"][0].pop(key)
+        assert not validator.is_valid(wrong), key
+    page = check_html((folder / "out/index.html").read_text(encoding="utf-8"))
+    why = ranking["kernels"][2]["error"].split("\n")[0]
+    for part in (ranking["sentence"], "the scale twice", why):
+        assert part in page, f"the page does not tell: {part}"
 
 
 def check_samples(spec, write_samples):

@@ -1,0 +1,258 @@
+#include "harness/command/gating.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "cases/shapes.h"
+#include "harness/fuzz/fuzz.h"
+#include "harness/gate/armed.h"
+#include "harness/gate/stale.h"
+#include "harness/run/asking.h"
+#include "harness/selfcheck/hunt.h"
+#include "reports/files.h"
+#include "spec/json_reader.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Larger ones are no exact numbers for all who read JSON.
+constexpr std::uint64_t kMostOfAHiddenSeed = std::uint64_t(1) << 53;
+
+std::vector<Library> libraries_among(const std::vector<std::string>& code) {
+  constexpr std::pair<const char*, const char*> kKnown[] = {{"libtorch", "PyTorch"},
+                                                            {"flash_attn", "flash-attention"},
+                                                            {"xformers", "xFormers"},
+                                                            {"cudnn", "cuDNN"},
+                                                            {"cublas", "cuBLAS"},
+                                                            {"onnxruntime", "ONNX Runtime"},
+                                                            {"libmlx", "MLX"},
+                                                            {"libggml", "ggml"},
+                                                            {"flashinfer", "FlashInfer"},
+                                                            {"aiter", "AITER"},
+                                                            {"xla_extension", "XLA"},
+                                                            {"jaxlib", "JAX"},
+                                                            {"libmkl", "MKL"},
+                                                            {"openblas", "OpenBLAS"},
+                                                            {"libdnnl", "oneDNN"},
+                                                            {"tensorflow", "TensorFlow"}};
+  std::vector<Library> found;
+  for (const std::string& file : code) {
+    for (const auto& [part, of] : kKnown) {
+      if (file.find(part) == file.npos) continue;
+      found.push_back({file, of});
+      break;
+    }
+  }
+  return found;
+}
+
+// Whether its worker has loaded what drives one.
+bool runs_on_a_device(const std::vector<std::string>& code) {
+  return std::any_of(code.begin(), code.end(), [](const std::string& file) {
+    const std::string name = fs::path(file).filename();
+    return name.starts_with("libcuda.") || name.starts_with("libamdhip") ||
+           name.starts_with("libze_loader");
+  });
+}
+
+std::vector<std::string> owners(const std::vector<Library>& libraries) {
+  std::vector<std::string> names;
+  for (const Library& each : libraries) {
+    if (std::find(names.begin(), names.end(), each.of) == names.end()) names.push_back(each.of);
+  }
+  return names;
+}
+
+// What nothing here can tell.
+std::vector<std::string> undecided_of(const Testee& testee, const std::vector<Library>& libraries) {
+  std::vector<std::string> all;
+  if (!libraries.empty()) {
+    all.push_back(fmt::format("it runs code of {}: whether the kernel is its own is not told",
+                              fmt::join(owners(libraries), ", ")));
+  }
+  if (!has_namespaces(testee.isolation)) {
+    all.push_back(
+        fmt::format("its isolation is {}: files and sockets that it shares with others "
+                    "are not seen{}",
+                    describe(testee.isolation),
+                    testee.unisolated.empty() ? "" : " (" + testee.unisolated + ")"));
+  }
+  return all;
+}
+
+std::uint64_t hidden_seed() {
+  std::random_device device;
+  const std::uint64_t high = device();
+  return 1 + ((high << 32 | device()) % (kMostOfAHiddenSeed - 1));
+}
+
+std::string again(const GateArguments& asked, const Told& told) {
+  std::string line = fmt::format("attest gate {}", quoted(told.testee));
+  if (!told.baseline.empty()) line += fmt::format(" --baseline {}", quoted(told.baseline));
+  for (const std::string& each : asked.cases.shapes)
+    line += fmt::format(" --shapes {}", quoted(each));
+  if (asked.declared) line += " --declared";
+  if (asked.testees.threads != 1) line += fmt::format(" --threads {}", asked.testees.threads);
+  return line + fmt::format(" --seed {} --steps {} --rounds {}", told.seed, told.result.steps,
+                            told.result.rounds);
+}
+
+// The counterexamples as a case file, and the commands that repeat them.
+void write_examples(const GateArguments& asked, const Testee& testee, const RunOptions& run,
+                    const std::string& name, Told& told) {
+  const fs::path file = fs::absolute(asked.recording.out / name);
+  std::vector<nlohmann::json> entries;
+  for (Counterexample& example : told.result.counterexamples) {
+    example.entry["name"] = fmt::format("counterexample_{}", entries.size() + 1);
+    entries.push_back(example.entry);
+    told.repros.push_back(
+        record_of({example.entry, example.verdict}, testee, run, file).verdict.repro);
+  }
+  if (entries.empty()) return;
+  make_folder(asked.recording.out);
+  write_file(file, to_case_file("What attest gate found.", entries));
+}
+
+// It can neither compute before it is asked, nor after its reply, nor while another is timed.
+WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
+                           const Surroundings& around) {
+  WorkerOptions worker = worker_options(testee, options.limits, around);
+  worker.interrupted = interrupted;
+  worker.still_between_requests = true;
+  return worker;
+}
+
+// One whose calls are timed.
+struct Guarded {
+  Guarded(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
+          std::uint64_t seed)
+      : worker(still_worker(testee, options, around)),
+        armed(worker),
+        stale(armed, seed),
+        contender{testee, stale, options.threads} {}
+
+  WorkerExecutor worker;
+  Armed armed;
+  Stale stale;
+  Contender contender;
+};
+
+}  // namespace
+
+Gating::Gating(const GateArguments& asked)
+    : asked_(asked),
+      installation_(find_installation()),
+      around_(surroundings_for(asked.testees, installation_)),
+      jobs_(crew_for(asked.recording.jobs).jobs),  // as many as the files that it may open
+      entries_(load_entries(installation_.cases)),
+      cases_(selected_cases({}, installation_).cases) {
+  if (!asked.baseline.empty()) {
+    auto named = kernels(asked.baseline);
+    if (named.size() != 1) {
+      throw InputError("", fmt::format("--baseline {} is {} kernels, and one is taken: {}",
+                                       asked.baseline, named.size(), named.front().spec));
+    }
+    baseline_ = std::move(named.front());
+  }
+  if (!asked.cases.shapes.empty()) {
+    shapes_ = load_shapes(asked.cases.shapes, installation_.cases);
+  }
+}
+
+std::vector<Testee> Gating::kernels(const std::string& spec) const {
+  TesteeOptions options = asked_.testees;
+  options.testees = {spec};
+  return testees_for(options, installation_, around_);
+}
+
+std::uint64_t Gating::seed() const { return asked_.seed > 0 ? asked_.seed : hidden_seed(); }
+
+Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& examples) const {
+  Told told = {.testee = testee.spec,
+               .baseline = baseline_ ? baseline_->spec : "",
+               .isolation = std::string(name_of(testee.isolation)),
+               .seed = seed,
+               .seconds = asked_.seconds};
+  const Asking asking(cases_, {testee}, installation_.cases, interrupted);
+  GateTasks tasks = {.cases = by_worth(asking.asked(testee.name, cases_)), .suite = entries_};
+  if (shapes_) {
+    told.notes = shapes_->notes;
+    tasks.timed = problems_of(shapes_->cases, testee.description, told.notes);
+  } else {
+    tasks.timed = usual_problems(testee.description);
+  }
+  if (tasks.timed.empty()) told.notes.push_back("no problem is timed: its declaration has none");
+
+  const TesteeOptions& options = asked_.testees;
+  Guarded own(testee, options, around_, seed);
+  std::optional<Guarded> other;
+  if (baseline_) other.emplace(*baseline_, options, around_, seed);
+  own.armed.load();
+  if (other) other->armed.load();
+  const GateOptions gate_options = {
+      .seed = seed,
+      .seconds = asked_.seconds,
+      .steps = asked_.steps,
+      .rounds = asked_.rounds,
+      .takes_declared = asked_.declared,
+      .on_device = runs_on_a_device(own.worker.code()),
+      .run = {.jobs = jobs_, .threads = options.threads, .limits = options.limits}};
+  const MakeExecutor start = [&](const Testee& each) {
+    return std::make_unique<WorkerExecutor>(still_worker(each, options, around_));
+  };
+  told.result = pass_gate(tasks, own.contender, other ? &other->contender : nullptr, gate_options,
+                          start, interrupted);
+  told.libraries = libraries_among(own.worker.code());
+  if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty()) {
+    told.notes.push_back("no speed: the budget ended in the first round, which warms up");
+  }
+  told.undecided = undecided_of(testee, told.libraries);
+  FileSums known;
+  told.files = sums_of(testee, known);
+  told.again = again(asked_, told);
+  write_examples(asked_, testee, gate_options.run, examples, told);
+  told.next = told.repros.empty() ? fmt::format("attest run --testee {}", quoted(testee.spec))
+                                  : told.repros.front();
+  return told;
+}
+
+void add_gate_options(CLI::App& command, GateArguments& asked) {
+  command.add_option("--baseline", asked.baseline, "A testee whose time is taken beside");
+  command
+      .add_option_function<std::string>(
+          "--budget", [&asked](const std::string& text) { asked.seconds = std::stod(text); },
+          "Seconds, as 60 or 60s, before what failed is made small. Default: 60")
+      ->check(takes(
+          "--budget", "a number of seconds above 0, as 60 or 60s", [](const std::string& text) {
+            const std::string number = text.ends_with('s') ? text.substr(0, text.size() - 1) : text;
+            return takes_seconds("--budget")(number).empty();
+          }));
+  command
+      .add_option("--steps", asked.steps,
+                  "Exactly so many times 60 cases and 30 random problems, whatever time they take")
+      ->check(takes_count("--steps", 1, 1'000'000));
+  command.add_option("--rounds", asked.rounds, "Likewise, so many calls of each timed problem")
+      ->check(takes_count("--rounds", 1, 1'000'000));
+  command.add_option("--seed", asked.seed, "Of the problems and numbers. Default: a hidden one")
+      ->check(takes_count("--seed", 1, kMostOfAHiddenSeed));
+  add_shapes(command, asked.cases);
+  command.add_flag(
+      "--declared", asked.declared,
+      "Take arithmetic as it is declared where that is looser than by default (NUM-2)");
+  add_testee_limits(command, asked.testees);
+  command
+      .add_option("--jobs", asked.recording.jobs,
+                  "Cases and random problems examined at a time. Default: the hardware threads")
+      ->check(takes_count("--jobs", 1, 1024));
+  add_out(command, asked.recording, "the counterexamples");
+  add_colour(command, asked.recording.terminal);
+  command.add_flag("--json", asked.json, "As JSON, of a schema in spec/");
+}
+
+}  // namespace attest

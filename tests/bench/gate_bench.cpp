@@ -1,0 +1,139 @@
+// What the gate measures beside what a plain benchmark does: the same kernel in this process, warm,
+// called twice on the same numbers, of which the second call counts. Interleaved, call by call.
+//
+//   bench_gate_bench LIBRARY.so... [--benchmark_filter=...]   (default: the bundled kernels)
+//
+// Time is the gate's. The counters are the plain time in seconds, the median of the ratio of the
+// two, and between what it lies.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/gate/armed.h"
+#include "harness/gate/interval.h"
+#include "harness/gate/timed.h"
+#include "harness/process/arena.h"
+#include "harness/process/installation.h"
+#include "harness/process/plugin_host.h"
+#include "harness/process/surroundings.h"
+#include "harness/process/testee.h"
+#include "harness/process/worker.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Plain : public Executor {
+ public:
+  explicit Plain(const attest_plugin& plugin) : plugin_(plugin) {}
+
+  Reply execute(nlohmann::json request) override {
+    call(request);
+    return call(request);
+  }
+  Reply measure(nlohmann::json request) override { return execute(std::move(request)); }
+  Arena& arena(std::size_t bytes) override {
+    if (!arena_ || arena_->capacity() < bytes) arena_.emplace(bytes);
+    return *arena_;
+  }
+
+ private:
+  Reply call(const nlohmann::json& request) {
+    const auto locate = [this](const std::string&, const nlohmann::json& tensor) {
+      std::byte* memory = tensor.at("memory") == "output" ? arena_->outputs() : arena_->inputs();
+      return static_cast<void*>(memory + tensor.at("offset").get<std::size_t>());
+    };
+    Clock::time_point begun;
+    Reply reply;
+    reply.body = answer(plugin_, request, locate, [&] { begun = Clock::now(); });
+    reply.wall_seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    return reply;
+  }
+
+  const attest_plugin& plugin_;
+  std::optional<Arena> arena_ = {};
+};
+
+void measure(benchmark::State& state, const Testee& testee, const attest_plugin& plugin,
+             const TimedProblem& problem) {
+  constexpr int kRounds = 20;
+  const Surroundings around;
+  WorkerOptions options = worker_options(testee, {}, around);
+  options.still_between_requests = true;
+  WorkerExecutor worker(options);
+  Armed armed(worker);
+  armed.load();
+  Plain plain(plugin);
+  const Contender gate = {testee, armed, 1}, other = {testee, plain, 1};
+  std::vector<double> seconds, plains, ratios;
+  for (auto _ : state) {
+    // The first warms up.
+    for (std::uint64_t round = 0; round <= kRounds; ++round) {
+      const Round tried =
+          try_round(entry_of_round(problem, 1, round), gate, &other, round % 2 == 0, false);
+      const auto& own = problem.entry["problem"].contains("backward") ? tried.testee.backward_s
+                                                                      : tried.testee.forward_s;
+      const auto& its = problem.entry["problem"].contains("backward") ? tried.baseline->backward_s
+                                                                      : tried.baseline->forward_s;
+      if (!own || !its || tried.testee.verdict.outcome != Outcome::pass) {
+        state.SkipWithError(tried.testee.verdict.message.c_str());
+        return;
+      }
+      if (round == 0) continue;
+      seconds.push_back(*own);
+      plains.push_back(*its);
+      ratios.push_back(*own / *its);
+    }
+    state.SetIterationTime(interval_of(seconds).median);
+  }
+  const Interval ratio = interval_of(ratios);
+  state.counters["plain"] = interval_of(plains).median;
+  state.counters["ratio"] = ratio.median;
+  state.counters["least"] = ratio.least;
+  state.counters["most"] = ratio.most;
+}
+
+// That of its tensors, which benchmarks refer to, lasts as long as the program.
+void add(const std::string& spec, const Installation& installation) {
+  static std::vector<std::vector<Testee>> all;
+  all.push_back(find_testees({spec}, installation, {}, {}));
+  for (const Testee& testee : all.back()) {
+    const attest_plugin* const plugin = load_plugin(testee.plugin);
+    for (const TimedProblem& problem : usual_problems(testee.description)) {
+      benchmark::RegisterBenchmark(fmt::format("{}/{}", testee.name, problem.name).c_str(),
+                                   [&testee, plugin, problem](benchmark::State& state) {
+                                     measure(state, testee, *plugin, problem);
+                                   })
+          ->UseManualTime()
+          ->Iterations(1)
+          ->Unit(benchmark::kMicrosecond);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  try {
+    const attest::Installation installation = {
+        .worker = WORKER, .plugins = ATTEST_PLUGINS, .cases = {}};
+    std::vector<std::string> specs(argv + 1, argv + argc);
+    if (specs.empty()) specs = attest::bundled_names(installation);
+    for (const std::string& spec : specs) attest::add(spec, installation);
+    benchmark::RunSpecifiedBenchmarks();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
