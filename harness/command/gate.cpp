@@ -6,7 +6,7 @@
 #include "harness/command/commands.h"
 #include "harness/command/gating.h"
 #include "harness/command/terminal.h"
-#include "harness/fuzz/fuzz.h"
+#include "harness/fuzz/draws.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
 

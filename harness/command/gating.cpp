@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "cases/shapes.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/gate/armed.h"
 #include "harness/gate/stale.h"
+#include "harness/gate/timed.h"
+#include "harness/process/pool.h"
+#include "harness/process/worker.h"
 #include "harness/run/asking.h"
 #include "harness/selfcheck/hunt.h"
 #include "reports/files.h"

@@ -9,9 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "cases/case.h"
+#include "cases/entry.h"
+#include "cases/shapes.h"
 #include "harness/command/option_groups.h"
 #include "harness/command/session.h"
 #include "harness/gate/gate.h"
+#include "harness/gate/interval.h"
+#include "harness/process/installation.h"
+#include "harness/process/surroundings.h"
+#include "harness/process/testee.h"
 
 namespace attest {
 
@@ -50,15 +57,8 @@ struct Told {
   std::vector<std::string> repros = {};  // of the counterexamples
   std::string again = {}, next = {};
 
-  int exit_code() const {
-    if (!result.conforms()) return kNotConformant;
-    return result.whole ? kConformant : kIncomplete;
-  }
-  const char* verdict() const {
-    const int exit = exit_code();
-    if (exit == kConformant) return "conformant";
-    return exit == kNotConformant ? "not conformant" : "incomplete";
-  }
+  int exit_code() const;
+  const char* verdict() const;  // "conformant", "not conformant", "incomplete"
 };
 
 nlohmann::json to_json(const Interval& interval);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,8 @@
 #include "harness/command/machine.h"
 #include "harness/command/terminal.h"
 #include "harness/gate/ranking.h"
+#include "harness/process/testee.h"
+#include "harness/run/conclude.h"
 #include "reports/files.h"
 #include "reports/ranking.h"
 #include "reports/text.h"

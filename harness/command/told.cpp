@@ -8,10 +8,22 @@
 
 #include "harness/command/gating.h"
 #include "harness/command/identity.h"
+#include "harness/run/conclude.h"
 #include "reports/groups.h"
 #include "reports/text.h"
 
 namespace attest {
+
+int Told::exit_code() const {
+  if (!result.conforms()) return kNotConformant;
+  return result.whole ? kConformant : kIncomplete;
+}
+
+const char* Told::verdict() const {
+  const int exit = exit_code();
+  if (exit == kConformant) return "conformant";
+  return exit == kNotConformant ? "not conformant" : "incomplete";
+}
 
 nlohmann::json to_json(const Interval& interval) {
   return {{"median", interval.median},
