@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -74,16 +75,16 @@ std::vector<Entrant> entrants_of(const std::vector<std::string>& named, const Ga
           entrants.back().testee = std::move(testee);
         }
       } catch (const InputError& error) {
+        if (!fs::exists(spec)) throw;
         entrants.push_back({called, error.what()});
       }
     }
   }
   // Where files of several folders have the same name.
+  std::map<std::string, int> count;
+  for (const Entrant& each : entrants) ++count[each.called];
   for (Entrant& each : entrants) {
-    const auto same = std::count_if(entrants.begin(), entrants.end(), [&](const Entrant& other) {
-      return other.called == each.called;
-    });
-    if (same > 1 && each.testee) each.called = each.testee->spec;
+    if (count[each.called] > 1 && each.testee) each.called = each.testee->spec;
   }
   return entrants;
 }

@@ -1,4 +1,4 @@
-"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER [every|some].
+"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER every|some [SEED].
 
 What hacks.json expects to be caught must be; what it calls undecidable may pass, and gains nothing
 that is false: its results are right, in their true time. `honest` must pass. `some` takes a few that
@@ -19,6 +19,7 @@ def main():
     attest, plugin, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     hacks = json.loads((folder / "hacks.json").read_text(encoding="utf-8"))["hacks"]
     some = sys.argv[4] == "some"
+    seed = sys.argv[5] if len(sys.argv) > 5 else "1"
     names = [("honest", f"{plugin}:honest", "honest")]
     for hack in hacks:
         where = {"cpp": plugin, "python": folder / "hacks.py"}.get(hack["where"])
@@ -27,11 +28,9 @@ def main():
     assert not some or len(names) == len(SOME), "a hack has another name"
     wrong = []
     with tempfile.TemporaryDirectory() as out:
-        shapes = pathlib.Path(out) / "shapes.csv"
-        shapes.write_text("1,4,2,256,256,32,32,causal\n1,8,8,512,512,64,64,full\n")
         for name, testee, expected in names:
-            gate = [attest, "gate", testee, "--seed", "1", "--steps", "2", "--rounds", "3", "--json",
-                    "--out", out, *(["--shapes", str(shapes)] if some else [])]
+            gate = [attest, "gate", testee, "--seed", seed, "--steps", "2", "--rounds", "3", "--json",
+                    "--out", out, *(["--shapes", str(folder / "small.csv")] if some else [])]
             told = subprocess.run(gate, stdout=subprocess.PIPE, text=True)
             verdict = json.loads(told.stdout)["verdict"] if told.stdout else "no verdict"
             print(f"{name:24} {expected:12} {verdict}", flush=True)

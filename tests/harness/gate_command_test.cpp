@@ -79,6 +79,7 @@ TEST_F(GateCommandTest, KernelsAreRankedByTheirSpeedIfTheyConform) {
                     HasSubstr("1 of 3 kernels conforms; the fastest is naive: ")));
   EXPECT_THAT(contents(folder_ / "out" / "index.html"), HasSubstr("no_kernel.so"));
   EXPECT_EQ(attest_command("rank " + (folder_ / "out").string()).exit_code, 2);
+  EXPECT_EQ(attest_command("rank nosuch").exit_code, 2);
 }
 
 TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {
