@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,11 +76,17 @@ std::vector<std::string> owners(const std::vector<Library>& libraries) {
 }
 
 // What nothing here can tell.
-std::vector<std::string> undecided_of(const Testee& testee, const std::vector<Library>& libraries) {
+std::vector<std::string> undecided_of(const Testee& testee, const std::vector<Library>& libraries,
+                                      bool has_left_processes) {
   std::vector<std::string> all;
   if (!libraries.empty()) {
     all.push_back(fmt::format("it runs code of {}: whether the kernel is its own is not told",
                               fmt::join(owners(libraries), ", ")));
+  }
+  if (has_left_processes) {
+    all.push_back(
+        "it leaves processes behind, which are stopped while nothing is asked of it: what they are "
+        "for is not told");
   }
   if (!has_namespaces(testee.isolation)) {
     all.push_back(
@@ -122,6 +129,16 @@ void write_examples(const GateArguments& asked, const Testee& testee, const RunO
   if (entries.empty()) return;
   make_folder(asked.recording.out);
   write_file(file, to_case_file("What attest gate found.", entries));
+}
+
+// One of each class of inputs in each format comes first: a kernel may tell by its numbers whether
+// it is checked or timed.
+std::vector<Case> each_class_first(std::vector<Case> cases) {
+  std::set<std::pair<DType, std::string>> seen;
+  std::stable_partition(cases.begin(), cases.end(), [&](const Case& each) {
+    return seen.emplace(each.problem.dtype, each.data).second;
+  });
+  return cases;
 }
 
 // It can neither compute before it is asked, nor after its reply, nor while another is timed.
@@ -185,7 +202,8 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
                .seed = seed,
                .seconds = asked_.seconds};
   const Asking asking(cases_, {testee}, installation_.cases, interrupted);
-  GateTasks tasks = {.cases = by_worth(asking.asked(testee.name, cases_)), .suite = entries_};
+  GateTasks tasks = {.cases = each_class_first(by_worth(asking.asked(testee.name, cases_))),
+                     .suite = entries_};
   if (shapes_) {
     told.notes = shapes_->notes;
     tasks.timed = problems_of(shapes_->cases, testee.description, told.notes);
@@ -217,7 +235,7 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty()) {
     told.notes.push_back("no speed: the budget ended in the first round, which warms up");
   }
-  told.undecided = undecided_of(testee, told.libraries);
+  told.undecided = undecided_of(testee, told.libraries, own.worker.has_left_processes());
   FileSums known;
   told.files = sums_of(testee, known);
   told.again = again(asked_, told);

@@ -134,6 +134,13 @@ struct WorkerExecutor::Process {
     kill(-pid, SIGCONT);
   }
 
+  // Whether some of them were not there when the worker first answered.
+  template <class Pids>
+  bool left_any(const Pids& family) const {
+    return std::any_of(family.begin(), family.end(),
+                       [&](pid_t each) { return !first_family.contains(each); });
+  }
+
   ~Process() {
     if (pid <= 0) return;
     kill_all();
@@ -333,7 +340,10 @@ std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
   }
   if (inbox.size() < 4 + size) return std::nullopt;
   replied_ = Clock::now();
-  if (options_.still_between_requests) process_->hold_still();
+  if (options_.still_between_requests) {
+    process_->hold_still();
+    has_left_processes_ |= process_->answered_once && process_->left_any(process_->stopped);
+  }
   const std::string text = inbox.substr(4);
   inbox.clear();
   return understand(text, nonce);
@@ -447,12 +457,9 @@ Reply WorkerExecutor::settle() {
   return reply.kind == Reply::Kind::answered ? Executor::settle() : reply;
 }
 
-// Whether there are processes that were not there when the worker first answered: what a case left
-// behind might write into the tensors of the next.
+// What a case left behind might write into the tensors of the next.
 bool WorkerExecutor::leaves_processes() const {
-  const std::vector<pid_t> family = family_of(process_->pid);
-  return std::any_of(family.begin(), family.end(),
-                     [&](pid_t pid) { return !process_->first_family.contains(pid); });
+  return process_->left_any(family_of(process_->pid));
 }
 
 void harden_this_process() { prctl(PR_SET_DUMPABLE, 0); }

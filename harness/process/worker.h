@@ -70,6 +70,8 @@ class WorkerExecutor : public Executor {
   Arena& arena(std::size_t bytes) override;
   // The files from which the worker runs code, once it has answered.
   std::vector<std::string> code() const;
+  // Of a worker that is still between requests: whether a call left processes behind.
+  bool has_left_processes() const { return has_left_processes_; }
 
  private:
   struct Process;
@@ -89,6 +91,7 @@ class WorkerExecutor : public Executor {
   std::unique_ptr<Process> process_;
   std::optional<Measurement> measured_;  // while a call is
   CallTime::Clock::time_point replied_;  // when the last reply was whole
+  bool has_left_processes_ = false;
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

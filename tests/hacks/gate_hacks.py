@@ -1,10 +1,12 @@
-"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER every|some [SEED].
+"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER every|some|ID,ID... [SEED].
 
 What hacks.json expects to be caught must be; what it calls undecidable may pass, and gains nothing
 that is false: its results are right, in their true time. `honest` must pass. `some` takes a few that
 nothing but the gate's ways catches."""
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,23 +17,37 @@ SOME = ["honest", "keeps_output", "late_thread", "early_thread", "replays_last_c
         "moves_tolerance", "more_threads", "zeros"]
 
 
+def environment(folder):
+    """In which kernels in Python run: with NumPy, and the package of this tree."""
+    for python in (os.environ.get("ATTEST_PYTHON"), "/usr/bin/python3", shutil.which("python3")):
+        if python and subprocess.run([python, "-c", "import numpy"], stderr=subprocess.DEVNULL,
+                                     check=False).returncode == 0:
+            return {**os.environ, "ATTEST_PYTHON": python,
+                    "PYTHONPATH": str(folder.parents[1] / "python")}
+    sys.exit("no python3 here can import numpy (Debian: python3-numpy)")
+
+
 def main():
     attest, plugin, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     hacks = json.loads((folder / "hacks.json").read_text(encoding="utf-8"))["hacks"]
     some = sys.argv[4] == "some"
+    asked = SOME if some else None if sys.argv[4] == "every" else sys.argv[4].split(",")
     seed = sys.argv[5] if len(sys.argv) > 5 else "1"
     names = [("honest", f"{plugin}:honest", "honest")]
     for hack in hacks:
         where = {"cpp": plugin, "python": folder / "hacks.py"}.get(hack["where"])
-        if where and (not some or hack["id"] in SOME):
+        if where and (not asked or hack["id"] in asked):
             names.append((hack["id"], f"{where}:{hack['id']}", hack["expected"]))
-    assert not some or len(names) == len(SOME), "a hack has another name"
+    assert not asked or len(names) == len({*asked, "honest"}), "a hack has another name"
     wrong = []
+    around = environment(folder)
+    # Of all there are some that take a few steps.
+    steps = "2" if some else "6"
     with tempfile.TemporaryDirectory() as out:
         for name, testee, expected in names:
-            gate = [attest, "gate", testee, "--seed", seed, "--steps", "2", "--rounds", "3", "--json",
+            gate = [attest, "gate", testee, "--seed", seed, "--steps", steps, "--rounds", "3", "--json",
                     "--out", out, *(["--shapes", str(folder / "small.csv")] if some else [])]
-            told = subprocess.run(gate, stdout=subprocess.PIPE, text=True)
+            told = subprocess.run(gate, stdout=subprocess.PIPE, text=True, env=around)
             verdict = json.loads(told.stdout)["verdict"] if told.stdout else "no verdict"
             print(f"{name:24} {expected:12} {verdict}", flush=True)
             fine = {"honest": ["conformant"], "caught": ["not conformant"]}.get(

@@ -63,6 +63,12 @@ TEST_F(GateCommandTest, TheSeedIsHiddenAndRepeatsAll) {
   }
 }
 
+TEST_F(GateCommandTest, ProcessesThatAKernelLeavesBehindAreTold) {
+  EXPECT_THAT(gate(HACKS ":burdens_machine --baseline naive").text,
+              HasSubstr("\nUndecided: it leaves processes behind"));
+  EXPECT_THAT(gate(HACKS ":honest").text, Not(HasSubstr("processes")));
+}
+
 TEST_F(GateCommandTest, KernelsAreRankedByTheirSpeedIfTheyConform) {
   const auto shapes = folder_ / "shapes.csv";
   std::ofstream(shapes) << "1,2,1,96,96,16,16,causal\n";
