@@ -11,6 +11,7 @@ import numpy as np
 
 # Of Linux; Python has no name for some, or has it since 3.13.
 _PRIVATE, _FIXED, _ANONYMOUS, _NO_RESERVE = 0x2, 0x10, 0x20, 0x4000
+_POPULATE_READ = 22
 _UNTOUCHABLE = 0  # PROT_NONE
 _GUARD = 1 << 20  # bytes on either side
 _PIECE = 1 << 18  # bytes, and pages, that are looked at at a time
@@ -20,6 +21,7 @@ _system.mmap.restype = ctypes.c_void_p
 _system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
                          ctypes.c_long]
 _system.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_system.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def _map(*arguments: Optional[int]) -> int:
@@ -51,6 +53,10 @@ class Pages:
         _map(self._begin, size, mmap.PROT_READ | mmap.PROT_WRITE,
              _FIXED | (mmap.MAP_SHARED if shared else _PRIVATE | _NO_RESERVE), file, offset)
         self.buffer = (ctypes.c_char * size).from_address(self._begin)
+
+    def touch(self) -> None:
+        """Has the system map all of it now, as far as it can, and copy none."""
+        _system.madvise(self._begin, self._size, _POPULATE_READ)
 
     def close(self) -> None:
         """Nobody may touch the buffer any more."""

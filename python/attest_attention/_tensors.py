@@ -97,6 +97,13 @@ class Tensors:
     def _of_input(self, name: str, axes: int) -> Any:
         return self._seen(name, self._lend(name), slice(axes))
 
+    def map_inputs(self) -> None:
+        """All of them, before anybody reads what they hold."""
+        for name, told in self._told.items():
+            if told["memory"] == "input" and told["dtype"] in DTYPES and self.backend.in_place:
+                self._lend(name)
+                self._lent[name].touch()
+
     def _lend(self, name: str) -> np.ndarray:
         told = self._told[name]
         if not self.backend.in_place:

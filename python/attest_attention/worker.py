@@ -82,7 +82,8 @@ def told(error: BaseException, folder: str) -> str:
 class Worker:
     """Answers requests on the kernels of a file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, wait_for_word: Callable[[], None] = lambda: None) -> None:
+        self._wait_for_word = wait_for_word
         self._broken = ""
         self._folder = os.path.join(os.path.dirname(os.path.abspath(path)), "")
         self._backends: Dict[str, Backend] = {}
@@ -114,7 +115,7 @@ class Worker:
 
     def _describe(self, asked: Dict[str, Any]) -> Reply:
         if asked.get("brief"):
-            return {"status": "ok"}
+            return {"status": "ok", "arms": True}
         for kernel in self._kernels.values():  # what it needs is here, or that is said at once
             self._backend(kernel)
         return {"status": "ok", "kernels": [{"name": name, "description": kernel.description}
@@ -163,8 +164,13 @@ class Worker:
         library = self._backend(kernel)
         library.use_threads(asked["threads"])
         if kernel.name in self._on_device:
+            if asked.get("armed"):
+                self._wait_for_word()
             return _finished(self._on_device[kernel.name](asked, run))
         with contextlib.closing(Tensors(self._memory, asked["tensors"], library)) as tensors:
+            if asked.get("armed"):
+                tensors.map_inputs()
+                self._wait_for_word()
             run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
             changed = tensors.written_to()
         return _finished(Fault("input_mutated", f"the kernel wrote to {changed}")
@@ -198,19 +204,45 @@ def _by_autograd(kernel: _kernel.Kernel, p: Problem, qkv: Sequence[Any], d_o: An
     return {"d" + ("sink" if name == "sinks" else name): value for name, value in found.items()}
 
 
-def serve(answer: Callable[[Dict[str, Any]], Reply], requests: BinaryIO,
-          replies: io.FileIO) -> None:
-    """Until the requests end, or this worker does."""
-    reply: Reply = {}
-    while not reply.get("ends") and (head := requests.read(4)):
-        asked = json.loads(requests.read(int.from_bytes(head, "little")))
-        reply = {**answer(asked), "nonce": asked["nonce"]}
-        text = json.dumps(reply, ensure_ascii=False).encode(errors="replace")  # half a character
+class Stream:
+    """Requests and replies, in frames of JSON with their lengths before them."""
+
+    def __init__(self, requests: BinaryIO, replies: io.FileIO) -> None:
+        self._requests, self._replies = requests, replies
+        self._nonce: Any = None
+
+    def read(self) -> Optional[Dict[str, Any]]:
+        """The next request; None if there is no more."""
+        head = self._requests.read(4)
+        if not head:
+            return None
+        asked: Dict[str, Any] = json.loads(self._requests.read(int.from_bytes(head, "little")))
+        self._nonce = asked["nonce"]
+        return asked
+
+    def write(self, reply: Reply) -> None:
+        """To the request before."""
+        text = json.dumps({**reply, "nonce": self._nonce},
+                          ensure_ascii=False).encode(errors="replace")  # half a character
         sys.stdout.flush()
         sys.stderr.flush()
         frame = memoryview(len(text).to_bytes(4, "little") + text)
         while frame:
-            frame = frame[replies.write(frame):]
+            frame = frame[self._replies.write(frame):]
+
+    def wait_for_word(self) -> None:
+        """Of a call that it has been told of beforehand."""
+        self.write({"status": "ok", "armed": True})
+        if self.read() is None:
+            os._exit(0)
+
+
+def serve(answer: Callable[[Dict[str, Any]], Reply], stream: Stream) -> None:
+    """Until the requests end, or this worker does."""
+    reply: Reply = {}
+    while not reply.get("ends") and (asked := stream.read()):
+        reply = answer(asked)
+        stream.write(reply)
 
 
 def _descriptor(name: str) -> int:
@@ -223,7 +255,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
     with open(_descriptor("REQUEST"), "rb") as requests, \
             open(_descriptor("REPLY"), "wb", buffering=0) as replies:
-        serve(Worker(path).answer, requests, replies)
+        stream = Stream(requests, replies)
+        serve(Worker(path, stream.wait_for_word).answer, stream)
     return 0
 
 

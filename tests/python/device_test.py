@@ -305,10 +305,20 @@ class ErrorTest(unittest.TestCase):
         request = len(asked).to_bytes(4, "little") + asked
         read, write = os.pipe()
         with open(write, "wb", buffering=0) as replies:
-            worker.serve(lambda asked: {"status": "error", "ends": True}, io.BytesIO(2 * request),
-                         replies)
+            worker.serve(lambda asked: {"status": "error", "ends": True},
+                         worker.Stream(io.BytesIO(2 * request), replies))
         with open(read, "rb") as told:
             self.assertEqual(told.read().count(b"nonce"), 1)
+
+    def test_what_is_told_beforehand_waits_for_its_word(self):
+        frames = [b'{"nonce": "1", "armed": true}', b'{"nonce": "2", "op": "go"}']
+        requests = io.BytesIO(b"".join(len(each).to_bytes(4, "little") + each for each in frames))
+        read, write = os.pipe()
+        with open(write, "wb", buffering=0) as replies:
+            stream = worker.Stream(requests, replies)
+            worker.serve(lambda asked: stream.wait_for_word() or {"status": "ok"}, stream)
+        with open(read, "rb") as told:
+            self.assertRegex(told.read(), b'"armed": true, "nonce": "1".*"ok", "nonce": "2"')
 
     def test_missing_driver_is_told(self):
         if _has_driver():
