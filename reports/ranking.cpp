@@ -21,11 +21,15 @@ std::string text_of(const json& text) { return one_line(text.get<std::string>())
 
 std::string times_text(double times) { return fmt::format("{:.3g}", times); }
 
+// Of an interval that is told.
+constexpr double kSure = 0.9;
+
 // "1.02 (0.99 to 1.05)"
 std::string interval_text(const json& interval, double factor = 1) {
   const auto number = [&](const char* key) {
     return times_text(interval[key].get<double>() * factor);
   };
+  if (interval["level"].get<double>() < kSure) return number("median") + " (few calls)";
   return fmt::format("{} ({} to {})", number("median"), number("least"), number("most"));
 }
 

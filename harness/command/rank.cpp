@@ -117,10 +117,13 @@ std::string sentence_of(const std::vector<Entrant>& entrants, const Ranking& ran
   for (const Ranked& each : ranking.kernels) {
     if (each.place == 1u) fastest.push_back(one_line(entrants[each.kernel].called));
   }
-  return text + fmt::format("; the fastest {} {}: {:.3g} ({:.3g} to {:.3g}) times as fast as {}.",
+  constexpr std::size_t kMostNamed = 3;
+  if (fastest.size() > kMostNamed) {
+    return text + fmt::format("; {} of them share the first place.", fastest.size());
+  }
+  return text + fmt::format("; the fastest {} {}: {:.3g} times as fast as {}.",
                             fastest.size() > 1 ? "are" : "is", list_text(fastest, ""),
-                            first.speed->median, first.speed->least, first.speed->most,
-                            one_line(baseline));
+                            first.speed->median, one_line(baseline));
 }
 
 nlohmann::json to_json(const std::vector<Entrant>& entrants, std::uint64_t seed,

@@ -82,21 +82,26 @@ nlohmann::json to_json(const Counterexample& example, const std::string& repro) 
           {"repro", repro}};
 }
 
-// Times in the unit of their median.
+// "1.02 (0.99 to 1.05)", in a unit.
+std::string interval_text(const Interval& interval, double unit = 1) {
+  if (!interval.is_sure()) return fmt::format("{:.3g} (few calls)", interval.median / unit);
+  return fmt::format("{:.3g} ({:.3g} to {:.3g})", interval.median / unit, interval.least / unit,
+                     interval.most / unit);
+}
+
+// In the unit of its median.
 std::string time_text(const Interval& seconds) {
-  const auto [unit, factor] = seconds.median < 1e-3 ? std::pair("us", 1e6)
-                              : seconds.median < 1  ? std::pair("ms", 1e3)
-                                                    : std::pair("s", 1.0);
-  return fmt::format("{:.3g} ({:.3g} to {:.3g}) {}", seconds.median * factor,
-                     seconds.least * factor, seconds.most * factor, unit);
+  const auto [name, unit] = seconds.median < 1e-3 ? std::pair("us", 1e-6)
+                            : seconds.median < 1  ? std::pair("ms", 1e-3)
+                                                  : std::pair("s", 1.0);
+  return fmt::format("{} {}", interval_text(seconds, unit), name);
 }
 
 std::string to_text(const Speed& speed) {
   const std::string text =
       fmt::format("  {:<14} {:<8} {}", speed.problem, speed.pass, time_text(speed.seconds));
   if (!speed.ratio) return text + "\n";
-  return fmt::format("{:<51} x {:.3g} ({:.3g} to {:.3g})\n", text, speed.ratio->median,
-                     speed.ratio->least, speed.ratio->most);
+  return fmt::format("{:<51} x {}\n", text, interval_text(*speed.ratio));
 }
 
 }  // namespace
@@ -181,8 +186,7 @@ std::string to_text(const Told& told) {
     for (const Speed& speed : result.speeds) text += to_text(speed);
   }
   if (const auto ratio = mean_ratio(result.speeds)) {
-    text += fmt::format("  {:.3g} ({:.3g} to {:.3g}) times as fast in the geometric mean\n",
-                        ratio->median, ratio->least, ratio->most);
+    text += fmt::format("  {} times as fast in the geometric mean\n", interval_text(*ratio));
   }
   if (!result.baseline_faults.empty()) {
     text += fmt::format("The baseline is wrong itself, {}: {}\n",

@@ -9,6 +9,8 @@ struct Interval {
   double median = 0;
   double least = 0, most = 0;  // the median of all that could be measured lies between them
   double level = 0;            // with that probability, at least
+
+  bool is_sure() const { return level >= 0.9; }  // as of five measurements
 };
 
 // Of independent measurements, at least one, however they are distributed: between the order

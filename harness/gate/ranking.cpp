@@ -30,6 +30,10 @@ std::vector<Compared> compared_of(const std::vector<const GateResult*>& results)
   return compared;
 }
 
+bool is_above(const Interval& a, const Interval& b) {
+  return a.is_sure() && b.is_sure() && a.least > b.most;
+}
+
 // By what they are listed: those with a speed, those that conform, those left open, the others.
 int group_of(const GateResult* result, const Ranked& ranked) {
   if (ranked.speed) return 0;
@@ -61,7 +65,7 @@ Ranking ranking_of(const std::vector<const GateResult*>& results) {
     if (!each.speed) continue;
     each.place =
         1 + std::count_if(ranking.kernels.begin(), ranking.kernels.end(), [&](const Ranked& other) {
-          return other.speed && other.speed->least > each.speed->most;
+          return other.speed && is_above(*other.speed, *each.speed);
         });
   }
   std::stable_sort(

@@ -31,8 +31,8 @@ struct Ranking {
 };
 
 // Of the results of kernels with the same baseline; a null one could not be asked. Ahead of a
-// kernel are those that are faster for sure: whose whole interval lies above its own. So several
-// may share a place.
+// kernel are those that are faster for sure: whose whole interval lies above its own, both of calls
+// enough. So several may share a place.
 Ranking ranking_of(const std::vector<const GateResult*>& results);
 
 }  // namespace attest

@@ -151,9 +151,10 @@ std::vector<std::size_t> order_of(const Ranking& ranking) {
 }
 
 TEST(RankingTest, APlaceIsSharedWhereTheIntervalsDoNotTellKernelsApart) {
-  const GateResult slow = timed({{"a", {1, 1.1, 1.2}}}), near = timed({{"a", {2, 2.1, 2.2}}}),
-                   fast = timed({{"a", {2.1, 2.2, 2.3}}});
-  GateResult wrong = timed({{"a", {9, 9, 9}}});
+  const GateResult slow = timed({{"a", {1, 1.1, 1.1, 1.1, 1.2}}}),
+                   near = timed({{"a", {2, 2.1, 2.1, 2.1, 2.2}}}),
+                   fast = timed({{"a", {2.1, 2.2, 2.2, 2.2, 2.3}}});
+  GateResult wrong = timed({{"a", {9, 9, 9, 9, 9}}});
   wrong.faults = 1;
   const Ranking ranking = ranking_of({nullptr, &wrong, &slow, &near, &fast});
   EXPECT_THAT(order_of(ranking), ElementsAre(4, 3, 2, 1, 0));
@@ -162,6 +163,13 @@ TEST(RankingTest, APlaceIsSharedWhereTheIntervalsDoNotTellKernelsApart) {
   EXPECT_EQ(ranking.kernels[2].place, 3);
   EXPECT_EQ(ranking.kernels[3].place, std::nullopt);
   EXPECT_EQ(ranking.kernels[3].speed, std::nullopt);
+}
+
+TEST(RankingTest, FewCallsTellNothingApart) {
+  const GateResult slow = timed({{"a", {1, 1, 1, 1}}}), fast = timed({{"a", {2, 2, 2, 2}}});
+  const Ranking ranking = ranking_of({&slow, &fast});
+  EXPECT_THAT(order_of(ranking), ElementsAre(1, 0));
+  EXPECT_EQ(ranking.kernels[1].place, 1);
 }
 
 TEST(RankingTest, ComparesWhatAllWereTimedInThatConform) {
