@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -44,13 +45,19 @@ struct Entrant {
   std::optional<Told> told = {};
 };
 
+// Through links, but none that lead nowhere.
+bool is_file(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_regular_file(ignored);
+}
+
 // The kernels of a folder are its FILE.py and LIBRARY.so, in the order of their names.
 std::vector<std::string> specs_of(const std::string& named) {
   if (!fs::is_directory(named)) return {named};
   std::vector<std::string> specs;
   for (const fs::directory_entry& file : fs::directory_iterator(named)) {
     const std::string name = file.path().filename(), kind = file.path().extension();
-    if (name.starts_with('.') || name.starts_with('_') || !file.is_regular_file()) continue;
+    if (name.starts_with('.') || name.starts_with('_') || !is_file(file)) continue;
     if (kind == ".py" || kind == ".so") specs.push_back(file.path());
   }
   if (specs.empty()) {
@@ -75,7 +82,7 @@ std::vector<Entrant> entrants_of(const std::vector<std::string>& named, const Ga
           entrants.back().testee = std::move(testee);
         }
       } catch (const InputError& error) {
-        if (!fs::exists(spec)) throw;
+        if (!fs::exists(spec.substr(0, spec.rfind(':')))) throw;
         entrants.push_back({called, error.what()});
       }
     }

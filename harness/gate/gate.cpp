@@ -42,6 +42,7 @@ constexpr std::size_t kCasesAStep = 60, kProblemsAStep = 30;
 constexpr std::uint64_t kStepsAfterAFault = 2;
 // In one of so many rounds memory and threads are measured, and time is not.
 constexpr std::uint64_t kRoundsAMeasured = 16;
+constexpr double kSlack = 0.5;  // threads that a runtime has beside
 constexpr std::size_t kMostCounterexamples = 3;
 
 // What was judged, by whom found; the faults are kept.
@@ -107,6 +108,7 @@ class Gate {
       }
     });
     if (ours_) std::rethrow_exception(ours_);
+    sum_threads();
     result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
     if (result_.conforms()) {
@@ -288,16 +290,26 @@ class Gate {
 
   // One call with more threads than it may have is an accident of the machine, several are not.
   void count_threads(const TimedCall& call) {
-    constexpr int kSeen = 3;
-    constexpr double kSlack = 0.5;  // threads that a runtime has beside
     for (const double running : call.threads) {
-      if (options_.on_device || running <= testee_.threads + kSlack || ++crowded_ != kSeen)
-        continue;
-      result_.not_believed.push_back(
-          fmt::format("its calls compute on {:.1f} threads, where --threads grants {}: their times "
-                      "are no measure",
-                      running, testee_.threads));
+      if (running > testee_.threads + kSlack && ++crowded_ == kSeen) disbelieve_threads(running);
     }
+    wall_s_ += call.wall_s;
+    cpu_s_ += call.cpu_s;
+  }
+  // What single calls are too short to tell, all of them do.
+  void sum_threads() {
+    // Seconds, as a processor's time is known to a hundredth; and of threads, in the mean.
+    constexpr double kLeast = 0.2, kBeside = 0.25;
+    if (crowded_ < kSeen && wall_s_ > kLeast && cpu_s_ > (testee_.threads + kBeside) * wall_s_) {
+      disbelieve_threads(cpu_s_ / wall_s_);
+    }
+  }
+  void disbelieve_threads(double running) {
+    if (options_.on_device) return;
+    result_.not_believed.push_back(fmt::format(
+        "its calls compute on {:.1f} threads, where --threads grants {}: their times are "
+        "no measure",
+        running, testee_.threads));
   }
 
   void add_speeds(std::size_t n) {
@@ -412,7 +424,9 @@ class Gate {
   std::mutex mutex_;  // of `ours_`
   std::exception_ptr ours_ = {};
   std::vector<Judged> faults_ = {};
-  int crowded_ = 0;  // calls on more threads than they may have
+  double wall_s_ = 0, cpu_s_ = 0;  // of all timed calls
+  static constexpr int kSeen = 3;  // calls on more threads than they may have, which tell
+  int crowded_ = 0;                // of them
   // Whether the time was up before all of a step or a round was asked, and whether that of one was.
   bool skipped_ = false, whole_step_ = false, whole_round_ = false;
   GateResult result_;

@@ -89,6 +89,8 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
     call.forward_s = trial.forward.wall_seconds;
     if (prepared.problem().backward) call.backward_s = trial.backward.wall_seconds;
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
+      call.wall_s += facts->wall_seconds.value_or(0);
+      call.cpu_s += facts->cpu_seconds.value_or(0);
       if (facts->running_threads) call.threads.push_back(*facts->running_threads);
     }
     call.forward_bytes = trial.forward.peak_bytes;

@@ -41,6 +41,7 @@ struct Contender {
 struct TimedCall {
   Verdict verdict;
   std::optional<double> forward_s = {}, backward_s = {};  // none of what did not come to its end
+  double wall_s = 0, cpu_s = 0;  // of both passes, and that all its threads computed
   // If it was measured: on how many threads the passes computed that are long enough to tell, and
   // the memory that each took.
   std::vector<double> threads = {};

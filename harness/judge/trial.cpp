@@ -22,6 +22,7 @@ CallFacts facts_of(const Reply& reply, bool traced) {
   facts.touched_bytes = reply.touched_bytes;
   facts.thread_seconds = reply.thread_seconds;
   facts.wall_seconds = reply.wall_seconds;
+  facts.cpu_seconds = reply.cpu_seconds;
   facts.running_threads = reply.running_threads;
   const auto workspace = reply.body.find("workspace_bytes");
   if (workspace != reply.body.end()) facts.workspace_bytes = workspace->get<double>();

@@ -41,6 +41,8 @@ struct Reply {
   // Processor seconds of each thread that ran meanwhile, if that was measured.
   std::vector<double> thread_seconds = {};
   std::optional<double> wall_seconds = {};  // from request to reply, if that was measured
+  // That all threads computed, to a hundredth; of a worker that is still between requests.
+  std::optional<double> cpu_seconds = {};
   // How many threads computed or waited for a processor, in the mean over the call; none if that
   // was not measured, or the call ended too soon to tell.
   std::optional<double> running_threads = {};

@@ -17,6 +17,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace attest {
@@ -252,6 +253,19 @@ double ended_seconds(const std::vector<pid_t>& processes) {
   double seconds = cpu_seconds(processes);
   for (const auto& [id, time] : thread_times(processes)) seconds -= time.cpu_s;
   return std::max(0.0, seconds);
+}
+
+bool stands_still(pid_t pid) {
+  bool still = true;
+  for_each_entry(fmt::format("/proc/{}/task", pid), [&](const fs::path& thread) {
+    std::string line;
+    std::getline(std::ifstream(thread / "stat"), line);
+    // Behind the name, which may hold anything (proc_pid_stat(5)).
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos || name_end + 2 >= line.size()) return;  // it has ended
+    still &= std::string_view("TtZXx").find(line[name_end + 2]) != std::string_view::npos;
+  });
+  return still;
 }
 
 std::size_t running_threads() {

@@ -64,6 +64,9 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 double cpu_seconds(const std::vector<pid_t>& processes);
 double ended_seconds(const std::vector<pid_t>& processes);
 
+// Whether no thread of it runs: each is stopped, or has ended.
+bool stands_still(pid_t pid);
+
 // Threads of the whole machine that run or wait for a processor.
 std::size_t running_threads();
 

@@ -102,7 +102,7 @@ struct WorkerExecutor::Process {
   std::array<Descriptor, 2> printed = {};  // stdout, stderr
   bool answered_once = false;
   std::set<pid_t> first_family = {};  // the processes that there were then
-  std::set<pid_t> stopped = {};       // while it is still
+  std::set<pid_t> stopped = {};       // that it had when it was still
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
@@ -115,24 +115,40 @@ struct WorkerExecutor::Process {
     kill(-pid, SIGKILL);
   }
 
-  // Stops all of it, what it starts meanwhile included. The group comes first: it takes no list.
-  void hold_still() {
+  // Stops all of it, what it starts meanwhile included: those that are known at once, since a list
+  // takes its time. Whether all of it stood still as soon as it was told to.
+  bool hold_still() {
+    for (const pid_t each : stopped) kill(each, SIGSTOP);
     kill(-pid, SIGSTOP);
-    stopped.clear();
+    bool at_once = std::all_of(stopped.begin(), stopped.end(), stands_still);
+    std::set<pid_t> found;
     for (bool more = true; more;) {
       more = false;
       for (const pid_t each : family_of(pid)) {
-        if (!stopped.insert(each).second) continue;
+        if (!found.insert(each).second) continue;
         kill(each, SIGSTOP);
+        at_once &= stopped.contains(each);
         more = true;
       }
     }
+    stopped = std::move(found);
+    // A signal waits for what a thread does within the system.
+    const auto asked = CallTime::Clock::now();
+    while (!std::all_of(stopped.begin(), stopped.end(), stands_still) &&
+           CallTime::Clock::now() - asked < std::chrono::seconds(5)) {
+      at_once = false;
+      usleep(100);
+    }
+    return at_once;
   }
 
   void go_on() const {
     for (const pid_t each : stopped) kill(each, SIGCONT);
     kill(-pid, SIGCONT);
   }
+
+  // When it was still.
+  std::vector<pid_t> list() const { return {stopped.begin(), stopped.end()}; }
 
   // Whether some of them were not there when the worker first answered.
   template <class Pids>
@@ -285,6 +301,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
+  const double cpu_before = options_.still_between_requests ? cpu_seconds(process.list()) : 0;
   const auto asked = Clock::now();
   if (options_.still_between_requests) process.go_on();
   for (;;) {
@@ -308,6 +325,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (auto reply = receive(nonce)) {
         if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
           reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
+          if (process_) reply->cpu_seconds = cpu_seconds(process_->list()) - cpu_before;
         }
         return std::move(*reply);
       }
@@ -341,7 +359,7 @@ std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
   if (inbox.size() < 4 + size) return std::nullopt;
   replied_ = Clock::now();
   if (options_.still_between_requests) {
-    process_->hold_still();
+    if (!process_->hold_still()) replied_ = Clock::now();  // what went on is the call's
     has_left_processes_ |= process_->answered_once && process_->left_any(process_->stopped);
   }
   const std::string text = inbox.substr(4);
