@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "reports/html_parts.h"
+#include "reports/interval.h"
 #include "reports/markup.h"
 #include "reports/table.h"
 #include "reports/text.h"
@@ -19,26 +19,15 @@ using nlohmann::json;
 
 std::string text_of(const json& text) { return one_line(text.get<std::string>()); }
 
-std::string times_text(double times) { return fmt::format("{:.3g}", times); }
-
-// Of an interval that is told.
-constexpr double kSure = 0.9;
-
-// "1.02 (0.99 to 1.05)"
-std::string interval_text(const json& interval, double factor = 1) {
-  const auto number = [&](const char* key) {
-    return times_text(interval[key].get<double>() * factor);
-  };
-  if (interval["level"].get<double>() < kSure) return number("median") + " (few calls)";
-  return fmt::format("{} ({} to {})", number("median"), number("least"), number("most"));
+Interval interval_in(const json& interval) {
+  return {.median = interval["median"],
+          .least = interval["least"],
+          .most = interval["most"],
+          .level = interval["level"]};
 }
 
-// In the unit of its median.
-std::string seconds_text(const json& seconds) {
-  const double median = seconds["median"];
-  if (median < 1e-3) return interval_text(seconds, 1e6) + " us";
-  if (median < 1) return interval_text(seconds, 1e3) + " ms";
-  return interval_text(seconds) + " s";
+std::string interval_text(const json& interval) {
+  return attest::interval_text(interval_in(interval));
 }
 
 // Beyond the tensors, of an object that may say it.
@@ -117,7 +106,7 @@ Markup side_by_side(const json& ranking) {
       const json* const speed = speed_in(kernel, compared);
       if (!speed || !speed->contains("ratio")) continue;
       rows += element("tr", {}, html::id_cell(text_of(kernel["kernel"])),
-                      html::number(seconds_text((*speed)["seconds"])),
+                      html::number(time_text(interval_in((*speed)["seconds"]))),
                       html::number(interval_text((*speed)["ratio"])),
                       html::number(std::to_string((*speed)["calls"].get<std::size_t>())),
                       html::number(memory_text(*speed)));

@@ -222,6 +222,9 @@ typedef struct attest_context {
   /* Of all tensors of the call, each once; attest_context_region steps through them. */
   const attest_region* regions;
   uint64_t region_count;
+  /* Where a kernel on a device leaves how many seconds its work took there, between two events of
+   * its stream; NULL: nobody asks. */
+  double* device_seconds;
 } attest_context;
 
 /* The pages of tensor `index`, counted from 0. A newer host may have larger entries. */

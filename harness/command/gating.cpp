@@ -76,12 +76,23 @@ std::vector<std::string> owners(const std::vector<Library>& libraries) {
 }
 
 // What nothing here can tell.
-std::vector<std::string> undecided_of(const Testee& testee, const std::vector<Library>& libraries,
+std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
                                       bool has_left_processes) {
   std::vector<std::string> all;
-  if (!libraries.empty()) {
+  if (!told.libraries.empty()) {
     all.push_back(fmt::format("it runs code of {}: whether the kernel is its own is not told",
-                              fmt::join(owners(libraries), ", ")));
+                              fmt::join(owners(told.libraries), ", ")));
+  }
+  const auto& speeds = told.result.speeds;
+  if (std::any_of(speeds.begin(), speeds.end(), [](const Speed& each) { return each.by_events; })) {
+    all.push_back(
+        told.baseline.empty()
+            ? "its times are told by events in its own process; with --baseline, what they leave "
+              "out is compared"
+            : fmt::format(
+                  "its times are told by events in its own process: of what they leave out, "
+                  "less than {:.0f} ms a call more than of the baseline's is not seen",
+                  1e3 * kLeftOutUnseen));
   }
   if (has_left_processes) {
     all.push_back(
@@ -104,15 +115,15 @@ std::uint64_t hidden_seed() {
   return 1 + ((high << 32 | device()) % (kMostOfAHiddenSeed - 1));
 }
 
-std::string again(const GateArguments& asked, const Told& told) {
+std::string again(const GateArguments& asked, const RunOptions& run, const Told& told) {
   std::string line = fmt::format("attest gate {}", quoted(told.testee));
   if (!told.baseline.empty()) line += fmt::format(" --baseline {}", quoted(told.baseline));
   for (const std::string& each : asked.cases.shapes)
     line += fmt::format(" --shapes {}", quoted(each));
   if (asked.declared) line += " --declared";
-  if (asked.testees.threads != 1) line += fmt::format(" --threads {}", asked.testees.threads);
-  return line + fmt::format(" --seed {} --steps {} --rounds {}", told.seed, told.result.steps,
-                            told.result.rounds);
+  return line + options_text(run) +
+         fmt::format(" --seed {} --steps {} --rounds {}", told.seed, told.result.steps,
+                     told.result.rounds);
 }
 
 // The counterexamples as a case file, and the commands that repeat them.
@@ -158,6 +169,11 @@ struct Guarded {
         armed(worker),
         stale(armed, seed),
         contender{testee, stale, options.threads} {}
+
+  void load() {
+    armed.load();
+    contender.on_device = runs_on_a_device(worker.code());
+  }
 
   WorkerExecutor worker;
   Armed armed;
@@ -216,15 +232,14 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   Guarded own(testee, options, around_, seed);
   std::optional<Guarded> other;
   if (baseline_) other.emplace(*baseline_, options, around_, seed);
-  own.armed.load();
-  if (other) other->armed.load();
+  own.load();
+  if (other) other->load();
   const GateOptions gate_options = {
       .seed = seed,
       .seconds = asked_.seconds,
       .steps = asked_.steps,
       .rounds = asked_.rounds,
       .takes_declared = asked_.declared,
-      .on_device = runs_on_a_device(own.worker.code()),
       .run = {.jobs = jobs_, .threads = options.threads, .limits = options.limits}};
   const MakeExecutor start = [&](const Testee& each) {
     return std::make_unique<WorkerExecutor>(still_worker(each, options, around_));
@@ -235,10 +250,10 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty()) {
     told.notes.push_back("no speed: the budget ended in the first round, which warms up");
   }
-  told.undecided = undecided_of(testee, told.libraries, own.worker.has_left_processes());
+  told.undecided = undecided_of(testee, told, own.worker.has_left_processes());
   FileSums known;
   told.files = sums_of(testee, known);
-  told.again = again(asked_, told);
+  told.again = again(asked_, gate_options.run, told);
   write_examples(asked_, testee, gate_options.run, examples, told);
   told.next = told.repros.empty() ? fmt::format("attest run --testee {}", quoted(testee.spec))
                                   : told.repros.front();

@@ -62,6 +62,7 @@ struct Told {
 };
 
 nlohmann::json to_json(const Interval& interval);
+nlohmann::json to_json(const BytesTaken& bytes);
 nlohmann::json to_json(const Told& told);  // of the schema spec/gate.schema.json
 std::string to_text(const Told& told);
 

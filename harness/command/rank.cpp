@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -93,6 +94,12 @@ std::vector<Entrant> entrants_of(const std::vector<std::string>& named, const Ga
   for (Entrant& each : entrants) {
     if (count[each.called] > 1 && each.testee) each.called = each.testee->spec;
   }
+  std::set<std::string> names;
+  for (const Entrant& each : entrants) {
+    if (!names.insert(each.called).second) {
+      throw InputError("", fmt::format("{} is named twice", each.called));
+    }
+  }
   return entrants;
 }
 
@@ -106,9 +113,7 @@ nlohmann::json to_json(const Entrant& entrant, const Ranked& ranked) {
   }
   if (ranked.place) json["place"] = *ranked.place;
   if (ranked.speed) json["speed"] = attest::to_json(*ranked.speed);
-  if (ranked.memory) {
-    json["memory"] = {{"least", ranked.memory->least}, {"most", ranked.memory->most}};
-  }
+  if (ranked.memory) json["memory"] = attest::to_json(*ranked.memory);
   json["gate"] = attest::to_json(*entrant.told);
   return json;
 }

@@ -10,6 +10,7 @@
 #include "harness/command/identity.h"
 #include "harness/run/conclude.h"
 #include "reports/groups.h"
+#include "reports/interval.h"
 #include "reports/text.h"
 
 namespace attest {
@@ -32,13 +33,13 @@ nlohmann::json to_json(const Interval& interval) {
           {"level", interval.level}};
 }
 
-namespace {
-
-constexpr const char* kGateSchema = "attest-gate-1";
-
 nlohmann::json to_json(const BytesTaken& bytes) {
   return {{"least", bytes.least}, {"most", bytes.most}};
 }
+
+namespace {
+
+constexpr const char* kGateSchema = "attest-gate-1";
 
 nlohmann::json to_json(const Speed& speed) {
   nlohmann::json json = {{"problem", speed.problem},
@@ -46,6 +47,7 @@ nlohmann::json to_json(const Speed& speed) {
                          {"pass", speed.pass},
                          {"calls", speed.calls},
                          {"seconds", to_json(speed.seconds)},
+                         {"timed_by", speed.by_events ? "events" : "clock"},
                          {"least_believed", speed.least}};
   if (speed.baseline) json["baseline_seconds"] = to_json(*speed.baseline);
   if (speed.ratio) json["ratio"] = to_json(*speed.ratio);
@@ -80,21 +82,6 @@ nlohmann::json to_json(const Counterexample& example, const std::string& repro) 
           {"tensors", tensors},
           {"captured", v.captured},
           {"repro", repro}};
-}
-
-// "1.02 (0.99 to 1.05)", in a unit.
-std::string interval_text(const Interval& interval, double unit = 1) {
-  if (!interval.is_sure()) return fmt::format("{:.3g} (few calls)", interval.median / unit);
-  return fmt::format("{:.3g} ({:.3g} to {:.3g})", interval.median / unit, interval.least / unit,
-                     interval.most / unit);
-}
-
-// In the unit of its median.
-std::string time_text(const Interval& seconds) {
-  const auto [name, unit] = seconds.median < 1e-3 ? std::pair("us", 1e-6)
-                            : seconds.median < 1  ? std::pair("ms", 1e-3)
-                                                  : std::pair("s", 1.0);
-  return fmt::format("{} {}", interval_text(seconds, unit), name);
 }
 
 std::string to_text(const Speed& speed) {

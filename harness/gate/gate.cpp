@@ -109,6 +109,7 @@ class Gate {
     });
     if (ours_) std::rethrow_exception(ours_);
     sum_threads();
+    for (std::size_t n = 0; n < tasks_.timed.size(); ++n) compare_left_out(n);
     result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
     if (result_.conforms()) {
@@ -126,6 +127,8 @@ class Gate {
   struct Times {
     std::optional<Problem> problem = {};
     std::array<std::vector<double>, 2> testee = {}, baseline = {};
+    std::array<std::vector<double>, 2> left_out = {};  // by events, beyond those of the baseline
+    std::array<bool, 2> by_events = {};
     std::array<std::optional<BytesTaken>, 2> memory = {};
   };
 
@@ -261,31 +264,57 @@ class Gate {
     count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
-    keep_less(times.memory[0], tried.testee.forward_bytes);
-    keep_less(times.memory[1], tried.testee.backward_bytes);
+    if (!testee_.on_device) {  // whose memory is not the host's
+      keep_less(times.memory[0], tried.testee.forward_bytes);
+      keep_less(times.memory[1], tried.testee.backward_bytes);
+    }
     if (!times.problem) times.problem = read_entry(entry, kFuzzStem).problem;
     if (tried.baseline && is_fault(tried.baseline->verdict.outcome)) {
       result_.baseline_faults.push_back(
           fmt::format("{}: {}", tasks_.timed[n].name, tried.baseline->verdict.message));
     }
     note({"timed call", entry, tried.testee.verdict});
-    const auto add = [&](std::size_t pass, const std::optional<double>& seconds,
-                         const std::optional<double>& others) {
-      if (!seconds || (tried.baseline && !others)) return;
-      const double least = least_seconds(*times.problem, pass == 1, options_.on_device);
-      if (*seconds < least) {
+    const auto add = [&](std::size_t pass, const std::optional<PassTime>& own,
+                         const std::optional<PassTime>& others) {
+      if (!own || (tried.baseline && !others)) return;
+      // Both by the same clock.
+      const bool by_events = own->on_device && (!others || others->on_device);
+      const double seconds = by_events ? *own->on_device : own->clock;
+      const double least = least_seconds(*times.problem, pass == 1, testee_.on_device);
+      if (seconds < least) {
         result_.not_believed.push_back(
             fmt::format("{}: a call returned in {:.3g} s, and no machine computes it in less than "
                         "{:.3g} s",
-                        tasks_.timed[n].name, *seconds, least));
+                        tasks_.timed[n].name, seconds, least));
       }
       if (is_measured) return;
-      times.testee[pass].push_back(*seconds);
-      if (others) times.baseline[pass].push_back(*others);
+      times.by_events[pass] = by_events;
+      times.testee[pass].push_back(seconds);
+      if (!others) return;
+      times.baseline[pass].push_back(by_events ? *others->on_device : others->clock);
+      if (by_events) {
+        times.left_out[pass].push_back((own->clock - *own->on_device) -
+                                       (others->clock - *others->on_device));
+      }
     };
     const TimedCall* const other = tried.baseline ? &*tried.baseline : nullptr;
-    add(0, tried.testee.forward_s, other ? other->forward_s : std::nullopt);
-    add(1, tried.testee.backward_s, other ? other->backward_s : std::nullopt);
+    add(0, tried.testee.forward, other ? other->forward : std::nullopt);
+    add(1, tried.testee.backward, other ? other->backward : std::nullopt);
+  }
+
+  // What the events of a device leave out, copies and waits, they leave out of both.
+  void compare_left_out(std::size_t n) {
+    for (const std::size_t pass : {0, 1}) {
+      const std::vector<double>& left_out = times_[n].left_out[pass];
+      if (left_out.empty()) continue;
+      const double told = interval_of(times_[n].testee[pass]).median;
+      const Interval more = interval_of(left_out);
+      if (more.least <= kLeftOutUnseen + told / 2) continue;
+      result_.not_believed.push_back(fmt::format(
+          "{}: by the events of its device a call takes {:.3g} s, and seen from outside "
+          "{:.3g} s more than that and what the baseline's leave out",
+          tasks_.timed[n].name, told, more.median));
+    }
   }
 
   // One call with more threads than it may have is an accident of the machine, several are not.
@@ -305,7 +334,7 @@ class Gate {
     }
   }
   void disbelieve_threads(double running) {
-    if (options_.on_device) return;
+    if (testee_.on_device) return;
     result_.not_believed.push_back(fmt::format(
         "its calls compute on {:.1f} threads, where --threads grants {}: their times are "
         "no measure",
@@ -321,7 +350,8 @@ class Gate {
                      .pass = pass == 0 ? "forward" : "backward",
                      .calls = own.size(),
                      .seconds = interval_of(own),
-                     .least = least_seconds(*times_[n].problem, pass == 1, options_.on_device),
+                     .by_events = times_[n].by_events[pass],
+                     .least = least_seconds(*times_[n].problem, pass == 1, testee_.on_device),
                      .memory = times_[n].memory[pass]};
       if (!others.empty()) {
         for (std::size_t at = 0; at < own.size(); ++at) {

@@ -31,7 +31,6 @@ struct GateOptions {
   double seconds = 60;                  // after which no further step is begun
   std::uint64_t steps = 0, rounds = 0;  // exactly so many; both 0: as the time allows
   bool takes_declared = false;          // arithmetic beyond the default column is taken as declared
-  bool on_device = false;               // for what a time is believed
   RunOptions run = {};
 };
 
@@ -55,6 +54,7 @@ struct Speed {
   std::optional<Interval> baseline = {};  // seconds
   std::optional<Interval> ratio = {};     // of the baseline's time to the testee's, call by call
   std::vector<double> ratios = {};        // of each call, in their order
+  bool by_events = false;                 // on a device, as the kernel's process says
   double least = 0;                       // in which no machine computes it
   std::optional<BytesTaken> memory = {};  // beyond the tensors, at the least of the calls measured
 };
@@ -79,6 +79,10 @@ struct GateResult {
   }
   bool whole = false;  // a step and a round came to their end, and no error of our own
 };
+
+// What events on a device leave out of a call, beyond what they leave out of the baseline's, is
+// seen from so many seconds on: of starting and stopping workers of other libraries some differ.
+constexpr double kLeftOutUnseen = 5e-3;
 
 // Goes on until the time is up, `interrupted` says so, or, from the first fault on, a few steps
 // more. `make_executor` starts further workers, in which failures are made small.

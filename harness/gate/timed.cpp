@@ -75,6 +75,17 @@ nlohmann::json entry_of(const std::string& problem_name, const nlohmann::json& p
           {"bits", kStem}};
 }
 
+std::optional<PassTime> time_of(const CallFacts& facts, bool on_device) {
+  if (!facts.wall_seconds) return std::nullopt;
+  PassTime time = {.clock = *facts.wall_seconds};
+  // No part of the call takes longer than all of it.
+  if (on_device && facts.device_seconds && *facts.device_seconds > 0 &&
+      *facts.device_seconds <= time.clock) {
+    time.on_device = facts.device_seconds;
+  }
+  return time;
+}
+
 TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measures) {
   std::string captured;
   const Calling calling = {.testee = contender.testee.description,
@@ -86,8 +97,10 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
-    call.forward_s = trial.forward.wall_seconds;
-    if (prepared.problem().backward) call.backward_s = trial.backward.wall_seconds;
+    call.forward = time_of(trial.forward, contender.on_device);
+    if (prepared.problem().backward) {
+      call.backward = time_of(trial.backward, contender.on_device);
+    }
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       call.wall_s += facts->wall_seconds.value_or(0);
       call.cpu_s += facts->cpu_seconds.value_or(0);

@@ -35,12 +35,19 @@ struct Contender {
   const Testee& testee;
   Executor& executor;  // whose replies say how long they took
   int threads;
+  bool on_device = false;  // then its own word for how long its work took there is taken
+};
+
+// Of one pass, seconds.
+struct PassTime {
+  double clock = 0;                      // from outside, all that copies to a device take included
+  std::optional<double> on_device = {};  // between events in its stream, as the testee says
 };
 
 // A call of each pass that was judged.
 struct TimedCall {
   Verdict verdict;
-  std::optional<double> forward_s = {}, backward_s = {};  // none of what did not come to its end
+  std::optional<PassTime> forward = {}, backward = {};  // none of what did not come to its end
   double wall_s = 0, cpu_s = 0;  // of both passes, and that all its threads computed
   // If it was measured: on how many threads the passes computed that are long enough to tell, and
   // the memory that each took.

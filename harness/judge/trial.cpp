@@ -26,6 +26,10 @@ CallFacts facts_of(const Reply& reply, bool traced) {
   facts.running_threads = reply.running_threads;
   const auto workspace = reply.body.find("workspace_bytes");
   if (workspace != reply.body.end()) facts.workspace_bytes = workspace->get<double>();
+  const auto on_device = reply.body.find("device_seconds");
+  if (on_device != reply.body.end() && on_device->is_number()) {
+    facts.device_seconds = on_device->get<double>();
+  }
   if (!traced) return facts;
   const auto blocks = reply.body.find("blocks");
   if (blocks != reply.body.end()) facts.blocks = blocks_from_json(*blocks);

@@ -37,6 +37,7 @@ struct CallFacts {
   std::optional<BytesTaken> touched_bytes = {};  // of private memory, likewise, of programs
   std::optional<double> running_threads = {};    // in the mean over the call, if that was measured
   std::optional<double> wall_seconds = {};       // from request to reply, likewise
+  std::optional<double> device_seconds = {};     // that its work took on a device, as it says
   std::optional<double> cpu_seconds = {};        // that all threads computed, likewise
   std::vector<double> thread_seconds = {};       // that each thread computed, if that was measured
 };

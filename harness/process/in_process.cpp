@@ -6,10 +6,11 @@ namespace attest {
 
 Reply InProcessExecutor::execute(nlohmann::json request) {
   Reply reply;
-  reply.body = answer(plugin_, request, [this](const std::string&, const nlohmann::json& tensor) {
+  const auto locate = [this](const std::string&, const nlohmann::json& tensor) {
     std::byte* memory = tensor.at("memory") == "output" ? arena_->outputs() : arena_->inputs();
     return static_cast<void*>(memory + tensor.at("offset").get<std::size_t>());
-  });
+  };
+  reply.body = answer(plugin_, request, locate, [this] { is_ready(); });
   return reply;
 }
 

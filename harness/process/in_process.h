@@ -17,6 +17,10 @@ class InProcessExecutor : public Executor {
   Reply execute(nlohmann::json request) override;
   Arena& arena(std::size_t bytes) override;
 
+ protected:
+  // When all is located, before a kernel sees any of a call.
+  virtual void is_ready() {}
+
  private:
   const attest_plugin& plugin_;
   std::unique_ptr<Arena> arena_ = nullptr;

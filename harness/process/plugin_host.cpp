@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -280,6 +282,8 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   context.message_bytes = message.size();
   context.mode = mode_of(request);
   regions.tell(context);
+  double device_seconds = std::numeric_limits<double>::quiet_NaN();
+  if (request.value("armed", false)) context.device_seconds = &device_seconds;
   Trace trace;
   const bool traced = request.value("trace", false);
   if (traced) {
@@ -295,6 +299,7 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   }
   if (status == ATTEST_OK) {
     json reply = {{"status", "ok"}, {"workspace_bytes", bytes}};
+    if (!std::isnan(device_seconds)) reply["device_seconds"] = device_seconds;
     if (traced) trace.report(reply);
     return reply;
   }

@@ -46,18 +46,21 @@ bool add_children(pid_t parent, std::vector<pid_t>& children) {
   return listed || !fs::exists(fmt::format("/proc/{}", parent), gone);
 }
 
-// Numbers of a stat file, from that field on, counted from 1 as proc(5) does; nothing if they
-// aren't there.
-std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
+// A stat file from its third field on, the state; empty if it isn't there.
+std::string stat_behind_name(const fs::path& file) {
   // A process that ends while it is read of is an error of the stream, not an exception.
   std::ostringstream read;
   read << std::ifstream(file).rdbuf();
   const std::string text = read.str();
-  const auto name_end = text.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
-  // pid (name) state parent ...; the name may hold anything, ends of lines too, so count from its
-  // end.
-  std::istringstream rest(text.substr(name_end + 1));
+  // pid (name) state parent ...; the name may hold anything, ends of lines too.
+  const auto name_end = text.rfind(") ");
+  return name_end == std::string::npos ? "" : text.substr(name_end + 2);
+}
+
+// Numbers of a stat file, from that field on, counted from 1 as proc(5) does; nothing if they
+// aren't there.
+std::optional<std::vector<std::size_t>> stat_fields(const fs::path& file, int first, int count) {
+  std::istringstream rest(stat_behind_name(file));
   std::string other;
   for (int field = 3; field < first; ++field) rest >> other;
   std::vector<std::size_t> numbers(static_cast<std::size_t>(count));
@@ -255,15 +258,17 @@ double ended_seconds(const std::vector<pid_t>& processes) {
   return std::max(0.0, seconds);
 }
 
+std::optional<std::size_t> start_of(pid_t pid) {
+  const auto ticks = stat_fields(fmt::format("/proc/{}/stat", pid), 22, 1);
+  if (!ticks) return std::nullopt;
+  return ticks->front();
+}
+
 bool stands_still(pid_t pid) {
   bool still = true;
   for_each_entry(fmt::format("/proc/{}/task", pid), [&](const fs::path& thread) {
-    std::string line;
-    std::getline(std::ifstream(thread / "stat"), line);
-    // Behind the name, which may hold anything (proc_pid_stat(5)).
-    const std::size_t name_end = line.rfind(')');
-    if (name_end == std::string::npos || name_end + 2 >= line.size()) return;  // it has ended
-    still &= std::string_view("TtZXx").find(line[name_end + 2]) != std::string_view::npos;
+    const std::string stat = stat_behind_name(thread / "stat");
+    still &= stat.empty() || std::string_view("TtZXx").find(stat[0]) != std::string_view::npos;
   });
   return still;
 }

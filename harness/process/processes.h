@@ -64,6 +64,10 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 double cpu_seconds(const std::vector<pid_t>& processes);
 double ended_seconds(const std::vector<pid_t>& processes);
 
+// When it was started, in ticks: no two processes of the same number share that. Nothing if there
+// is none.
+std::optional<std::size_t> start_of(pid_t pid);
+
 // Whether no thread of it runs: each is stopped, or has ended.
 bool stands_still(pid_t pid);
 

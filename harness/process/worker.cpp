@@ -15,6 +15,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <random>
 #include <semaphore>
 #include <set>
@@ -102,7 +104,8 @@ struct WorkerExecutor::Process {
   std::array<Descriptor, 2> printed = {};  // stdout, stderr
   bool answered_once = false;
   std::set<pid_t> first_family = {};  // the processes that there were then
-  std::set<pid_t> stopped = {};       // that it had when it was still
+  // That it had when it was still, and when each was started.
+  std::map<pid_t, std::optional<std::size_t>> stopped = {};
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
@@ -115,17 +118,26 @@ struct WorkerExecutor::Process {
     kill(-pid, SIGKILL);
   }
 
-  // Stops all of it, what it starts meanwhile included: those that are known at once, since a list
-  // takes its time. Whether all of it stood still as soon as it was told to.
-  bool hold_still() {
-    for (const pid_t each : stopped) kill(each, SIGSTOP);
+  static bool are_still(const std::map<pid_t, std::optional<std::size_t>>& processes) {
+    return std::all_of(processes.begin(), processes.end(),
+                       [](const auto& each) { return stands_still(each.first); });
+  }
+
+  // Stops all of it, what it starts meanwhile included. Since when it cannot compute: those that
+  // are known are told first, since a list takes its time, in which others go on.
+  CallTime::Clock::time_point hold_still() {
     kill(-pid, SIGSTOP);
-    bool at_once = std::all_of(stopped.begin(), stopped.end(), stands_still);
-    std::set<pid_t> found;
+    for (const auto& [each, start] : stopped) {
+      // Another process may have the number by now.
+      if (start_of(each) == start) kill(each, SIGSTOP);
+    }
+    const auto told = CallTime::Clock::now();
+    bool at_once = are_still(stopped);
+    std::map<pid_t, std::optional<std::size_t>> found;
     for (bool more = true; more;) {
       more = false;
       for (const pid_t each : family_of(pid)) {
-        if (!found.insert(each).second) continue;
+        if (!found.emplace(each, start_of(each)).second) continue;
         kill(each, SIGSTOP);
         at_once &= stopped.contains(each);
         more = true;
@@ -134,25 +146,27 @@ struct WorkerExecutor::Process {
     stopped = std::move(found);
     // A signal waits for what a thread does within the system.
     const auto asked = CallTime::Clock::now();
-    while (!std::all_of(stopped.begin(), stopped.end(), stands_still) &&
-           CallTime::Clock::now() - asked < std::chrono::seconds(5)) {
+    while (!are_still(stopped) && CallTime::Clock::now() - asked < std::chrono::seconds(5)) {
       at_once = false;
       usleep(100);
     }
-    return at_once;
+    return at_once ? told : CallTime::Clock::now();
   }
 
   void go_on() const {
-    for (const pid_t each : stopped) kill(each, SIGCONT);
+    for (const auto& [each, start] : stopped) kill(each, SIGCONT);
     kill(-pid, SIGCONT);
   }
 
   // When it was still.
-  std::vector<pid_t> list() const { return {stopped.begin(), stopped.end()}; }
+  std::vector<pid_t> still_family() const {
+    std::vector<pid_t> family;
+    for (const auto& [each, start] : stopped) family.push_back(each);
+    return family;
+  }
 
   // Whether some of them were not there when the worker first answered.
-  template <class Pids>
-  bool left_any(const Pids& family) const {
+  bool left_any(const std::vector<pid_t>& family) const {
     return std::any_of(family.begin(), family.end(),
                        [&](pid_t each) { return !first_family.contains(each); });
   }
@@ -301,7 +315,8 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
-  const double cpu_before = options_.still_between_requests ? cpu_seconds(process.list()) : 0;
+  const double cpu_before =
+      options_.still_between_requests ? cpu_seconds(process.still_family()) : 0;
   const auto asked = Clock::now();
   if (options_.still_between_requests) process.go_on();
   for (;;) {
@@ -325,7 +340,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (auto reply = receive(nonce)) {
         if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
           reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
-          if (process_) reply->cpu_seconds = cpu_seconds(process_->list()) - cpu_before;
+          if (process_) reply->cpu_seconds = cpu_seconds(process_->still_family()) - cpu_before;
         }
         return std::move(*reply);
       }
@@ -359,8 +374,8 @@ std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
   if (inbox.size() < 4 + size) return std::nullopt;
   replied_ = Clock::now();
   if (options_.still_between_requests) {
-    if (!process_->hold_still()) replied_ = Clock::now();  // what went on is the call's
-    has_left_processes_ |= process_->answered_once && process_->left_any(process_->stopped);
+    replied_ = process_->hold_still();  // what went on until then is the call's
+    has_left_processes_ |= process_->answered_once && process_->left_any(process_->still_family());
   }
   const std::string text = inbox.substr(4);
   inbox.clear();

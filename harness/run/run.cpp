@@ -339,26 +339,30 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
+std::string options_text(const RunOptions& options) {
+  std::string text;
+  const Limits& limits = options.limits;
+  const Limits usual;
+  if (options.threads != 1) text += fmt::format(" --threads {}", options.threads);
+  if (limits.start_seconds != usual.start_seconds) {
+    text += fmt::format(" --start-limit {}", limits.start_seconds);
+  }
+  if (limits.call_seconds != usual.call_seconds) {
+    text += fmt::format(" --call-limit {}", limits.call_seconds);
+  }
+  if (limits.memory_bytes != usual.memory_bytes) {
+    text += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
+  }
+  return text;
+}
+
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {
   if (!options.vectors.empty()) {
     return fmt::format("attest judge {} --cases {}", quoted(options.vectors),
                        quoted(std::string(base_id(test_case.id))));
   }
-  std::string line =
-      fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec));
-  const Limits& limits = options.limits;
-  const Limits usual;
-  if (options.threads != 1) line += fmt::format(" --threads {}", options.threads);
-  if (limits.start_seconds != usual.start_seconds) {
-    line += fmt::format(" --start-limit {}", limits.start_seconds);
-  }
-  if (limits.call_seconds != usual.call_seconds) {
-    line += fmt::format(" --call-limit {}", limits.call_seconds);
-  }
-  if (limits.memory_bytes != usual.memory_bytes) {
-    line += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
-  }
-  return line + origin(options);
+  return fmt::format("attest repro {} --testee {}", quoted(test_case.id), quoted(testee.spec)) +
+         options_text(options) + origin(options);
 }
 
 bool time_is_up(const RunOptions& options) {

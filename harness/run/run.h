@@ -90,6 +90,9 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
 // A word of a command line, quoted for a shell if it has to be.
 std::string quoted(const std::string& text);
 
+// How a testee runs, as a command takes it, with a blank before each; nothing of what is usual.
+std::string options_text(const RunOptions& options);
+
 // The command that repeats a verdict, with whatever options are not the usual ones.
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options);
 

@@ -41,6 +41,12 @@ class Device(Protocol):
     def hold(self, streams: Sequence[int], seconds: float) -> None:
         """What is put into these streams from here on begins together, after so long."""
 
+    def mark(self, stream: int) -> Any:
+        """A point in the stream, of which it can be told when it was passed."""
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Between two marks, once both are passed. They are of no use afterwards."""
+
     def synchronize(self) -> None:
         """Waits for everything on the device. Raises DeviceError for what went wrong on it."""
 
@@ -50,7 +56,6 @@ class Device(Protocol):
 
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
-_NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
 _NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _LARGE = 1 << 26
@@ -77,9 +82,7 @@ class Cuda:
         self._call("cuCtxSetCurrent", context)
         self.streams: Sequence[int] = [self._stream() for _ in range(2)]
         self._gate = self._stream()
-        event = ctypes.c_void_p()
-        self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(_NO_TIMING))
-        self._opened = event
+        self._opened = self._event()
         self._kept: Dict[Tuple[str, int], List[int]] = {}
         # A function of C, for one of Python would wait for the interpreter's lock, which a kernel
         # may hold while it waits for the stream.
@@ -101,6 +104,11 @@ class Cuda:
         stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING))
         return stream.value or 0
+
+    def _event(self) -> ctypes.c_void_p:
+        event = ctypes.c_void_p()
+        self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+        return event
 
     def allocate(self, size: int) -> int:
         def new(size: int) -> int:
@@ -157,6 +165,18 @@ class Cuda:
         for stream in streams:
             self._call("cuStreamWaitEvent", ctypes.c_void_p(stream), self._opened,
                        ctypes.c_uint(0))
+
+    def mark(self, stream: int) -> ctypes.c_void_p:
+        event = self._event()
+        self._call("cuEventRecord", event, ctypes.c_void_p(stream))
+        return event
+
+    def seconds(self, begin: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), begin, end)
+        for event in (begin, end):
+            self._call("cuEventDestroy_v2", event)
+        return milliseconds.value / 1000
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")

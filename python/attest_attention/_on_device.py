@@ -124,10 +124,14 @@ class _Call:
                 "keep_mask": self.tensors.arrays.get(("keep", 4))}
         return [(to, getattr(fresh, name)) for name, to in made.items() if to is not None]
 
-    def __call__(self, poison: bool = True) -> None:
+    def poison(self) -> None:
         with self._backend.in_stream(self.stream):
-            if poison:
-                self._backend.poison(self._sizes)
+            self._backend.poison(self._sizes)
+
+    def __call__(self, poison: bool = True) -> None:
+        if poison:
+            self.poison()
+        with self._backend.in_stream(self.stream):
             self._run(self._problem, self.tensors)
 
     def captured(self) -> Callable[[], None]:
@@ -148,12 +152,15 @@ class OnDevice:
 
     def __init__(self, memory: Memory, backend: Backend) -> None:
         self._device, self._memory, self._backend = _device.device(), memory, backend
+        # That the last call took on the device, if the harness told of it beforehand.
+        self.seconds: Optional[float] = None
+        self._marks: List[Any] = []
 
     def __call__(self, asked: Dict[str, Any], run: Pass) -> Optional[Fault]:
         """Puts a request to the kernel. Its outputs are where the harness reads them, unless there
         is a fault. Raises what the kernel raises, and DeviceError."""
-        modes = {"": self._ordinary, "stream": self._stream, "two-streams": self._two_streams,
-                 "graph": self._graph}
+        modes = {"": self._timed if asked.get("armed") else self._ordinary, "stream": self._stream,
+                 "two-streams": self._two_streams, "graph": self._graph}
         calls: List[_Call] = []
 
         def new(stream: int, **changed: Any) -> _Call:
@@ -164,6 +171,8 @@ class OnDevice:
         try:
             judged = modes[asked.get("mode", "")](new)
             self._device.synchronize()
+            self.seconds = self._device.seconds(*self._marks) if self._marks else None
+            self._marks = []
             alone = self._alone(new) if asked.get("mode") else None
             fault = judged.mirror.settle(alone)
             judged.tensors.finish()
@@ -191,6 +200,23 @@ class OnDevice:
         if not self._backend.in_order:
             self._device.synchronize()
         call()
+        call.fetch()
+        return call
+
+    def _timed(self, new: New) -> _Call:
+        """Between two marks in its stream. The inputs come into it behind a wait while the
+        host puts the call there: so the time is the device's, and nothing can begin before it. It
+        is as long as that of <attest/device.h>."""
+        call = new(DEFAULT_STREAM)
+        call.mirror.expect(results=1)
+        call.poison()
+        self._hold([call.stream], took=0)
+        call.send()
+        if not self._backend.in_order:
+            self._device.synchronize()
+        begin = self._device.mark(call.stream)
+        call(poison=False)
+        self._marks = [begin, self._device.mark(call.stream)]
         call.fetch()
         return call
 

@@ -166,7 +166,10 @@ class Worker:
         if kernel.name in self._on_device:
             if asked.get("armed"):
                 self._wait_for_word()
-            return _finished(self._on_device[kernel.name](asked, run))
+            on_device = self._on_device[kernel.name]
+            reply = _finished(on_device(asked, run))
+            return reply if on_device.seconds is None else {**reply,
+                                                            "device_seconds": on_device.seconds}
         with contextlib.closing(Tensors(self._memory, asked["tensors"], library)) as tensors:
             if asked.get("armed"):
                 tensors.map_inputs()

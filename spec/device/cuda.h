@@ -41,7 +41,7 @@ struct Cuda {
   static void destroy(Stream stream) { ignore(cudaStreamDestroy(stream)); }
   static Event make_event() {
     Event event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    check(cudaEventCreate(&event), "an event");
     return event;
   }
   static void destroy(Event event) { ignore(cudaEventDestroy(event)); }
@@ -54,6 +54,12 @@ struct Cuda {
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
   }
   static void record(Event event, Stream stream) { check(cudaEventRecord(event, stream), "event"); }
+  // Between two that have happened.
+  static double seconds(Event begin, Event end) {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin, end), "the time between events");
+    return double(milliseconds) / 1000;
+  }
   static void wait(Stream stream, Event event) {
     check(cudaStreamWaitEvent(stream, event, 0), "waiting for an event");
   }

@@ -41,7 +41,7 @@ struct Hip {
   static void destroy(Stream stream) { ignore(hipStreamDestroy(stream)); }
   static Event make_event() {
     Event event = nullptr;
-    check(hipEventCreateWithFlags(&event, hipEventDisableTiming), "an event");
+    check(hipEventCreate(&event), "an event");
     return event;
   }
   static void destroy(Event event) { ignore(hipEventDestroy(event)); }
@@ -54,6 +54,12 @@ struct Hip {
     check(hipMemcpyAsync(to, from, bytes, hipMemcpyDeviceToDevice, stream), "a copy");
   }
   static void record(Event event, Stream stream) { check(hipEventRecord(event, stream), "event"); }
+  // Between two that have happened.
+  static double seconds(Event begin, Event end) {
+    float milliseconds = 0;
+    check(hipEventElapsedTime(&milliseconds, begin, end), "the time between events");
+    return double(milliseconds) / 1000;
+  }
   static void wait(Stream stream, Event event) {
     check(hipStreamWaitEvent(stream, event, 0), "waiting for an event");
   }

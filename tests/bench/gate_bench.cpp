@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <exception>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +19,7 @@
 #include "harness/gate/armed.h"
 #include "harness/gate/interval.h"
 #include "harness/gate/timed.h"
-#include "harness/process/arena.h"
+#include "harness/process/in_process.h"
 #include "harness/process/installation.h"
 #include "harness/process/plugin_host.h"
 #include "harness/process/surroundings.h"
@@ -32,35 +31,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Plain : public Executor {
+class Plain : public InProcessExecutor {
  public:
-  explicit Plain(const attest_plugin& plugin) : plugin_(plugin) {}
+  using InProcessExecutor::InProcessExecutor;
 
   Reply execute(nlohmann::json request) override {
-    call(request);
-    return call(request);
-  }
-  Reply measure(nlohmann::json request) override { return execute(std::move(request)); }
-  Arena& arena(std::size_t bytes) override {
-    if (!arena_ || arena_->capacity() < bytes) arena_.emplace(bytes);
-    return *arena_;
-  }
-
- private:
-  Reply call(const nlohmann::json& request) {
-    const auto locate = [this](const std::string&, const nlohmann::json& tensor) {
-      std::byte* memory = tensor.at("memory") == "output" ? arena_->outputs() : arena_->inputs();
-      return static_cast<void*>(memory + tensor.at("offset").get<std::size_t>());
-    };
-    Clock::time_point begun;
-    Reply reply;
-    reply.body = answer(plugin_, request, locate, [&] { begun = Clock::now(); });
-    reply.wall_seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    InProcessExecutor::execute(request);
+    Reply reply = InProcessExecutor::execute(std::move(request));
+    reply.wall_seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
     return reply;
   }
 
-  const attest_plugin& plugin_;
-  std::optional<Arena> arena_ = {};
+ private:
+  void is_ready() override { begun_ = Clock::now(); }
+
+  Clock::time_point begun_ = {};
 };
 
 void measure(benchmark::State& state, const Testee& testee, const attest_plugin& plugin,
@@ -80,18 +65,18 @@ void measure(benchmark::State& state, const Testee& testee, const attest_plugin&
     for (std::uint64_t round = 0; round <= kRounds; ++round) {
       const Round tried =
           try_round(entry_of_round(problem, 1, round), gate, &other, round % 2 == 0, false);
-      const auto& own = problem.entry["problem"].contains("backward") ? tried.testee.backward_s
-                                                                      : tried.testee.forward_s;
-      const auto& its = problem.entry["problem"].contains("backward") ? tried.baseline->backward_s
-                                                                      : tried.baseline->forward_s;
+      const auto& own = problem.entry["problem"].contains("backward") ? tried.testee.backward
+                                                                      : tried.testee.forward;
+      const auto& its = problem.entry["problem"].contains("backward") ? tried.baseline->backward
+                                                                      : tried.baseline->forward;
       if (!own || !its || tried.testee.verdict.outcome != Outcome::pass) {
         state.SkipWithError(tried.testee.verdict.message.c_str());
         return;
       }
       if (round == 0) continue;
-      seconds.push_back(*own);
-      plains.push_back(*its);
-      ratios.push_back(*own / *its);
+      seconds.push_back(own->clock);
+      plains.push_back(its->clock);
+      ratios.push_back(own->clock / its->clock);
     }
     state.SetIterationTime(interval_of(seconds).median);
   }

@@ -35,6 +35,7 @@ class Fake {
   };
   struct Happening {
     bool happened = false;
+    std::size_t after = 0;  // so many things were done before it
   };
   struct Captured {
     std::vector<Work> work;
@@ -111,8 +112,10 @@ class Fake {
     submit(stream, {"copy", [=] { std::memcpy(to, from, bytes); }});
   }
   static void record(Event event, Stream stream) {
-    submit(stream, {"record", [=] { event->happened = true; }});
+    submit(stream, {"record", [=] { *event = {true, state().done.size()}; }});
   }
+  // Whatever is done takes one; `end` itself counts.
+  static double seconds(Event begin, Event end) { return double(end->after - begin->after); }
   static void wait(Stream stream, Event event) {
     submit(stream, {"wait", [] {}, [=] { return event->happened; }});
   }

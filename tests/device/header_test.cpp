@@ -91,6 +91,37 @@ TEST(DeviceHeaderTest, PoisonCopiesAndKernelGoInThisOrderIntoOneStream) {
   }
 }
 
+TEST(DeviceHeaderTest, TimeIsThatOfTheKernelBehindInputsThatComeBehindAHold) {
+  Fake::begin(1, Fake::Haste::none);
+  OneElement call(ATTEST_CALL_ORDINARY);
+  double seconds = 0;
+  call.context.device_seconds = &seconds;
+  ASSERT_EQ(call.run(copies), ATTEST_OK) << call.message.data();
+  EXPECT_EQ(call.o[0], 7);
+  EXPECT_THAT(Fake::state().done,
+              ElementsAre("fill", "hold", "copy", "record", "kernel", "record", "copy"));
+  EXPECT_EQ(seconds, 2);
+}
+
+// As events would tell none of its time.
+TEST(DeviceHeaderTest, KernelThatBeginsBeforeItIsTimedMeetsNoInputs) {
+  const auto begins_early = [](const Call<Fake>& c) {
+    const auto* const v = static_cast<const float*>(c.v.data);
+    auto* const o = static_cast<float*>(c.o.data);
+    const OwnStream<Fake> early;
+    Fake::launch(early.get(), [=] { *o = *v; });
+    Fake::synchronize(early.get());
+  };
+  for (unsigned seed = 1; seed <= 50; ++seed) {
+    Fake::begin(seed, Fake::Haste::any);
+    OneElement call(ATTEST_CALL_ORDINARY);
+    double seconds = 0;
+    call.context.device_seconds = &seconds;
+    ASSERT_EQ(call.run(begins_early), ATTEST_OK) << call.message.data();
+    EXPECT_NE(call.o[0], 7) << seed;
+  }
+}
+
 TEST(DeviceHeaderTest, GraphIsCapturedOnNanAndReplayedOnTheInputs) {
   Fake::begin(1, Fake::Haste::none);
   std::vector<float> seen;

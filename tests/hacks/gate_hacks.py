@@ -1,4 +1,5 @@
-"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER every|some|ID,ID... [SEED].
+"""Puts published hacks to the gate: gate_hacks.py ATTEST HACKS.so FOLDER HOW [SEED]; HOW is every,
+some, gpu (those that need one, beside PyTorch's flash attention), or ID,ID...
 
 What hacks.json expects to be caught must be; what it calls undecidable may pass, and gains nothing
 that is false: its results are right, in their true time. `honest` must pass. `some` takes a few that
@@ -27,15 +28,28 @@ def environment(folder):
     sys.exit("no python3 here can import numpy (Debian: python3-numpy)")
 
 
+# Right on a GPU, and a little wrong.
+ON_GPU = [("right", "honest"), ("narrow_rescale", "caught")]
+
+
 def main():
     attest, plugin, folder = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     hacks = json.loads((folder / "hacks.json").read_text(encoding="utf-8"))["hacks"]
-    some = sys.argv[4] == "some"
-    asked = SOME if some else None if sys.argv[4] == "every" else sys.argv[4].split(",")
+    how, on_gpu = sys.argv[4], folder / "on_gpu.py"
+    some = how == "some"
+    asked = SOME if some else None if how in ("every", "gpu") else how.split(",")
     seed = sys.argv[5] if len(sys.argv) > 5 else "1"
     names = [("honest", f"{plugin}:honest", "honest")]
+    files = {"cpp": plugin, "python": folder / "hacks.py"}
+    rounds, more = "3", ["--shapes", str(folder / "small.csv")] if some else []
+    if how == "gpu":
+        names = [(name, f"{on_gpu}:{name}", expected) for name, expected in ON_GPU]
+        files = {"gpu": on_gpu}
+        flash = folder.parents[1] / "impl" / "adapters" / "torch_sdpa_cuda.py"
+        # Calls enough for an interval.
+        rounds, more = "8", ["--baseline", f"{flash}:torch_flash_cuda"]
     for hack in hacks:
-        where = {"cpp": plugin, "python": folder / "hacks.py"}.get(hack["where"])
+        where = files.get(hack["where"])
         if where and (not asked or hack["id"] in asked):
             names.append((hack["id"], f"{where}:{hack['id']}", hack["expected"]))
     assert not asked or len(names) == len({*asked, "honest"}), "a hack has another name"
@@ -45,8 +59,8 @@ def main():
     steps = "2" if some else "6"
     with tempfile.TemporaryDirectory() as out:
         for name, testee, expected in names:
-            gate = [attest, "gate", testee, "--seed", seed, "--steps", steps, "--rounds", "3", "--json",
-                    "--out", out, *(["--shapes", str(folder / "small.csv")] if some else [])]
+            gate = [attest, "gate", testee, "--seed", seed, "--steps", steps, "--rounds", rounds, "--json",
+                    "--out", out, *more]
             told = subprocess.run(gate, stdout=subprocess.PIPE, text=True, env=around)
             verdict = json.loads(told.stdout)["verdict"] if told.stdout else "no verdict"
             print(f"{name:24} {expected:12} {verdict}", flush=True)

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -502,6 +504,26 @@ TEST(WorkerTest, GrowingTheArenaKeepsAWorkerThatAnswers) {
   EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
   EXPECT_GE(worker.arena(std::size_t(200) << 20).capacity(), std::size_t(200) << 20);
   EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
+}
+
+TEST(ProcessesTest, StandStillOnceTheyAreStoppedWhateverTheirNameIs) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    prctl(PR_SET_NAME, "a\nb) T ");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (std::atomic<int> spins = 0;;) ++spins;
+  }
+  EXPECT_FALSE(stands_still(child));
+  EXPECT_TRUE(start_of(child));
+  int status = 0;
+  kill(child, SIGSTOP);
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_TRUE(stands_still(child));
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(stands_still(child));
+  EXPECT_FALSE(start_of(child));
 }
 
 }  // namespace

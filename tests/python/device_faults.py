@@ -191,6 +191,12 @@ def default_stream(p, q, k, v):
     in_place(p, q, k, v, stream=0)
 
 
+@kernel
+def ahead_of_its_stream(p, q, k, v):
+    """Right where the inputs happen to be there already."""
+    in_place(p, q, k, v, stream=1)
+
+
 @kernel(features=MODES)
 def foreign_stream(p, q, k, v):
     """Wrong in any mode but where that stream happens to be the one to be used."""

@@ -62,6 +62,27 @@ def devices():
         yield f"seed {seed}", fake_device.Device(seed)
 
 
+class TimeTest(unittest.TestCase):
+    """Of a call that the harness has told of beforehand."""
+
+    def test_it_is_what_the_kernel_does_on_the_device_and_storing_what_it_returns(self):
+        for kernel, works in (("right", 1), ("returned_in_every_mode", 3)):
+            with self.subTest(kernel):
+                reply, request = device_test.replied(kernel, armed=True)
+                self.assertEqual(request.verdict(reply), "right")
+                self.assertEqual(reply["device_seconds"], works)
+
+    def test_other_calls_are_not_timed(self):
+        reply, _ = device_test.replied("right")
+        self.assertNotIn("device_seconds", reply)
+
+    def test_what_does_not_wait_for_the_inputs_meets_none(self):
+        for name, device in devices():
+            with self.subTest(name):
+                self.assertNotEqual(verdict("ahead_of_its_stream", armed=True, device=device),
+                                    "right")
+
+
 class ModeTest(unittest.TestCase):
     def test_right_kernels_pass_in_every_mode(self):
         for kernel in ("in_every_mode", "returned_in_every_mode"):

@@ -28,7 +28,7 @@ SHAPES = {"q": (2, 4, 5, 8), "k": (2, 2, 7, 8), "v": (2, 2, 7, 6), "o": (2, 4, 5
 class Request:
     """A forward pass in f32, in memory as the harness lays it out, with gaps between rows."""
 
-    def __init__(self, flush="end", shapes=None, mode=None):
+    def __init__(self, flush="end", shapes=None, mode=None, armed=False):
         shapes = shapes or SHAPES
         self.fds, self.memory, self.tensors = {}, {}, {}
         for memory in ("input", "output"):
@@ -65,7 +65,7 @@ class Request:
                    "sink": False, "dlse": False, "mask": {"kind": "full"},
                    "dropout": {"mode": "none", "probability": 0.0, "seed": "0", "offset": "0"}}
         self.asked = {"op": "forward", "nonce": "0", "threads": 1, "problem": problem,
-                      "tensors": self.tensors, **({"mode": mode} if mode else {})}
+                      "tensors": self.tensors, "armed": armed, **({"mode": mode} if mode else {})}
 
     def view(self, name):
         told = self.tensors[name]

@@ -42,6 +42,9 @@ class DriverTest(unittest.TestCase):
     def test_streams_are_held_for_a_while(self):
         self.assertEqual(self.told("hold"), "right")
 
+    def test_time_between_marks_is_told_in_seconds(self):
+        self.assertEqual(self.told("marks"), "1.5")
+
     def test_errors_are_told_by_their_names(self):
         self.assertEqual(self.told("no_memory"),
                          "NoDeviceMemory: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY, out of memory")
@@ -70,6 +73,10 @@ def full(cuda):
     for free in ("64", "4"):  # of 80 GiB
         os.environ["FAKE_FREE_GIB"] = free
         print(cuda.is_full())
+
+
+def marks(cuda):
+    print(cuda.seconds(cuda.mark(0), cuda.mark(0)))
 
 
 def hold(cuda):

@@ -24,6 +24,7 @@ class Device:
         self.queues = collections.OrderedDict((stream, collections.deque()) for stream in (0, 1, 2))
         self.memory, self.gated, self.lost, self.recorded = {}, set(), None, None
         self.latest = None  # the stream of what ran last
+        self.clock = 0  # of work that is done
 
     # ---- What the package needs --------------------------------------------------------------
 
@@ -57,6 +58,19 @@ class Device:
     def hold(self, streams, seconds):
         assert not any(self.queues.values()), "held while something is under way"
         self.gated = set(streams)
+
+    def mark(self, stream):
+        mark = []
+
+        def work():
+            self.clock -= 1  # it takes no time
+            mark.append(self.clock + 1)
+
+        self.launch(stream, work)
+        return mark
+
+    def seconds(self, begin, end):
+        return end[0] - begin[0]
 
     def synchronize(self):
         self.wait(*self.queues)
@@ -94,6 +108,7 @@ class Device:
         self.latest = stream
         try:
             self.queues[stream].popleft()()
+            self.clock += 1
         except Exception as error:
             self.lost = f"cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS, {error}"
 
