@@ -284,7 +284,9 @@ int check(const CheckArguments& asked) {
   const std::vector<Testee> testees = testees_for(options, installation, around);
   const std::vector<Case> cases = select(load_cases(installation.cases), {.tier = Tier::standard});
   const Asking asking(cases, testees, installation.cases, interrupted);
-  RunOptions run = {.threads = options.threads, .limits = options.limits};
+  RunOptions run = {.threads = options.threads,
+                    .limits = options.limits,
+                    .surroundings = surroundings_text(options)};
   // Its own limit is no other command's, and no part of what repeats a verdict.
   if (run.limits.call_seconds == kCallSeconds) run.limits.call_seconds = Limits().call_seconds;
   nlohmann::json all = nlohmann::json::array();

@@ -161,6 +161,18 @@ WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
   return worker;
 }
 
+// What `work` gives; its errors, which speak of the option of other commands, name `option`.
+template <class Work>
+auto named_by(const std::string& option, const Work& work) {
+  try {
+    return work();
+  } catch (const InputError& error) {
+    const std::string what = error.what(), other = "--testee ";
+    if (!what.starts_with(other)) throw;
+    throw InputError("", option + what.substr(other.size()));
+  }
+}
+
 // One whose calls are timed.
 struct Guarded {
   Guarded(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
@@ -186,12 +198,12 @@ struct Guarded {
 Gating::Gating(const GateArguments& asked)
     : asked_(asked),
       installation_(find_installation()),
-      around_(surroundings_for(asked.testees, installation_)),
+      around_(named_by("", [&] { return surroundings_for(asked.testees, installation_); })),
       jobs_(crew_for(asked.recording.jobs).jobs),  // as many as the files that it may open
       entries_(load_entries(installation_.cases)),
       cases_(selected_cases({}, installation_).cases) {
   if (!asked.baseline.empty()) {
-    auto named = kernels(asked.baseline);
+    auto named = kernels(asked.baseline, "--baseline ");
     if (named.size() != 1) {
       throw InputError("", fmt::format("--baseline {} is {} kernels, and one is taken: {}",
                                        asked.baseline, named.size(), named.front().spec));
@@ -203,10 +215,10 @@ Gating::Gating(const GateArguments& asked)
   }
 }
 
-std::vector<Testee> Gating::kernels(const std::string& spec) const {
+std::vector<Testee> Gating::kernels(const std::string& spec, const std::string& option) const {
   TesteeOptions options = asked_.testees;
   options.testees = {spec};
-  return testees_for(options, installation_, around_);
+  return named_by(option, [&] { return testees_for(options, installation_, around_); });
 }
 
 std::uint64_t Gating::seed() const { return asked_.seed > 0 ? asked_.seed : hidden_seed(); }
@@ -234,13 +246,15 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   if (baseline_) other.emplace(*baseline_, options, around_, seed);
   own.load();
   if (other) other->load();
-  const GateOptions gate_options = {
-      .seed = seed,
-      .seconds = asked_.seconds,
-      .steps = asked_.steps,
-      .rounds = asked_.rounds,
-      .takes_declared = asked_.declared,
-      .run = {.jobs = jobs_, .threads = options.threads, .limits = options.limits}};
+  const GateOptions gate_options = {.seed = seed,
+                                    .seconds = asked_.seconds,
+                                    .steps = asked_.steps,
+                                    .rounds = asked_.rounds,
+                                    .takes_declared = asked_.declared,
+                                    .run = {.jobs = jobs_,
+                                            .threads = options.threads,
+                                            .limits = options.limits,
+                                            .surroundings = surroundings_text(options)}};
   const MakeExecutor start = [&](const Testee& each) {
     return std::make_unique<WorkerExecutor>(still_worker(each, options, around_));
   };

@@ -73,8 +73,8 @@ class Gating {
   explicit Gating(const GateArguments& asked);
 
   // Of a kernel, or of all that a library has; each is started once, to describe itself. Throws
-  // InputError.
-  std::vector<Testee> kernels(const std::string& spec) const;
+  // InputError, which begins with what they are named by.
+  std::vector<Testee> kernels(const std::string& spec, const std::string& option = "") const;
 
   // To be drawn once all kernels have been loaded: that of the options, or one that nobody knew.
   std::uint64_t seed() const;

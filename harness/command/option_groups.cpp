@@ -14,6 +14,7 @@
 #include "harness/process/pool.h"
 #include "harness/process/surroundings.h"
 #include "harness/run/conclude.h"
+#include "harness/run/run.h"
 #include "spec/dtype.h"
 #include "spec/json_reader.h"
 #include "spec/profile.h"
@@ -145,6 +146,14 @@ void add_testee_limits(CLI::App& command, TesteeOptions& options) {
           "Refuse to run testees with less: other-user, namespaces or user")
       ->check(takes_isolation())
       ->type_name("LEVEL");
+}
+
+std::string surroundings_text(const TesteeOptions& options) {
+  std::string text;
+  for (const std::string& name : options.environment) text += " --env " + quoted(name);
+  if (options.network) text += " --allow-network";
+  if (!options.sanitizer.empty()) text += " --sanitizer " + quoted(options.sanitizer);
+  return text;
 }
 
 void add_from(CLI::App& command, CaseOptions& options) {

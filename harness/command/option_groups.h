@@ -76,6 +76,8 @@ void add_testee_options(CLI::App& command, TesteeOptions& options,
 void add_all_targets(CLI::App& command, TesteeOptions& options);
 // What they run in, where one is named otherwise.
 void add_testee_limits(CLI::App& command, TesteeOptions& options);
+// Those by which workers start, for a command that repeats something; empty: as by default.
+std::string surroundings_text(const TesteeOptions& options);
 
 // --cases, --tier, --seed and --from; and the latter for who takes no more.
 void add_selection(CLI::App& command, CaseOptions& options);

@@ -287,6 +287,7 @@ Session::Session(const TesteeOptions& testees, const RecordingOptions& recording
   run_options_.workers = recording.workers;
   run_options_.threads = testees.threads;
   run_options_.limits = testees.limits;
+  run_options_.surroundings = surroundings_text(testees);
   run_options_.from = header_.from;
   run_options_.shapes = header_.shapes;
   run_options_.begun = std::chrono::steady_clock::now();

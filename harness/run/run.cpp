@@ -353,7 +353,7 @@ std::string options_text(const RunOptions& options) {
   if (limits.memory_bytes != usual.memory_bytes) {
     text += fmt::format(" --memory-limit {}", limits.memory_bytes >> 20);
   }
-  return text;
+  return text + options.surroundings;
 }
 
 std::string repro_line(const Case& test_case, const Testee& testee, const RunOptions& options) {

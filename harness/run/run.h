@@ -28,6 +28,7 @@ struct RunOptions {
   // Bytes for all that is judged at a time.
   double memory = 0.9 * memory_here();
   Limits limits = {};
+  std::string surroundings = {};  // options by which workers start, as " --env NAME"
   std::string from = {};  // the file or folder of the cases, if they are none of the suite's
   std::vector<std::string> shapes = {};  // or what --shapes named
   // When the rest is NOT_RUN: of a testee after so many time-outs (0: never), of all after a

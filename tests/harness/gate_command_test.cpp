@@ -63,6 +63,14 @@ TEST_F(GateCommandTest, TheSeedIsHiddenAndRepeatsAll) {
   }
 }
 
+TEST_F(GateCommandTest, WhatRepeatsItStartsTheKernelAsItWasStarted) {
+  const auto told =
+      parse_json(gate("mutant:scale_squared --json --env MINE --allow-network --threads 2").text);
+  const std::string options = " --threads 2 --env MINE --allow-network";
+  EXPECT_THAT(told["again"].get<std::string>(), HasSubstr(options));
+  EXPECT_THAT(told["next"].get<std::string>(), HasSubstr(options));
+}
+
 TEST_F(GateCommandTest, ProcessesThatAKernelLeavesBehindAreTold) {
   EXPECT_THAT(gate(HACKS ":burdens_machine --baseline naive").text,
               HasSubstr("\nUndecided: it leaves processes behind"));
@@ -91,7 +99,10 @@ TEST_F(GateCommandTest, KernelsAreRankedByTheirSpeedIfTheyConform) {
 TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {
   EXPECT_THAT(gate("fa2 --budget 0").text, HasSubstr("--budget takes a number of seconds above 0"));
   EXPECT_THAT(attest_command("gate fa2 --budget 1x").text, HasSubstr("--budget takes a number"));
-  EXPECT_THAT(attest_command("gate nosuch").text, HasSubstr("no bundled kernel of that name"));
+  EXPECT_THAT(attest_command("gate nosuch").text,
+              HasSubstr("attest: nosuch: no bundled kernel of that name"));
+  EXPECT_THAT(attest_command("gate fa2 --baseline nosuch").text,
+              HasSubstr("attest: --baseline nosuch: no bundled kernel of that name"));
   EXPECT_THAT(attest_command("gate " MUTANTS " --budget 1").text,
               HasSubstr("kernels, and one is taken"));
   EXPECT_EQ(attest_command("gate fa2 --seed 0").exit_code, 2);
