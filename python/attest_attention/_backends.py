@@ -12,6 +12,7 @@ from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
 
 _MUCH = 1 << 30  # bytes
+_NOT_OPENED = "CUDA call failed lazily at initialization"  # which PyTorch tries once
 _POISONED = [1 << n for n in range(9, 25)]  # bytes
 
 # Of arrays by name, the outputs in order.
@@ -67,8 +68,8 @@ class Backend:
 
     # ---- On a device -------------------------------------------------------------------------
 
-    def lacks_memory(self, error: BaseException) -> bool:
-        """Whether it says that the device had no memory left."""
+    def lacks_device(self, error: BaseException) -> bool:
+        """Whether it says that the device had no memory left, or could not be opened."""
         return False
 
     def is_spent(self, error: BaseException) -> bool:
@@ -137,11 +138,15 @@ class Torch(Backend):
         return {name: self._torch.zeros_like(leaf) if gradient is None else gradient
                 for (name, leaf), gradient in zip(leaves.items(), found)}
 
-    def lacks_memory(self, error: BaseException) -> bool:
+    def lacks_device(self, error: BaseException) -> bool:
         # Beside its own allocator's, as the driver has it: of a context, a module, a stream.
         return isinstance(error, self._torch.cuda.OutOfMemoryError) or any(
             text in str(error) for text in ("CUDA error: out of memory",
-                                            "CUDA driver error: out of memory"))
+                                            "CUDA driver error: out of memory",
+                                            "is/are busy or unavailable", _NOT_OPENED))
+
+    def is_spent(self, error: BaseException) -> bool:
+        return _NOT_OPENED in str(error) or super().is_spent(error)
 
     def give_back(self) -> None:
         if self._torch.cuda.memory_reserved() > _MUCH:
@@ -224,7 +229,7 @@ class Jax(Backend):
                               for y, dy in zip(outputs, d_outputs)))
         return dict(found)
 
-    def lacks_memory(self, error: BaseException) -> bool:
+    def lacks_device(self, error: BaseException) -> bool:
         return "RESOURCE_EXHAUSTED" in str(error)
 
     def lend(self, view: View) -> Any:

@@ -13,8 +13,8 @@ class DeviceError(Exception):
     """What the device's driver says, by its name."""
 
 
-class NoDeviceMemory(DeviceError):
-    """Others may hold it for a while."""
+class Unavailable(DeviceError):
+    """It cannot be opened, or has no memory left: by others, and for a while."""
 
 
 class Device(Protocol):
@@ -75,6 +75,7 @@ class Cuda:
             self._driver = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise DeviceError(f"device='cuda' needs the driver of CUDA: {error}") from error
+        self._is_open = False
         self._call("cuInit", ctypes.c_uint(0))
         device, context = ctypes.c_int(), ctypes.c_void_p()
         self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(self.kind[1]))
@@ -83,6 +84,7 @@ class Cuda:
         self.streams: Sequence[int] = [self._stream() for _ in range(2)]
         self._gate = self._stream()
         self._opened = self._event()
+        self._is_open = True
         self._kept: Dict[Tuple[str, int], List[int]] = {}
         # A function of C, for one of Python would wait for the interpreter's lock, which a kernel
         # may hold while it waits for the stream.
@@ -91,7 +93,8 @@ class Cuda:
     def _call(self, name: str, *arguments: Any) -> None:
         code = int(getattr(self._driver, name)(*arguments))
         if code:
-            error = NoDeviceMemory if code == _NO_MEMORY else DeviceError
+            is_there = self._is_open and code != _NO_MEMORY
+            error = DeviceError if is_there else Unavailable
             raise error(f"{name}: {self._told('cuGetErrorName', code)}, "
                         f"{self._told('cuGetErrorString', code)}")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attest_attention import _device
 from attest_attention._backends import Backend
-from attest_attention._device import DEFAULT_STREAM, Device, DeviceError, NoDeviceMemory
+from attest_attention._device import DEFAULT_STREAM, Device, DeviceError, Unavailable
 from attest_attention._given import Problem
 from attest_attention._mirror import Fault, Mirror
 from attest_attention._others import OtherTables
@@ -179,7 +179,7 @@ class OnDevice:
             return fault
         except Exception as error:
             if self._is_full():  # as cuDNN, which then has an "internal error"
-                raise NoDeviceMemory(f"{error} (the device's memory is full)") from error
+                raise Unavailable(f"{error} (the device's memory is full)") from error
             raise
         finally:
             with contextlib.suppress(DeviceError):  # which is told already, or was told before

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Sequence
 
 from attest_attention import _home, _kernel, _on_device
 from attest_attention._backends import Backend, Misuse, backend
-from attest_attention._device import DeviceError, NoDeviceMemory
+from attest_attention._device import DeviceError, Unavailable
 from attest_attention._given import Problem
 from attest_attention._mirror import Fault
 from attest_attention._returns import BACKWARD, FORWARD, as_list, store
@@ -105,8 +105,8 @@ class Worker:
             return operations[asked["op"]](asked)
         except (Exception, SystemExit) as error:
             reply: Reply = {"status": "error", "message": told(error, self._folder)}
-            if isinstance(error, NoDeviceMemory) or any(
-                    library.lacks_memory(error) for library in self._backends.values()):
+            if isinstance(error, Unavailable) or any(
+                    library.lacks_device(error) for library in self._backends.values()):
                 reply["reason"] = "no_memory"
             # No later call could be right, and none is to be blamed for it.
             is_over = any(library.is_spent(error) for library in self._backends.values()) or (

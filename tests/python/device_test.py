@@ -271,10 +271,10 @@ class ErrorTest(unittest.TestCase):
     def test_lack_of_memory_is_told_from_other_errors(self):
         class Full(fake_device.Device):
             def allocate(self, size):
-                raise _device.NoDeviceMemory("cuMemAlloc_v2: out of memory")
+                raise _device.Unavailable("cuMemAlloc_v2: out of memory")
 
         class Poor(fake_device.OnFake):
-            def lacks_memory(self, error):
+            def lacks_device(self, error):
                 return "not this one" in str(error)
 
         reply, _ = replied("right", device=Full())

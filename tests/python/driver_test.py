@@ -26,11 +26,11 @@ class DriverTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def told(self, test):
+    def told(self, test, **around):
         """What a process says that has the driver: it runs a function of this file."""
         done = subprocess.run([sys.executable, "-B", __file__, test], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True,
-                              env={**os.environ, "LD_LIBRARY_PATH": self.folder.name})
+                              env={**os.environ, "LD_LIBRARY_PATH": self.folder.name, **around})
         return done.stdout.strip()
 
     def test_memory_goes_there_and_back(self):
@@ -47,7 +47,9 @@ class DriverTest(unittest.TestCase):
 
     def test_errors_are_told_by_their_names(self):
         self.assertEqual(self.told("no_memory"),
-                         "NoDeviceMemory: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY, out of memory")
+                         "Unavailable: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY, out of memory")
+        self.assertEqual(self.told("memory", FAKE_INIT="3"),
+                         "Unavailable: cuInit: CUDA_ERROR_NOT_INITIALIZED, initialization error")
         self.assertEqual(self.told("lost"), "DeviceError: cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS, "
                                             "an illegal memory access was encountered")
 

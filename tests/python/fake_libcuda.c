@@ -9,7 +9,10 @@ static char context; /* whose address is a handle */
 static float now;
 static int lost;
 
-int cuInit(unsigned flags) { return flags; }
+int cuInit(unsigned flags) {
+  const char* code = getenv("FAKE_INIT");
+  return code ? atoi(code) : (int)flags;
+}
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal; }
 int cuDevicePrimaryCtxRetain(void** made, int device) { return *made = &context, device; }
 int cuCtxSetCurrent(void* given) { return given == &context ? 0 : 201; }
@@ -58,10 +61,14 @@ int cuMemGetInfo_v2(size_t* free, size_t* all) {
 int cuCtxSynchronize(void) { return lost ? 700 : 0; }
 int cuGetErrorName(int code, const char** name) {
   return *name = code == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+                 : code == 3   ? "CUDA_ERROR_NOT_INITIALIZED"
                  : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
                                : NULL,
          *name ? 0 : 1;
 }
 int cuGetErrorString(int code, const char** text) {
-  return *text = code == 2 ? "out of memory" : "an illegal memory access was encountered", 0;
+  return *text = code == 2   ? "out of memory"
+                 : code == 3 ? "initialization error"
+                             : "an illegal memory access was encountered",
+         0;
 }

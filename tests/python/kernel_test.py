@@ -428,12 +428,14 @@ class TorchTest(unittest.TestCase):
                          "forward failed: o is a ndarray, expected a torch.Tensor")
 
 
-    def test_lack_of_device_memory_is_told_from_other_lacks(self):
+    def test_lack_of_a_device_is_told_from_other_lacks(self):
         library = _backends.backend("torch", "cpu", ["f32"])
         for text, lacks in (("CUDA driver error: out of memory (<string>, line 5)", True),
                             ("CUDA error: out of memory", True),
+                            ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", True),
+                            ("CUDA call failed lazily at initialization with error: num_gpus", True),
                             ("out of resource: shared memory", False)):
-            self.assertEqual(library.lacks_memory(RuntimeError(text)), lacks, text)
+            self.assertEqual(library.lacks_device(RuntimeError(text)), lacks, text)
 
 
 @unittest.skipUnless(importlib.util.find_spec("jax"), "jax is not installed")
