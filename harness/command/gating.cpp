@@ -16,8 +16,10 @@
 #include "harness/gate/stale.h"
 #include "harness/gate/timed.h"
 #include "harness/process/pool.h"
+#include "harness/process/processes.h"
 #include "harness/process/worker.h"
 #include "harness/run/asking.h"
+#include "harness/run/sha256.h"
 #include "harness/selfcheck/hunt.h"
 #include "reports/files.h"
 #include "spec/json_reader.h"
@@ -58,15 +60,6 @@ std::vector<Library> libraries_among(const std::vector<std::string>& code) {
   return found;
 }
 
-// Whether its worker has loaded what drives one.
-bool runs_on_a_device(const std::vector<std::string>& code) {
-  return std::any_of(code.begin(), code.end(), [](const std::string& file) {
-    const std::string name = fs::path(file).filename();
-    return name.starts_with("libcuda.") || name.starts_with("libamdhip") ||
-           name.starts_with("libze_loader");
-  });
-}
-
 std::vector<std::string> owners(const std::vector<Library>& libraries) {
   std::vector<std::string> names;
   for (const Library& each : libraries) {
@@ -93,6 +86,12 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
                   "its times are told by events in its own process: of what they leave out, "
                   "less than {:.0f} ms a call more than of the baseline's is not seen",
                   1e3 * kLeftOutUnseen));
+  }
+  if (!speeds.empty() && !speeds.front().by_events && told.result.counted_s < kThreadsToldFrom) {
+    all.push_back(
+        fmt::format("its timed calls took {:.2g} s in all, which is too short to tell on "
+                    "how many threads it computes",
+                    told.result.counted_s));
   }
   if (has_left_processes) {
     all.push_back(
@@ -121,9 +120,10 @@ std::string again(const GateArguments& asked, const RunOptions& run, const Told&
   for (const std::string& each : asked.cases.shapes)
     line += fmt::format(" --shapes {}", quoted(each));
   if (asked.declared) line += " --declared";
-  return line + options_text(run) +
-         fmt::format(" --seed {} --steps {} --rounds {}", told.seed, told.result.steps,
-                     told.result.rounds);
+  line += options_text(run) + fmt::format(" --seed {}", told.seed);
+  if (told.result.steps > 0) line += fmt::format(" --steps {}", told.result.steps);
+  if (told.result.rounds > 0) line += fmt::format(" --rounds {}", told.result.rounds);
+  return line;
 }
 
 // The counterexamples as a case file, and the commands that repeat them.
@@ -161,6 +161,19 @@ WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
   return worker;
 }
 
+// Whether the library of the baseline, or a copy, is among what it runs; the same one is its own.
+bool runs_code_of(const Testee& baseline, const Testee& testee, const WorkerExecutor& worker) {
+  const std::string& library = baseline.command.back();
+  if (!library.ends_with(".so") || library == testee.command.back()) return false;
+  std::error_code none;
+  const auto size = fs::file_size(library, none);
+  const std::string sum = sha256_of_file(library);
+  const std::vector<std::string> files = code_of(worker.family());
+  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    return fs::file_size(file, none) == size && sha256_of_file(file) == sum;
+  });
+}
+
 // What `work` gives; its errors, which speak of the option of other commands, name `option`.
 template <class Work>
 auto named_by(const std::string& option, const Work& work) {
@@ -171,6 +184,13 @@ auto named_by(const std::string& option, const Work& work) {
     if (!what.starts_with(other)) throw;
     throw InputError("", option + what.substr(other.size()));
   }
+}
+
+// In which no file that a kernel writes is there for another, or for a later run.
+Surroundings surroundings_of(const GateArguments& asked, const Installation& installation) {
+  Surroundings around = named_by("", [&] { return surroundings_for(asked.testees, installation); });
+  around.keeps_nothing = true;
+  return around;
 }
 
 // One whose calls are timed.
@@ -184,7 +204,7 @@ struct Guarded {
 
   void load() {
     armed.load();
-    contender.on_device = runs_on_a_device(worker.code());
+    contender.on_device = have_a_gpu(worker.family());
   }
 
   WorkerExecutor worker;
@@ -198,10 +218,11 @@ struct Guarded {
 Gating::Gating(const GateArguments& asked)
     : asked_(asked),
       installation_(find_installation()),
-      around_(named_by("", [&] { return surroundings_for(asked.testees, installation_); })),
+      around_(surroundings_of(asked, installation_)),
       jobs_(crew_for(asked.recording.jobs).jobs),  // as many as the files that it may open
       entries_(load_entries(installation_.cases)),
       cases_(selected_cases({}, installation_).cases) {
+  make_folder(asked.recording.out);  // before anything is asked: what is found lies there
   if (!asked.baseline.empty()) {
     auto named = kernels(asked.baseline, "--baseline ");
     if (named.size() != 1) {
@@ -238,7 +259,10 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   } else {
     tasks.timed = usual_problems(testee.description);
   }
-  if (tasks.timed.empty()) told.notes.push_back("no problem is timed: its declaration has none");
+  if (tasks.timed.empty()) {
+    told.notes.push_back(shapes_ ? "no problem is timed: none of the shapes is what it declares"
+                                 : "no problem is timed: its declaration has none");
+  }
 
   const TesteeOptions& options = asked_.testees;
   Guarded own(testee, options, around_, seed);
@@ -260,16 +284,26 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   };
   told.result = pass_gate(tasks, own.contender, other ? &other->contender : nullptr, gate_options,
                           start, interrupted);
-  told.libraries = libraries_among(own.worker.code());
+  told.libraries = libraries_among(code_of(own.worker.family()));
+  if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
+    told.notes.push_back(
+        "NOT_RUN is what there was no memory for, as the kernel says or of the machine: without it "
+        "nothing is concluded");
+  }
   if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty()) {
     told.notes.push_back("no speed: the budget ended in the first round, which warms up");
   }
-  told.undecided = undecided_of(testee, told, own.worker.has_left_processes());
   FileSums known;
   told.files = sums_of(testee, known);
+  told.undecided = undecided_of(testee, told, own.worker.has_left_processes());
+  if (baseline_ && runs_code_of(*baseline_, testee, own.worker)) {
+    told.undecided.push_back(
+        "it runs the baseline's code: whether the kernel is its own is not told");
+  }
   told.again = again(asked_, gate_options.run, told);
   write_examples(asked_, testee, gate_options.run, examples, told);
-  told.next = told.repros.empty() ? fmt::format("attest run --testee {}", quoted(testee.spec))
+  told.next = told.repros.empty() ? fmt::format("attest run --testee {}", quoted(testee.spec)) +
+                                        options_text(gate_options.run)
                                   : told.repros.front();
   return told;
 }

@@ -117,7 +117,7 @@ class Gate {
     }
     add_counterexamples();
     result_.whole = whole_step_ && (whole_round_ || tasks_.timed.empty()) && !interrupted_() &&
-                    result_.outcomes.contains("PASS") &&
+                    !lacks_ && result_.outcomes.contains("PASS") &&
                     !result_.outcomes.contains(std::string(name(Outcome::harness_error)));
     return std::move(result_);
   }
@@ -181,18 +181,17 @@ class Gate {
   bool wants_more() const {
     if (failed_ || interrupted_()) return false;
     if (!is_counted()) return seconds_since(start_) < options_.seconds;
-    return result_.steps < options_.steps || result_.rounds < options_.rounds;
+    return result_.steps < options_.steps || wants_rounds();
   }
   // Half of the time, or in turn.
   bool wants_round(double judging, double timing) const {
     if (tasks_.timed.empty()) return false;
     if (!is_counted()) return result_.steps > 0 && timing <= judging;
-    if (result_.steps == options_.steps || result_.rounds == options_.rounds) {
-      return result_.rounds < options_.rounds;
-    }
+    if (result_.steps == options_.steps || !wants_rounds()) return wants_rounds();
     return result_.rounds < result_.steps;
   }
 
+  bool wants_rounds() const { return !tasks_.timed.empty() && result_.rounds < options_.rounds; }
   bool is_counted() const { return options_.steps + options_.rounds > 0; }
   // Within a step; a repetition takes whatever time it takes.
   bool is_over() const {
@@ -248,6 +247,7 @@ class Gate {
   }
 
   void note(Judged judged) {
+    lacks_ |= judged.verdict.outcome == Outcome::not_run && !is_over();
     ++result_.outcomes[std::string(name(judged.verdict.outcome))];
     if (is_fault(judged.verdict.outcome)) faults_.push_back(std::move(judged));
   }
@@ -261,7 +261,9 @@ class Gate {
     // The first of them warms up.
     const bool is_measured = round % kRoundsAMeasured == 0;
     const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured);
-    count_threads(tried.testee);
+    // Of what is on a device, the first call may compile, and the host's threads do nothing else.
+    const bool by_device = tried.testee.forward && tried.testee.forward->on_device;
+    if (!testee_.on_device || (!is_measured && !by_device)) count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
     if (!testee_.on_device) {  // whose memory is not the host's
@@ -322,19 +324,23 @@ class Gate {
     for (const double running : call.threads) {
       if (running > testee_.threads + kSlack && ++crowded_ == kSeen) disbelieve_threads(running);
     }
-    wall_s_ += call.wall_s;
-    cpu_s_ += call.cpu_s;
+    result_.counted_s += call.wall_s;
+    cpu_s_ += call.cpu_s.value_or(0);
+    if (!call.cpu_s && uncounted_++ == 0) {
+      result_.not_believed.push_back(
+          "on how many threads a call computes cannot be told: its worker ends with the call, or "
+          "ignores the end of processes that it starts");
+    }
   }
   // What single calls are too short to tell, all of them do.
   void sum_threads() {
-    // Seconds, as a processor's time is known to a hundredth; and of threads, in the mean.
-    constexpr double kLeast = 0.2, kBeside = 0.25;
-    if (crowded_ < kSeen && wall_s_ > kLeast && cpu_s_ > (testee_.threads + kBeside) * wall_s_) {
-      disbelieve_threads(cpu_s_ / wall_s_);
+    constexpr double kBeside = 0.25;  // in the mean
+    const double all = result_.counted_s;
+    if (crowded_ < kSeen && all > kThreadsToldFrom && cpu_s_ > (testee_.threads + kBeside) * all) {
+      disbelieve_threads(cpu_s_ / all);
     }
   }
   void disbelieve_threads(double running) {
-    if (testee_.on_device) return;
     result_.not_believed.push_back(fmt::format(
         "its calls compute on {:.1f} threads, where --threads grants {}: their times are "
         "no measure",
@@ -454,9 +460,11 @@ class Gate {
   std::mutex mutex_;  // of `ours_`
   std::exception_ptr ours_ = {};
   std::vector<Judged> faults_ = {};
-  double wall_s_ = 0, cpu_s_ = 0;  // of all timed calls
+  double cpu_s_ = 0;               // of all timed calls
   static constexpr int kSeen = 3;  // calls on more threads than they may have, which tell
   int crowded_ = 0;                // of them
+  int uncounted_ = 0;              // calls of which it is not known on how many
+  bool lacks_ = false;             // something was not tried, for want of memory
   // Whether the time was up before all of a step or a round was asked, and whether that of one was.
   bool skipped_ = false, whole_step_ = false, whole_round_ = false;
   GateResult result_;

@@ -103,7 +103,8 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
     }
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       call.wall_s += facts->wall_seconds.value_or(0);
-      call.cpu_s += facts->cpu_seconds.value_or(0);
+      if (facts->wall_seconds && !facts->cpu_seconds) call.cpu_s.reset();
+      if (call.cpu_s) *call.cpu_s += facts->cpu_seconds.value_or(0);
       if (facts->running_threads) call.threads.push_back(*facts->running_threads);
     }
     call.forward_bytes = trial.forward.peak_bytes;

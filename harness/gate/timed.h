@@ -48,7 +48,9 @@ struct PassTime {
 struct TimedCall {
   Verdict verdict;
   std::optional<PassTime> forward = {}, backward = {};  // none of what did not come to its end
-  double wall_s = 0, cpu_s = 0;  // of both passes, and that all its threads computed
+  // Of both passes, and that all its threads computed; the latter if all of it is known.
+  double wall_s = 0;
+  std::optional<double> cpu_s = 0;
   // If it was measured: on how many threads the passes computed that are long enough to tell, and
   // the memory that each took.
   std::vector<double> threads = {};

@@ -252,6 +252,24 @@ double cpu_seconds(const std::vector<pid_t>& processes) {
   return seconds;
 }
 
+bool tells_all_time(const std::vector<pid_t>& processes) {
+  return std::none_of(processes.begin(), processes.end(), ignores_children);
+}
+
+bool have_a_gpu(const std::vector<pid_t>& processes) {
+  bool found = false;
+  for (const pid_t pid : processes) {
+    for_each_entry(fmt::format("/proc/{}/fd", pid), [&](const fs::path& link) {
+      std::error_code none;
+      const std::string file = fs::read_symlink(link, none).string();
+      for (const std::string_view device : {"/dev/nvidia", "/dev/kfd", "/dev/dri/"}) {
+        found |= file.starts_with(device) && fs::is_character_file(link, none);
+      }
+    });
+  }
+  return found;
+}
+
 double ended_seconds(const std::vector<pid_t>& processes) {
   double seconds = cpu_seconds(processes);
   for (const auto& [id, time] : thread_times(processes)) seconds -= time.cpu_s;
@@ -290,17 +308,19 @@ std::optional<std::size_t> ended_bytes(pid_t pid) {
   return faults->front() * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::vector<std::string> code_of(pid_t pid) {
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+std::vector<std::string> code_of(const std::vector<pid_t>& processes) {
   std::set<std::string> files;
-  for (std::string line; std::getline(maps, line);) {
-    // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   PATH"
-    std::istringstream words(line);
-    std::string addresses, permissions, offset, device, inode, path;
-    words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
-    std::getline(words, path);
-    if (permissions.size() > 2 && permissions[2] == 'x' && path.starts_with('/')) {
-      files.insert(path);
+  for (const pid_t pid : processes) {
+    std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+    for (std::string line; std::getline(maps, line);) {
+      // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   PATH"
+      std::istringstream words(line);
+      std::string addresses, permissions, offset, device, inode, path;
+      words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
+      std::getline(words, path);
+      if (permissions.size() > 2 && permissions[2] == 'x' && path.starts_with('/')) {
+        files.insert(path);
+      }
     }
   }
   return {files.begin(), files.end()};

@@ -16,9 +16,8 @@ namespace attest {
 // The process, and all that descend from it and live.
 std::vector<pid_t> family_of(pid_t root);
 
-// The files from which a process runs code: programs and libraries. Empty where that cannot be
-// told.
-std::vector<std::string> code_of(pid_t pid);
+// The files from which they run code: programs and libraries. Empty where that cannot be told.
+std::vector<std::string> code_of(const std::vector<pid_t>& processes);
 
 using FileId = std::pair<dev_t, ino_t>;
 
@@ -62,6 +61,12 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 // Seconds of a processor that those processes had in all, and those of their threads and children
 // who have ended. To a hundredth or two.
 double cpu_seconds(const std::vector<pid_t>& processes);
+
+// Whether those that they start and that end leave their time with them: not if these are ignored.
+bool tells_all_time(const std::vector<pid_t>& processes);
+
+// Whether one of them has a GPU open.
+bool have_a_gpu(const std::vector<pid_t>& processes);
 double ended_seconds(const std::vector<pid_t>& processes);
 
 // When it was started, in ticks: no two processes of the same number share that. Nothing if there

@@ -64,6 +64,7 @@ struct Sandbox {
   std::string shared_pages = {};   // that shmget may give; empty: as many as the system has
   std::string home = {};           // beside which there are none, in namespaces; empty: none
   bool network = true;             // that of the system; else none but itself, where it can be
+  bool keeps_nothing = false;      // in namespaces, nothing but its home can be written to
   std::string open_files = {};     // the soft limit on descriptors; empty: as the harness has it
 };
 

@@ -121,6 +121,15 @@ void make_read_only(const char* path) {
        path);
 }
 
+// Whatever is mounted by now.
+void make_all_read_only() {
+  mount_attr read_only = {};
+  read_only.attr_set = MOUNT_ATTR_RDONLY;
+  must(mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &read_only, sizeof(read_only)) == 0 ||
+           errno == ENOSYS,  // before Linux 5.12
+       "a file system that is read-only");
+}
+
 // Keeps the folders above those paths where they are: a mount point cannot be moved, what is above
 // one can. Then whoever stands in one of them stands in what was mounted.
 void keep_in_place(const std::vector<std::string>& paths) {
@@ -148,6 +157,11 @@ void keep_home(const std::string& home) {
   must(mkdir(home.c_str(), 0700) == 0, home);
   const std::string source = "/proc/self/fd/" + std::to_string(own);
   must(mount(source.c_str(), home.c_str(), nullptr, MS_BIND, nullptr) == 0, home);
+  mount_attr writable = {};  // though all around it may be read-only by now
+  writable.attr_clr = MOUNT_ATTR_RDONLY;
+  must(mount_setattr(AT_FDCWD, home.c_str(), 0, &writable, sizeof(writable)) == 0 ||
+           errno == ENOSYS,
+       home);
   close(own);
 }
 
@@ -168,6 +182,7 @@ void raise_loopback() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   constexpr unsigned long kPlain = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   must(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0, "mounts of its own");
+  if (sandbox.keeps_nothing) make_all_read_only();
   must(mount("proc", "/proc", "proc", kPlain, nullptr) == 0, "/proc");
   // What it leaves in shared memory is limited, and ends with it. Where there is none, or a
   // container forbids it, nothing else changes.

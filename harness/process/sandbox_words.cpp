@@ -39,6 +39,7 @@ std::string to_words(const Sandbox& sandbox) {
   put(words, sandbox.shared_pages);
   put(words, sandbox.home);
   put(words, sandbox.network ? "network" : "");
+  put(words, sandbox.keeps_nothing ? "keeps nothing" : "");
   put(words, sandbox.open_files);
   return words;
 }
@@ -54,6 +55,7 @@ Sandbox sandbox_from_words(std::string_view words) {
   sandbox.shared_pages = take(words);
   sandbox.home = take(words);
   sandbox.network = !take(words).empty();
+  sandbox.keeps_nothing = !take(words).empty();
   sandbox.open_files = take(words);
   return sandbox;
 }

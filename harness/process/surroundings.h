@@ -41,6 +41,9 @@ struct Surroundings {
   std::vector<std::string> hidden_files = {};  // empty to testees in namespaces
   std::vector<std::string> read_only = {};     // files and folders that these cannot change
   bool network = false;                        // whether these have that of the system
+  // Whether they can write to nothing but their home, so that no file outlives a run, nor is seen
+  // by another testee.
+  bool keeps_nothing = false;
   // A program that starts workers and looks into them, with its arguments; empty: none.
   std::vector<std::string> sanitizer = {};
 };

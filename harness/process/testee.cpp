@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "harness/process/processes.h"
 #include "harness/process/target.h"
 #include "spec/json_reader.h"
 #include "spec/spelling.h"
@@ -65,7 +66,7 @@ std::vector<std::string> made_of(const Target& target, const WorkerExecutor& exe
   // What it compiles for itself, in its home, it may compile again.
   std::vector<std::string> apart = {fs::read_symlink("/proc/self/exe").parent_path().string()};
   if (around.homes) apart.push_back(around.homes->folder().string());
-  for (const std::string& file : executor.code()) {
+  for (const std::string& file : code_of(executor.family())) {
     const bool left_out = std::any_of(apart.begin(), apart.end(), [&](const std::string& folder) {
       return file.starts_with(folder + "/");
     });

@@ -219,13 +219,8 @@ Arena& WorkerExecutor::arena(std::size_t bytes) {
   return *arena_;
 }
 
-std::vector<std::string> WorkerExecutor::code() const {
-  std::set<std::string> files;
-  if (!process_) return {};
-  for (const pid_t pid : family_of(process_->pid)) {
-    for (std::string& file : code_of(pid)) files.insert(std::move(file));
-  }
-  return {files.begin(), files.end()};
+std::vector<pid_t> WorkerExecutor::family() const {
+  return process_ ? family_of(process_->pid) : std::vector<pid_t>();
 }
 
 void WorkerExecutor::stop() { process_.reset(); }
@@ -244,7 +239,8 @@ void WorkerExecutor::start() {
                      .read_only = around.read_only,
                      .hidden_files = around.hidden_files,
                      .shared_pages = fmt::format("{}", options_.limits.memory_bytes / page),
-                     .network = around.network};
+                     .network = around.network,
+                     .keeps_nothing = around.keeps_nothing};
   sandbox.command.insert(sandbox.command.begin(), around.sanitizer.begin(), around.sanitizer.end());
   if (!lies_in_shared_memory(sandbox.command)) {
     sandbox.shared_memory = fmt::format("mode=1777,size={}", options_.limits.memory_bytes);
@@ -340,7 +336,9 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (auto reply = receive(nonce)) {
         if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
           reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
-          if (process_) reply->cpu_seconds = cpu_seconds(process_->still_family()) - cpu_before;
+          if (process_ && tells_all_time(process_->still_family())) {
+            reply->cpu_seconds = cpu_seconds(process_->still_family()) - cpu_before;
+          }
         }
         return std::move(*reply);
       }

@@ -68,8 +68,8 @@ class WorkerExecutor : public Executor {
   // ends here, and the worker with it.
   Reply settle() override;
   Arena& arena(std::size_t bytes) override;
-  // The files from which the worker runs code, once it has answered.
-  std::vector<std::string> code() const;
+  // The worker's processes, once it has answered.
+  std::vector<pid_t> family() const;
   // Of a worker that is still between requests: whether a call left processes behind.
   bool has_left_processes() const { return has_left_processes_; }
 

@@ -182,6 +182,26 @@ TEST_F(SurroundingsTest, WhatIsReadOnlyStaysAsItIs) {
   }
 }
 
+TEST_F(SurroundingsTest, WhoIsToKeepNothingWritesAtHomeAlone) {
+  const std::string file = testing::TempDir() + "attest_kept";
+  for (const Isolation isolation : with_namespaces()) {
+    Surroundings around;
+    around.homes = std::make_shared<Homes>(false);
+    for (const bool keeps_nothing : {false, true}) {
+      around.keeps_nothing = keeps_nothing;
+      std::ofstream(file) << "before";
+      fs::permissions(file, fs::perms::all);
+      said({"rewrites", file}, around, isolation);
+      std::ifstream after(file);
+      const std::string text(std::istreambuf_iterator<char>(after), {});
+      EXPECT_EQ(text == "before", keeps_nothing) << text;
+    }
+    said({"litters"}, around, isolation);
+    EXPECT_THAT(said({"litters"}, around, isolation).at("found"),
+                Contains(nlohmann::json("litter")));
+  }
+}
+
 TEST_F(SurroundingsTest, NetworkIsThereOnlyWhereItIsAllowed) {
   const Descriptor server(socket(AF_INET, SOCK_STREAM, 0), "socket");
   sockaddr_in address = {};

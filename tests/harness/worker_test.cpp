@@ -506,6 +506,19 @@ TEST(WorkerTest, GrowingTheArenaKeepsAWorkerThatAnswers) {
   EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
 }
 
+TEST(ProcessesTest, TellAllTimeUnlessTheyIgnoreTheEndOfOthers) {
+  EXPECT_TRUE(tells_all_time({getpid()}));
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_FALSE(tells_all_time({getpid()}));
+  signal(SIGCHLD, before);
+}
+
+TEST(ProcessesTest, FileThatIsCalledAsADriverIsNoGpu) {
+  const std::string file = testing::TempDir() + "nvidia0";
+  std::ofstream held(file);
+  EXPECT_FALSE(have_a_gpu({getpid()}));
+}
+
 TEST(ProcessesTest, StandStillOnceTheyAreStoppedWhateverTheirNameIs) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -1,4 +1,4 @@
-// Times of kernels on a device (harness/gate): of a mock, whose times are what it is made with.
+// The gate (harness/gate), of a mock whose times and lacks are what it is made with.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,26 +15,32 @@ using testing::IsEmpty;
 using testing::NiceMock;
 
 // Of each call, seconds: seen from outside, and as its events have it; 0: they have none.
-struct Times {
+struct Ways {
   double clock, events;
+  bool counted = true;  // whether its threads' time is known
+  bool lacks = false;   // memory, in every second call
 };
 
-// Right, with a word for its time.
-class OnDevice : public Executor {
+class Mock : public Executor {
  public:
-  explicit OnDevice(Times times) : times_(times), executor_(mock_.plugin()) {
+  explicit Mock(Ways ways) : ways_(ways), executor_(mock_.plugin()) {
     ON_CALL(mock_, forward).WillByDefault(plain::forward);
   }
   Reply execute(nlohmann::json request) override {
     Reply reply = executor_.execute(std::move(request));
-    reply.wall_seconds = times_.clock;
-    if (times_.events > 0) reply.body["device_seconds"] = times_.events;
+    reply.wall_seconds = ways_.clock;
+    if (ways_.counted) reply.cpu_seconds = ways_.clock;
+    if (ways_.events > 0) reply.body["device_seconds"] = ways_.events;
+    if (ways_.lacks && calls_++ % 2 == 1) {
+      reply.body = {{"status", "error"}, {"reason", "no_memory"}, {"message", "none"}};
+    }
     return reply;
   }
   Arena& arena(std::size_t bytes) override { return executor_.arena(bytes); }
 
  private:
-  const Times times_;
+  const Ways ways_;
+  int calls_ = 0;
   NiceMock<MockPlugin> mock_;
   InProcessExecutor executor_;
 };
@@ -52,7 +58,8 @@ Description of_f32() {
   return d;
 }
 
-GateResult timed(Times own, Times baseline, bool on_device = true) {
+GateResult passed(Ways own, Ways baseline, bool on_device, const GateOptions& options,
+                  bool is_timed = true) {
   const Testee testee = {.name = "mock/It",
                          .spec = "./mock.so",
                          .kernel = "mock",
@@ -67,14 +74,20 @@ GateResult timed(Times own, Times baseline, bool on_device = true) {
                    {"dtypes", {"f32"}},
                    {"data", {"normal"}},
                    {"bits", "gate"}};
-  OnDevice first(own), second(baseline);
+  Mock first(own), second(baseline);
   const Contender it = {testee, first, 1, on_device}, other = {testee, second, 1, on_device};
+  GateTasks tasks = {.cases = {}, .suite = nothing};
+  if (is_timed) tasks.timed = {problem};
   return pass_gate(
-      {.cases = {}, .suite = nothing, .timed = {problem}}, it, &other, {.rounds = 8},
-      [&](const Testee&) { return std::make_unique<OnDevice>(own); }, [] { return false; });
+      tasks, it, &other, options, [&](const Testee&) { return std::make_unique<Mock>(own); },
+      [] { return false; });
 }
 
-TEST(DeviceTimeTest, IsThatOfTheEventsOfBoth) {
+GateResult timed(Ways own, Ways baseline, bool on_device = true) {
+  return passed(own, baseline, on_device, {.rounds = 8});
+}
+
+TEST(PassGateTest, DeviceTimeIsThatOfTheEventsOfBoth) {
   const GateResult result = timed({0.03, 0.001}, {0.04, 0.004});
   ASSERT_EQ(result.speeds.size(), 1u);
   EXPECT_TRUE(result.speeds[0].by_events);
@@ -83,9 +96,9 @@ TEST(DeviceTimeTest, IsThatOfTheEventsOfBoth) {
   EXPECT_THAT(result.not_believed, IsEmpty());
 }
 
-TEST(DeviceTimeTest, IsTakenFromOutsideWhereOneHasNoEvents) {
-  for (const auto& [own, baseline] : {std::pair<Times, Times>{{0.03, 0.001}, {0.06, 0}},
-                                      std::pair<Times, Times>{{0.03, 0}, {0.06, 0.001}}}) {
+TEST(PassGateTest, DeviceTimeIsTakenFromOutsideWhereOneHasNoEvents) {
+  for (const auto& [own, baseline] : {std::pair<Ways, Ways>{{0.03, 0.001}, {0.06, 0}},
+                                      std::pair<Ways, Ways>{{0.03, 0}, {0.06, 0.001}}}) {
     const GateResult result = timed(own, baseline);
     ASSERT_EQ(result.speeds.size(), 1u);
     EXPECT_FALSE(result.speeds[0].by_events);
@@ -93,18 +106,18 @@ TEST(DeviceTimeTest, IsTakenFromOutsideWhereOneHasNoEvents) {
   }
 }
 
-TEST(DeviceTimeTest, IsNoWordOfAKernelThatRunsOnNone) {
+TEST(PassGateTest, DeviceTimeIsNoWordOfAKernelThatRunsOnNone) {
   const GateResult result = timed({0.03, 0.001}, {0.06, 0.001}, false);
   ASSERT_EQ(result.speeds.size(), 1u);
   EXPECT_FALSE(result.speeds[0].by_events);
   EXPECT_EQ(result.speeds[0].seconds.median, 0.03);
 }
 
-TEST(DeviceTimeTest, IsNotLongerThanTheCall) {
+TEST(PassGateTest, DeviceTimeIsNotLongerThanTheCall) {
   EXPECT_FALSE(timed({0.03, 0.04}, {0.03, 0.001}).speeds.at(0).by_events);
 }
 
-TEST(DeviceTimeTest, IsNotBelievedWhereEventsLeaveOutMoreThanThoseOfTheBaseline) {
+TEST(PassGateTest, DeviceTimeIsNotBelievedWhereEventsLeaveOutMoreThanThoseOfTheBaseline) {
   const GateResult result = timed({0.04, 0.001}, {0.025, 0.004});
   ASSERT_EQ(result.not_believed.size(), 1u);
   EXPECT_THAT(result.not_believed[0],
@@ -113,8 +126,29 @@ TEST(DeviceTimeTest, IsNotBelievedWhereEventsLeaveOutMoreThanThoseOfTheBaseline)
   EXPECT_THAT(result.speeds, IsEmpty());
 }
 
-TEST(DeviceTimeTest, IsBelievedWhereTheBaselineLeavesOutMore) {
+TEST(PassGateTest, DeviceTimeIsBelievedWhereTheBaselineLeavesOutMore) {
   EXPECT_THAT(timed({0.025, 0.004}, {0.06, 0.004}).not_believed, IsEmpty());
+}
+
+TEST(PassGateTest, CallOfWhichItIsNotKnownOnHowManyThreadsItComputesIsNotBelieved) {
+  EXPECT_THAT(timed({0.03, 0}, {0.03, 0}, false).not_believed, IsEmpty());
+  EXPECT_THAT(timed({0.03, 0, false}, {0.03, 0}, false).not_believed,
+              testing::ElementsAre(HasSubstr("cannot be told")));
+}
+
+TEST(PassGateTest, WhatThereIsNoMemoryForLeavesItIncomplete) {
+  const GateOptions options = {.steps = 1, .rounds = 1};
+  EXPECT_TRUE(passed({0.03, 0}, {0.03, 0}, false, options).whole);
+  const GateResult result = passed({0.03, 0, true, true}, {0.03, 0}, false, options);
+  EXPECT_FALSE(result.whole);
+  EXPECT_GT(result.outcomes.at("PASS"), 0);
+}
+
+TEST(PassGateTest, RoundsAreNotWaitedForWhereNothingIsTimed) {
+  const GateResult result = passed({0.03, 0}, {0.03, 0}, false, {.steps = 1, .rounds = 3}, false);
+  EXPECT_TRUE(result.whole);
+  EXPECT_EQ(result.rounds, 0u);
+  EXPECT_EQ(result.steps, 1u);
 }
 
 }  // namespace
