@@ -159,9 +159,9 @@ void keep_home(const std::string& home) {
   must(mount(source.c_str(), home.c_str(), nullptr, MS_BIND, nullptr) == 0, home);
   mount_attr writable = {};  // though all around it may be read-only by now
   writable.attr_clr = MOUNT_ATTR_RDONLY;
-  must(mount_setattr(AT_FDCWD, home.c_str(), 0, &writable, sizeof(writable)) == 0 ||
-           errno == ENOSYS,
-       home);
+  must(
+      mount_setattr(AT_FDCWD, home.c_str(), 0, &writable, sizeof(writable)) == 0 || errno == ENOSYS,
+      home);
   close(own);
 }
 
