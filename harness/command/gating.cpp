@@ -203,6 +203,7 @@ struct Guarded {
         contender{testee, stale, options.threads} {}
 
   void load() {
+    worker.execute({{"op", "describe"}});  // in full: then kernels in Python have their device open
     armed.load();
     contender.on_device = have_a_gpu(worker.family());
   }
