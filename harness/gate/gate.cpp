@@ -263,10 +263,10 @@ class Gate {
     const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured);
     // Of what is on a device, the first call may compile, and the host's threads do nothing else.
     const bool by_device = tried.testee.forward && tried.testee.forward->on_device;
-    if (!testee_.on_device || (!is_measured && !by_device)) count_threads(tried.testee);
+    if (!testee_.on_device() || (!is_measured && !by_device)) count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
-    if (!testee_.on_device) {  // whose memory is not the host's
+    if (!testee_.on_device()) {  // whose memory is not the host's
       keep_less(times.memory[0], tried.testee.forward_bytes);
       keep_less(times.memory[1], tried.testee.backward_bytes);
     }
@@ -282,7 +282,7 @@ class Gate {
       // Both by the same clock.
       const bool by_events = own->on_device && (!others || others->on_device);
       const double seconds = by_events ? *own->on_device : own->clock;
-      const double least = least_seconds(*times.problem, pass == 1, testee_.on_device);
+      const double least = least_seconds(*times.problem, pass == 1, testee_.on_device());
       if (seconds < least) {
         result_.not_believed.push_back(
             fmt::format("{}: a call returned in {:.3g} s, and no machine computes it in less than "
@@ -357,7 +357,7 @@ class Gate {
                      .calls = own.size(),
                      .seconds = interval_of(own),
                      .by_events = times_[n].by_events[pass],
-                     .least = least_seconds(*times_[n].problem, pass == 1, testee_.on_device),
+                     .least = least_seconds(*times_[n].problem, pass == 1, testee_.on_device()),
                      .memory = times_[n].memory[pass]};
       if (!others.empty()) {
         for (std::size_t at = 0; at < own.size(); ++at) {

@@ -97,9 +97,10 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
-    call.forward = time_of(trial.forward, contender.on_device);
+    const bool on_device = contender.on_device();
+    call.forward = time_of(trial.forward, on_device);
     if (prepared.problem().backward) {
-      call.backward = time_of(trial.backward, contender.on_device);
+      call.backward = time_of(trial.backward, on_device);
     }
     for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
       call.wall_s += facts->wall_seconds.value_or(0);

@@ -3,6 +3,7 @@
 // call is not right.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -35,7 +36,9 @@ struct Contender {
   const Testee& testee;
   Executor& executor;  // whose replies say how long they took
   int threads;
-  bool on_device = false;  // then its own word for how long its work took there is taken
+  // Whether it has a device open, a GPU: then its own word for how long its work took there is
+  // taken. It may open it as late as in its first call.
+  std::function<bool()> on_device = [] { return false; };
 };
 
 // Of one pass, seconds.

@@ -252,8 +252,14 @@ double cpu_seconds(const std::vector<pid_t>& processes) {
   return seconds;
 }
 
-bool tells_all_time(const std::vector<pid_t>& processes) {
-  return std::none_of(processes.begin(), processes.end(), ignores_children);
+void ProcessorTime::look(const std::vector<pid_t>& family) {
+  most_ = std::max(most_, cpu_seconds(family) - before_);
+  told_ = told_ && std::none_of(family.begin(), family.end(), ignores_children);
+}
+
+std::optional<double> ProcessorTime::seconds(const std::vector<pid_t>& family) {
+  look(family);
+  return told_ ? std::optional(most_) : std::nullopt;
 }
 
 bool have_a_gpu(const std::vector<pid_t>& processes) {

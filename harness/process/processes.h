@@ -62,12 +62,27 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 // who have ended. To a hundredth or two.
 double cpu_seconds(const std::vector<pid_t>& processes);
 
-// Whether those that they start and that end leave their time with them: not if these are ignored.
-bool tells_all_time(const std::vector<pid_t>& processes);
+double ended_seconds(const std::vector<pid_t>& processes);
+
+// Seconds of a processor that a worker's processes take from now on.
+class ProcessorTime {
+ public:
+  explicit ProcessorTime(const std::vector<pid_t>& family) : before_(cpu_seconds(family)) {}
+
+  // Those that it starts leave their time with it when they end, unless it does not wait for them:
+  // what was seen of them counts.
+  void look(const std::vector<pid_t>& family);
+
+  // Until now; nothing if at a look the end of others was ignored.
+  std::optional<double> seconds(const std::vector<pid_t>& family);
+
+ private:
+  double before_, most_ = 0;
+  bool told_ = true;
+};
 
 // Whether one of them has a GPU open.
 bool have_a_gpu(const std::vector<pid_t>& processes);
-double ended_seconds(const std::vector<pid_t>& processes);
 
 // When it was started, in ticks: no two processes of the same number share that. Nothing if there
 // is none.

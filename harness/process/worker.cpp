@@ -24,7 +24,6 @@
 
 #include "harness/process/captured.h"
 #include "harness/process/descriptor.h"
-#include "harness/process/processes.h"
 #include "harness/process/stage.h"
 #include "harness/process/wire.h"
 #include "spec/json_reader.h"
@@ -151,6 +150,13 @@ struct WorkerExecutor::Process {
       usleep(100);
     }
     return at_once ? told : CallTime::Clock::now();
+  }
+
+  // Takes from `outbox` what it can; false if nobody will read it.
+  bool send(std::string& outbox) const {
+    const ssize_t n = write(request.get(), outbox.data(), outbox.size());
+    if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
+    return n >= 0 || errno == EAGAIN || errno == EINTR;
   }
 
   void go_on() const {
@@ -311,11 +317,11 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
-  const double cpu_before =
-      options_.still_between_requests ? cpu_seconds(process.still_family()) : 0;
+  if (options_.still_between_requests) taken_.emplace(process.still_family());
+  bool is_sent = process.send(outbox);  // before it goes on: it is woken once
   const auto asked = Clock::now();
   if (options_.still_between_requests) process.go_on();
-  for (;;) {
+  while (is_sent) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
     std::array<pollfd, 4> watched = {
         pollfd{process.reply.get(), POLLIN, 0}, pollfd{process.printed[0].get(), POLLIN, 0},
@@ -327,18 +333,12 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
     for (std::size_t i = 0; ready > 0 && i < 2; ++i) {
       if (watched[i + 1].revents) process.drain(process.printed[i]);
     }
-    if (ready > 0 && watched[3].revents) {
-      const ssize_t n = write(process.request.get(), outbox.data(), outbox.size());
-      if (n < 0 && errno != EAGAIN && errno != EINTR) return broke_off();
-      if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
-    }
+    if (ready > 0 && watched[3].revents) is_sent = process.send(outbox);
     if (ready > 0 && watched[0].revents) {
       if (auto reply = receive(nonce)) {
         if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
           reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
-          if (process_ && tells_all_time(process_->still_family())) {
-            reply->cpu_seconds = cpu_seconds(process_->still_family()) - cpu_before;
-          }
+          if (process_) reply->cpu_seconds = taken_->seconds(process_->still_family());
         }
         return std::move(*reply);
       }
@@ -354,6 +354,7 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (auto reply = look(time, now)) return std::move(*reply);
     }
   }
+  return broke_off();
 }
 
 std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
@@ -428,6 +429,7 @@ std::optional<Reply> WorkerExecutor::look(CallTime& time, Clock::time_point now)
                                             options_.limits.processes));
   }
   if (measured_) measured_->look(family);
+  if (taken_) taken_->look(family);
   if (hold_more_than(options_.limits.memory_bytes, family, files_of(*arena_))) {
     return ended(Kind::out_of_memory,
                  fmt::format("used more than {} MiB", options_.limits.memory_bytes >> 20));

@@ -18,6 +18,7 @@
 #include "harness/process/call_time.h"
 #include "harness/process/executor.h"
 #include "harness/process/measurement.h"
+#include "harness/process/processes.h"
 #include "harness/process/sandbox.h"
 #include "harness/process/surroundings.h"
 
@@ -90,6 +91,7 @@ class WorkerExecutor : public Executor {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Process> process_;
   std::optional<Measurement> measured_;  // while a call is
+  std::optional<ProcessorTime> taken_;   // by a call, where requests are timed
   CallTime::Clock::time_point replied_;  // when the last reply was whole
   bool has_left_processes_ = false;
 };

@@ -75,7 +75,8 @@ GateResult passed(Ways own, Ways baseline, bool on_device, const GateOptions& op
                    {"data", {"normal"}},
                    {"bits", "gate"}};
   Mock first(own), second(baseline);
-  const Contender it = {testee, first, 1, on_device}, other = {testee, second, 1, on_device};
+  const auto has_device = [on_device] { return on_device; };
+  const Contender it = {testee, first, 1, has_device}, other = {testee, second, 1, has_device};
   GateTasks tasks = {.cases = {}, .suite = nothing};
   if (is_timed) tasks.timed = {problem};
   return pass_gate(

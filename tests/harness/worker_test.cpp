@@ -506,11 +506,42 @@ TEST(WorkerTest, GrowingTheArenaKeepsAWorkerThatAnswers) {
   EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
 }
 
-TEST(ProcessesTest, TellAllTimeUnlessTheyIgnoreTheEndOfOthers) {
-  EXPECT_TRUE(tells_all_time({getpid()}));
+TEST(ProcessorTimeTest, IsNotToldOfThoseWhoIgnoredTheEndOfOthers) {
+  ProcessorTime time({getpid()});
+  EXPECT_TRUE(time.seconds({getpid()}));
   const auto before = signal(SIGCHLD, SIG_IGN);
-  EXPECT_FALSE(tells_all_time({getpid()}));
+  time.look({getpid()});
   signal(SIGCHLD, before);
+  EXPECT_FALSE(time.seconds({getpid()})) << "meanwhile alone";
+}
+
+TEST(ProcessorTimeTest, CountsThoseWhomNobodyWaitsFor) {
+  constexpr double kSeconds = 0.1;
+  std::array<int, 2> told = {}, leave = {};
+  ASSERT_EQ(pipe(told.data()), 0);
+  ASSERT_EQ(pipe(leave.data()), 0);
+  struct sigaction unawaited = {}, before = {};
+  unawaited.sa_handler = SIG_DFL;
+  unawaited.sa_flags = SA_NOCLDWAIT;
+  sigaction(SIGCHLD, &unawaited, &before);
+  ProcessorTime time({getpid()});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  char byte = 0;
+  if (child == 0) {
+    while (clock() < kSeconds * CLOCKS_PER_SEC) continue;
+    const bool fine = write(told[1], &byte, 1) == 1 && read(leave[0], &byte, 1) == 1;
+    _exit(fine ? 0 : 1);
+  }
+  EXPECT_EQ(read(told[0], &byte, 1), 1);
+  time.look({getpid(), child});
+  EXPECT_EQ(write(leave[1], &byte, 1), 1);
+  EXPECT_EQ(waitpid(child, nullptr, 0), -1) << "until it is gone";
+  sigaction(SIGCHLD, &before, nullptr);
+  for (const int each : {told[0], told[1], leave[0], leave[1]}) close(each);
+  const auto seconds = time.seconds({getpid()});
+  ASSERT_TRUE(seconds);
+  EXPECT_GE(*seconds, kSeconds / 2);
 }
 
 TEST(ProcessesTest, FileThatIsCalledAsADriverIsNoGpu) {
