@@ -70,7 +70,8 @@ std::vector<std::string> owners(const std::vector<Library>& libraries) {
 
 // What nothing here can tell.
 std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
-                                      bool has_left_processes) {
+                                      const WorkerExecutor& worker,
+                                      const std::vector<std::string>& code) {
   std::vector<std::string> all;
   if (!told.libraries.empty()) {
     all.push_back(fmt::format("it runs code of {}: whether the kernel is its own is not told",
@@ -93,11 +94,20 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
                     "how many threads it computes",
                     told.result.counted_s));
   }
-  if (has_left_processes) {
+  if (worker.has_left_processes()) {
     all.push_back(
         "it leaves processes behind, which are stopped while nothing is asked of it: what they are "
         "for is not told");
   }
+  // What compiles in its first calls does so in no later one.
+  if (worker.calls_with_children() > std::size_t(told.result.calls) / 2) {
+    all.push_back("its calls start processes: whose code those run is not told");
+  }
+  if (std::any_of(code.begin(), code.end(),
+                  [](const std::string& file) { return file.starts_with("/memfd:"); })) {
+    all.push_back("it runs code that no file holds (memfd_create): whose that is, is not told");
+  }
+  for (const std::string& each : told.result.untold) all.push_back(each);
   if (!has_namespaces(testee.isolation)) {
     all.push_back(
         fmt::format("its isolation is {}: files and sockets that it shares with others "
@@ -288,18 +298,25 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   };
   told.result = pass_gate(tasks, own.contender, other ? &other->contender : nullptr, gate_options,
                           start, interrupted);
-  told.libraries = libraries_among(code_of(own.worker.family()));
+  const std::vector<std::string> code = code_of(own.worker.family());
+  told.libraries = libraries_among(code);
   if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
     told.notes.push_back(
         "NOT_RUN is what there was no memory for, as the kernel says or of the machine: without it "
         "nothing is concluded");
   }
-  if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty()) {
+  if (told.result.outcomes.contains(std::string(name(Outcome::inconclusive)))) {
+    told.notes.push_back(
+        "INCONCLUSIVE is what no result would tell a right kernel from a wrong one by: it counts "
+        "for neither");
+  }
+  if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty() &&
+      told.result.untold.empty()) {
     told.notes.push_back("no speed: the budget ended in the first round, which warms up");
   }
   FileSums known;
   told.files = sums_of(testee, known);
-  told.undecided = undecided_of(testee, told, own.worker.has_left_processes());
+  told.undecided = undecided_of(testee, told, own.worker, code);
   if (baseline_ && runs_code_of(*baseline_, testee, own.worker)) {
     told.undecided.push_back(
         "it runs the baseline's code: whether the kernel is its own is not told");

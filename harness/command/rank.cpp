@@ -133,9 +133,9 @@ std::string sentence_of(const std::vector<Entrant>& entrants, const Ranking& ran
   if (fastest.size() > kMostNamed) {
     return text + fmt::format("; {} of them share the first place.", fastest.size());
   }
-  return text + fmt::format("; the fastest {} {}: {:.3g} times as fast as {}.",
+  return text + fmt::format("; the fastest {} {}: {} times as fast as {}.",
                             fastest.size() > 1 ? "are" : "is", list_text(fastest, ""),
-                            first.speed->median, one_line(baseline));
+                            interval_text(*first.speed), one_line(baseline));
 }
 
 nlohmann::json to_json(const std::vector<Entrant>& entrants, std::uint64_t seed,

@@ -152,13 +152,16 @@ std::string to_text(const Told& told) {
   for (std::size_t n = 0; n < result.counterexamples.size(); ++n) {
     const Counterexample& example = result.counterexamples[n];
     const Verdict& v = example.verdict;
-    text += fmt::format("{}  {}\n    {}\n", outcome_text(v), example.problem,
-                        one_line(excerpt(v.message, kKept, "--json")));
+    text += fmt::format("{}  {}", outcome_text(v), example.problem);
+    if (n > 0) {  // of one in full there is enough to read; `found.json` has all
+      text += v.blamed.empty() ? "\n" : fmt::format("  ({})\n", v.blamed);
+      continue;
+    }
+    text += fmt::format("\n    {}\n", one_line(excerpt(v.message, kKept, "--json")));
     if (!v.blamed.empty()) text += fmt::format("    clause  {}\n", clause_with_title(v.blamed));
     if (!example.meant.empty()) text += fmt::format("    did you mean  {}\n", example.meant);
     if (!example.seen_again)
       text += "    tried alone, it is right: it depends on what came before\n";
-    text += fmt::format("    {}\n", told.repros[n]);
   }
   for (const std::string& each : result.not_believed) text += fmt::format("{}\n", each);
   for (const std::string& each : result.declared_too_loose) {

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -109,7 +108,10 @@ class Gate {
     });
     if (ours_) std::rethrow_exception(ours_);
     sum_threads();
-    for (std::size_t n = 0; n < tasks_.timed.size(); ++n) compare_left_out(n);
+    for (std::size_t n = 0; n < tasks_.timed.size(); ++n) {
+      compare_left_out(n);
+      add_untold(n);
+    }
     result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
     if (result_.conforms()) {
@@ -126,6 +128,7 @@ class Gate {
   // Of one timed problem, by pass: the seconds of calls that came in pairs, and the least memory.
   struct Times {
     std::optional<Problem> problem = {};
+    std::string tells_nothing = {};  // why a call did not
     std::array<std::vector<double>, 2> testee = {}, baseline = {};
     std::array<std::vector<double>, 2> left_out = {};  // by events, beyond those of the baseline
     std::array<bool, 2> by_events = {};
@@ -148,7 +151,7 @@ class Gate {
   void lead() {
     std::uint64_t after = 0;
     double judging = 0, timing = 0;
-    while (wants_more() && after < kStepsAfterAFault) {
+    while (wants_more() && (is_counted() || after < kStepsAfterAFault)) {
       const auto begun = Clock::now();
       if (wants_round(judging, timing)) {
         for (std::size_t n = 0; n < tasks_.timed.size(); ++n) {
@@ -276,6 +279,10 @@ class Gate {
           fmt::format("{}: {}", tasks_.timed[n].name, tried.baseline->verdict.message));
     }
     note({"timed call", entry, tried.testee.verdict});
+    if (tried.testee.verdict.outcome == Outcome::inconclusive) {
+      times.tells_nothing = tried.testee.verdict.message;
+      return;
+    }
     const auto add = [&](std::size_t pass, const std::optional<PassTime>& own,
                          const std::optional<PassTime>& others) {
       if (!own || (tried.baseline && !others)) return;
@@ -345,6 +352,16 @@ class Gate {
         "its calls compute on {:.1f} threads, where --threads grants {}: their times are "
         "no measure",
         running, testee_.threads));
+  }
+
+  // A time is one of a call that was right, as far as its results tell.
+  void add_untold(std::size_t n) {
+    const Times& times = times_[n];
+    if (times.tells_nothing.empty()) return;
+    result_.untold.push_back(fmt::format("{}: {}", tasks_.timed[n].name,
+                                         times.testee[0].empty()
+                                             ? times.tells_nothing
+                                             : "some calls are not timed: " + times.tells_nothing));
   }
 
   void add_speeds(std::size_t n) {
@@ -471,21 +488,6 @@ class Gate {
 };
 
 }  // namespace
-
-std::optional<Interval> mean_ratio(const std::vector<Speed>& speeds) {
-  std::vector<double> sums;  // of logarithms, by call
-  double count = 0;
-  for (const Speed& speed : speeds) {
-    if (speed.ratios.empty()) continue;
-    if (count++ == 0) sums.resize(speed.ratios.size());
-    // The last round may have ended before all of them had their call.
-    sums.resize(std::min(sums.size(), speed.ratios.size()));
-    for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += std::log(speed.ratios[at]);
-  }
-  if (count == 0) return std::nullopt;
-  for (double& sum : sums) sum = std::exp(sum / count);
-  return interval_of(sums);
-}
 
 GateResult pass_gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
                      const GateOptions& options, const MakeExecutor& make_executor,

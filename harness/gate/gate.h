@@ -72,6 +72,7 @@ struct GateResult {
   std::vector<Speed> speeds = {};
   std::vector<std::string> baseline_faults = {};     // in words: its times mean nothing
   std::vector<std::string> not_believed = {};        // times, in words
+  std::vector<std::string> untold = {};              // timed problems whose results tell nothing
   std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
 
   // Seconds of timed calls whose threads were counted.
@@ -92,7 +93,8 @@ constexpr double kThreadsToldFrom = 0.2;
 constexpr double kLeftOutUnseen = 5e-3;
 
 // Goes on until the time is up, `interrupted` says so, or, from the first fault on, a few steps
-// more. `make_executor` starts further workers, in which failures are made small.
+// more; if they are counted, until all are done. `make_executor` starts further workers, in which
+// failures are made small.
 GateResult pass_gate(const GateTasks& tasks, const Contender& testee, const Contender* baseline,
                      const GateOptions& options, const MakeExecutor& make_executor,
                      const std::function<bool()>& interrupted);

@@ -1,6 +1,7 @@
 #include "harness/gate/ranking.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "spec/contains.h"
@@ -43,6 +44,21 @@ int group_of(const GateResult* result, const Ranked& ranked) {
 }
 
 }  // namespace
+
+std::optional<Interval> mean_ratio(const std::vector<Speed>& speeds) {
+  std::vector<double> sums;  // of logarithms, by call
+  double count = 0;
+  for (const Speed& speed : speeds) {
+    if (speed.ratios.empty()) continue;
+    if (count++ == 0) sums.resize(speed.ratios.size());
+    // The last round may have ended before all of them had their call.
+    sums.resize(std::min(sums.size(), speed.ratios.size()));
+    for (std::size_t at = 0; at < sums.size(); ++at) sums[at] += std::log(speed.ratios[at]);
+  }
+  if (count == 0) return std::nullopt;
+  for (double& sum : sums) sum = std::exp(sum / count);
+  return interval_of(sums);
+}
 
 Ranking ranking_of(const std::vector<const GateResult*>& results) {
   Ranking ranking = {.compared = compared_of(results)};

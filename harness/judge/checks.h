@@ -37,6 +37,11 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& first, const 
 // Of one trial; the evidence is recorded where it is worse than what is there.
 std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, PreparedCase& prepared);
 
+// What passes where zeros would is not told to be right: of many keys, weights are so small that
+// what each may be off by comes to more than the tensor is.
+std::optional<Finding> check_zeros(PreparedCase& prepared, const Arithmetic& arithmetic,
+                                   const Trial& trial);
+
 // The expected values with those unspecified that this testee is not judged on, if any are.
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
                                        const Returned& tensor);

@@ -136,48 +136,6 @@ std::optional<Finding> look_for_nan(const Subject& subject, const Trial& trial) 
   return std::nullopt;
 }
 
-// The batch element whose tensor says nothing, as zeros would pass for all of it too; none if there
-// is none. What is far smaller than its bound is zero by itself, as dQ of a row with one key.
-std::optional<Index> passes_as_zeros(const Problem& p, const Returned& tensor,
-                                     const Expected& expected) {
-  constexpr double kZero = 0x1p-10;  // of its bound
-  const bool of_keys = is_of_keys(tensor.name);
-  std::vector<bool> some(static_cast<std::size_t>(p.batch)), tells(some);
-  for (std::size_t i = 0; i < expected.value.size(); ++i) {
-    const double exact = std::abs(expected.value[i]), bound = expected.bound[i];
-    if (!(exact > kZero * bound)) continue;  // NaN too
-    auto [b, h, s, d] = coordinates(tensor.shape, static_cast<Index>(i));
-    if (p.packed) b = (of_keys ? p.key_lens : p.query_lens).element_of(s);
-    some[static_cast<std::size_t>(b)] = true;
-    if (exact > bound) tells[static_cast<std::size_t>(b)] = true;
-  }
-  for (std::size_t b = 0; b < some.size(); ++b) {
-    if (some[b] && !tells[b]) return static_cast<Index>(b);
-  }
-  return std::nullopt;
-}
-
-// What passes where zeros would is not told to be right: of many keys, weights are so small that
-// what each may be off by comes to more than the tensor is.
-std::optional<Finding> tells_nothing(const Subject& subject, const Trial& trial) {
-  using enum TensorName;
-  const Problem& p = subject.problem();
-  for (const Returned& tensor : trial.returned) {
-    if (!is_among(tensor.name, std::array{o, dq, dk, dv})) continue;
-    if (p.paging.page_size > 0 && is_of_keys(tensor.name)) continue;  // pages are of any element
-    const auto element =
-        passes_as_zeros(p, tensor, expected_of(tensor.name, subject.prepared, subject.arithmetic));
-    if (!element) continue;
-    const std::string of = p.batch > 1 ? fmt::format(" of batch element {}", *element) : "";
-    return Finding{.outcome = Outcome::inconclusive,
-                   .message = fmt::format("zeros would pass for {}{} too, all of which is smaller "
-                                          "than its bound; fewer keys, or a tighter arithmetic, "
-                                          "tell more",
-                                          name(tensor.name), of)};
-  }
-  return std::nullopt;
-}
-
 // The clause that is to blame by these too: no case was written for one, so all count as cited.
 std::string culprit_of(const Verdict& verdict, Case c, const std::vector<Likeness>& meant) {
   for (const Likeness& each : meant) c.clauses.push_back(each.clause);
@@ -199,7 +157,7 @@ Judgement judge_given(Given given, const Description& kernel, int threads, bool 
   auto finding = check_bounds(subject, trial, prepared);
   if (!finding) finding = look_for_nan(subject, trial);
   if (!finding) finding = look_at_all(subject, trial);
-  if (!finding) finding = tells_nothing(subject, trial);
+  if (!finding) finding = check_zeros(prepared, subject.arithmetic, trial);
   Verdict& v = subject.verdict;
   v.outcome = finding ? finding->outcome : Outcome::pass;
   Judgement judgement;

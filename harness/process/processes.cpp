@@ -252,6 +252,15 @@ double cpu_seconds(const std::vector<pid_t>& processes) {
   return seconds;
 }
 
+double children_seconds(const std::vector<pid_t>& processes) {
+  double seconds = 0;
+  for (const pid_t pid : processes) {
+    const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 16, 2);  // cutime, cstime
+    if (all) seconds += seconds_of((*all)[0] + (*all)[1]);
+  }
+  return seconds;
+}
+
 void ProcessorTime::look(const std::vector<pid_t>& family) {
   most_ = std::max(most_, cpu_seconds(family) - before_);
   told_ = told_ && std::none_of(family.begin(), family.end(), ignores_children);

@@ -62,12 +62,16 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 // who have ended. To a hundredth or two.
 double cpu_seconds(const std::vector<pid_t>& processes);
 
+// Of children alone, who have ended and were waited for.
+double children_seconds(const std::vector<pid_t>& processes);
+
 double ended_seconds(const std::vector<pid_t>& processes);
 
 // Seconds of a processor that a worker's processes take from now on.
 class ProcessorTime {
  public:
-  explicit ProcessorTime(const std::vector<pid_t>& family) : before_(cpu_seconds(family)) {}
+  explicit ProcessorTime(const std::vector<pid_t>& family)
+      : before_(cpu_seconds(family)), of_children_(children_seconds(family)) {}
 
   // Those that it starts leave their time with it when they end, unless it does not wait for them:
   // what was seen of them counts.
@@ -75,9 +79,13 @@ class ProcessorTime {
 
   // Until now; nothing if at a look the end of others was ignored.
   std::optional<double> seconds(const std::vector<pid_t>& family);
+  // Whether children had some of it, who have ended.
+  bool is_of_children(const std::vector<pid_t>& family) const {
+    return children_seconds(family) > of_children_;
+  }
 
  private:
-  double before_, most_ = 0;
+  double before_, of_children_, most_ = 0;
   bool told_ = true;
 };
 

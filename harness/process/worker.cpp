@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <random>
 #include <semaphore>
@@ -25,6 +24,7 @@
 #include "harness/process/captured.h"
 #include "harness/process/descriptor.h"
 #include "harness/process/stage.h"
+#include "harness/process/standstill.h"
 #include "harness/process/wire.h"
 #include "spec/json_reader.h"
 #include "spec/json_text.h"
@@ -103,8 +103,7 @@ struct WorkerExecutor::Process {
   std::array<Descriptor, 2> printed = {};  // stdout, stderr
   bool answered_once = false;
   std::set<pid_t> first_family = {};  // the processes that there were then
-  // That it had when it was still, and when each was started.
-  std::map<pid_t, std::optional<std::size_t>> stopped = {};
+  Standstill stillness = {};
   std::string last_nonce = {};        // of the request before
   std::set<std::string> nonces = {};  // of all requests
   std::string inbox = {};             // bytes of a frame that has not arrived in full
@@ -117,58 +116,11 @@ struct WorkerExecutor::Process {
     kill(-pid, SIGKILL);
   }
 
-  static bool are_still(const std::map<pid_t, std::optional<std::size_t>>& processes) {
-    return std::all_of(processes.begin(), processes.end(),
-                       [](const auto& each) { return stands_still(each.first); });
-  }
-
-  // Stops all of it, what it starts meanwhile included. Since when it cannot compute: those that
-  // are known are told first, since a list takes its time, in which others go on.
-  CallTime::Clock::time_point hold_still() {
-    kill(-pid, SIGSTOP);
-    for (const auto& [each, start] : stopped) {
-      // Another process may have the number by now.
-      if (start_of(each) == start) kill(each, SIGSTOP);
-    }
-    const auto told = CallTime::Clock::now();
-    bool at_once = are_still(stopped);
-    std::map<pid_t, std::optional<std::size_t>> found;
-    for (bool more = true; more;) {
-      more = false;
-      for (const pid_t each : family_of(pid)) {
-        if (!found.emplace(each, start_of(each)).second) continue;
-        kill(each, SIGSTOP);
-        at_once &= stopped.contains(each);
-        more = true;
-      }
-    }
-    stopped = std::move(found);
-    // A signal waits for what a thread does within the system.
-    const auto asked = CallTime::Clock::now();
-    while (!are_still(stopped) && CallTime::Clock::now() - asked < std::chrono::seconds(5)) {
-      at_once = false;
-      usleep(100);
-    }
-    return at_once ? told : CallTime::Clock::now();
-  }
-
   // Takes from `outbox` what it can; false if nobody will read it.
   bool send(std::string& outbox) const {
     const ssize_t n = write(request.get(), outbox.data(), outbox.size());
     if (n > 0) outbox.erase(0, static_cast<std::size_t>(n));
     return n >= 0 || errno == EAGAIN || errno == EINTR;
-  }
-
-  void go_on() const {
-    for (const auto& [each, start] : stopped) kill(each, SIGCONT);
-    kill(-pid, SIGCONT);
-  }
-
-  // When it was still.
-  std::vector<pid_t> still_family() const {
-    std::vector<pid_t> family;
-    for (const auto& [each, start] : stopped) family.push_back(each);
-    return family;
   }
 
   // Whether some of them were not there when the worker first answered.
@@ -313,14 +265,19 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
     return ended(Reply::Kind::protocol_error, "sent a reply that nobody asked for");
   }
+  if (!process.stillness.has_lasted(process.pid)) {
+    return ended(Reply::Kind::protocol_error,
+                 "went on by itself between two requests, when it was "
+                 "stopped");
+  }
   std::string outbox = frame(json_text(request));
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
-  if (options_.still_between_requests) taken_.emplace(process.still_family());
+  if (options_.still_between_requests) taken_.emplace(process.stillness.family());
   bool is_sent = process.send(outbox);  // before it goes on: it is woken once
   const auto asked = Clock::now();
-  if (options_.still_between_requests) process.go_on();
+  if (options_.still_between_requests) process.stillness.end(process.pid);
   while (is_sent) {
     // What is not to be watched has a descriptor of -1, which poll passes over.
     std::array<pollfd, 4> watched = {
@@ -338,7 +295,11 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
       if (auto reply = receive(nonce)) {
         if (options_.still_between_requests && reply->kind == Reply::Kind::answered) {
           reply->wall_seconds = std::chrono::duration<double>(replied_ - asked).count();
-          if (process_) reply->cpu_seconds = taken_->seconds(process_->still_family());
+          if (process_) {
+            const std::vector<pid_t> family = process_->stillness.family();
+            reply->cpu_seconds = taken_->seconds(family);
+            calls_with_children_ += request["op"] == "go" && taken_->is_of_children(family);
+          }
         }
         return std::move(*reply);
       }
@@ -373,8 +334,9 @@ std::optional<Reply> WorkerExecutor::receive(const std::string& nonce) {
   if (inbox.size() < 4 + size) return std::nullopt;
   replied_ = Clock::now();
   if (options_.still_between_requests) {
-    replied_ = process_->hold_still();  // what went on until then is the call's
-    has_left_processes_ |= process_->answered_once && process_->left_any(process_->still_family());
+    Standstill& stillness = process_->stillness;
+    replied_ = stillness.begin(process_->pid);  // what went on until then is the call's
+    has_left_processes_ |= process_->answered_once && process_->left_any(stillness.family());
   }
   const std::string text = inbox.substr(4);
   inbox.clear();

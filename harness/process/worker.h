@@ -73,6 +73,9 @@ class WorkerExecutor : public Executor {
   std::vector<pid_t> family() const;
   // Of a worker that is still between requests: whether a call left processes behind.
   bool has_left_processes() const { return has_left_processes_; }
+  // Likewise, of calls that it was told of beforehand: in how many another process computed that it
+  // started.
+  std::size_t calls_with_children() const { return calls_with_children_; }
 
  private:
   struct Process;
@@ -94,6 +97,7 @@ class WorkerExecutor : public Executor {
   std::optional<ProcessorTime> taken_;   // by a call, where requests are timed
   CallTime::Clock::time_point replied_;  // when the last reply was whole
   bool has_left_processes_ = false;
+  std::size_t calls_with_children_ = 0;
 };
 
 // Denies other processes of this user the harness's memory. Call once, before testees start.

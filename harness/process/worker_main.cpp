@@ -229,11 +229,12 @@ std::string next_nonce() {
 
 // Until the harness closes the stream.
 void serve(const attest_plugin& plugin) {
+  std::optional<Mappings> mappings;  // until nobody asks for them any more
   while (const auto frame = attest::read_frame(attest::kRequestFd)) {
+    mappings.reset();
     const json request = attest::parse_json(*frame);
     auto nonce = request.at("nonce").get<std::string>();
     note_nonce(nonce);
-    std::optional<Mappings> mappings;  // until nobody asks for them any more
     json reply;
     watch_faults();  // whatever an earlier call made of it
     try {
@@ -256,6 +257,8 @@ void serve(const attest_plugin& plugin) {
       reply = {{"status", "fault"}, {"reason", "guard"}, {"message", "opened a guard of " + name}};
     }
     reply_with(reply, nonce);
+    // A timed call lasts until its worker stands still, and to unmap takes as long as a short one.
+    if (!request.value("armed", false)) mappings.reset();
     if (reply.value("ends", false)) _exit(0);  // what is to be undone, a lost device may wait for
   }
 }

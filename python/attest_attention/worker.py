@@ -89,6 +89,7 @@ class Worker:
         self._backends: Dict[str, Backend] = {}
         self._on_device: Dict[str, _on_device.OnDevice] = {}
         self._kernels: Dict[str, _kernel.Kernel] = {}
+        self._left = contextlib.ExitStack()  # of the call before
         try:
             self._memory = Memory(_descriptor("INPUT"), _descriptor("OUTPUT"))
             self._kernels = kernels_of(path)
@@ -99,6 +100,7 @@ class Worker:
         operations: Dict[str, Callable[[Dict[str, Any]], Reply]] = {
             "describe": self._describe, "supports": lambda asked: {"status": "ok"},
             "forward": self._forward, "backward": self._backward}
+        self._left.close()
         if self._broken:
             return {"status": "error", "message": self._broken}
         try:
@@ -170,12 +172,16 @@ class Worker:
             reply = _finished(on_device(asked, run))
             return reply if on_device.seconds is None else {**reply,
                                                             "device_seconds": on_device.seconds}
-        with contextlib.closing(Tensors(self._memory, asked["tensors"], library)) as tensors:
+        with contextlib.ExitStack() as ending:
+            tensors = ending.enter_context(
+                contextlib.closing(Tensors(self._memory, asked["tensors"], library)))
             if asked.get("armed"):
                 tensors.map_inputs()
                 self._wait_for_word()
             run(Problem(asked["problem"], tensors, asked["threads"]), tensors)
             changed = tensors.written_to()
+            if asked.get("armed"):  # to unmap takes time that is not the kernel's
+                self._left = ending.pop_all()
         return _finished(Fault("input_mutated", f"the kernel wrote to {changed}")
                          if changed else None)
 

@@ -219,6 +219,13 @@ TEST(TimedTest, UsualProblemsAreFittedToLimits) {
   }
 }
 
+TEST(TimedTest, UsualProblemsAreNoOthersOnceTheyAreFitted) {
+  // Of as many rows as keys, decoding would be a prefill; of one head dimension, two are the same.
+  EXPECT_THAT(names_of(usual_problems(with_limits(
+                  {{"square", true}, {"masks", {"causal top_left"}}, {"head_dim", {64}}}))),
+              ElementsAre("prefill bf16", "prefill f16"));
+}
+
 TEST(TimedTest, EachRoundHasOtherNumbersAndTheSameOnceMore) {
   const auto problem = usual_problems(with_limits(nlohmann::json::object())).front();
   EXPECT_EQ(entry_of_round(problem, 7, 1), entry_of_round(problem, 7, 1));

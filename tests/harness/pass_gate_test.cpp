@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "harness/gate/gate.h"
 #include "harness/process/in_process.h"
 #include "tests/harness/mock_plugin.h"
@@ -17,14 +19,17 @@ using testing::NiceMock;
 // Of each call, seconds: seen from outside, and as its events have it; 0: they have none.
 struct Ways {
   double clock, events;
-  bool counted = true;  // whether its threads' time is known
-  bool lacks = false;   // memory, in every second call
+  bool counted = true;   // whether its threads' time is known
+  bool lacks = false;    // memory, in every second call
+  bool is_long = false;  // its timed problem, in bf16, for which it returns zeros
 };
+
+constexpr Index kLongDim = 8;
 
 class Mock : public Executor {
  public:
   explicit Mock(Ways ways) : ways_(ways), executor_(mock_.plugin()) {
-    ON_CALL(mock_, forward).WillByDefault(plain::forward);
+    ON_CALL(mock_, forward).WillByDefault(ways.is_long ? zeros : plain::forward);
   }
   Reply execute(nlohmann::json request) override {
     Reply reply = executor_.execute(std::move(request));
@@ -39,22 +44,28 @@ class Mock : public Executor {
   Arena& arena(std::size_t bytes) override { return executor_.arena(bytes); }
 
  private:
+  static attest_status zeros(const attest_problem&, const attest_inputs&, const attest_outputs& out,
+                             const attest_context&) {
+    std::memset(out.o.data, 0, kLongDim * sizeof(std::uint16_t));
+    return ATTEST_OK;
+  }
+
   const Ways ways_;
   int calls_ = 0;
   NiceMock<MockPlugin> mock_;
   InProcessExecutor executor_;
 };
 
-Description of_f32() {
+Description of(DType dtype) {
   Description d = {.name = "mock",
                    .version = "1",
                    .vendor = "test",
                    .profiles = {},
-                   .dtypes = {DType::f32},
-                   .features = {},
+                   .dtypes = {dtype},
+                   .features = {"long"},
                    .arithmetic = {},
                    .declared_arithmetic = {}};
-  d.arithmetic[DType::f32] = loosest(DType::f32);
+  d.arithmetic[dtype] = loosest(dtype);
   return d;
 }
 
@@ -64,7 +75,7 @@ GateResult passed(Ways own, Ways baseline, bool on_device, const GateOptions& op
                          .spec = "./mock.so",
                          .kernel = "mock",
                          .command = {},
-                         .description = of_f32()};
+                         .description = of(own.is_long ? DType::bf16 : DType::f32)};
   const std::vector<CaseWithEntry> nothing;
   TimedProblem problem = {.name = "small f32", .entry = {}, .data = {"normal"}};
   problem.entry = {{"name", "small"},
@@ -74,6 +85,10 @@ GateResult passed(Ways own, Ways baseline, bool on_device, const GateOptions& op
                    {"dtypes", {"f32"}},
                    {"data", {"normal"}},
                    {"bits", "gate"}};
+  if (own.is_long) {
+    problem.entry["problem"] = {{"query_len", 1}, {"key_len", 65536}, {"head_dim", kLongDim}};
+    problem.entry["dtypes"] = {"bf16"};
+  }
   Mock first(own), second(baseline);
   const auto has_device = [on_device] { return on_device; };
   const Contender it = {testee, first, 1, has_device}, other = {testee, second, 1, has_device};
@@ -135,6 +150,14 @@ TEST(PassGateTest, CallOfWhichItIsNotKnownOnHowManyThreadsItComputesIsNotBelieve
   EXPECT_THAT(timed({0.03, 0}, {0.03, 0}, false).not_believed, IsEmpty());
   EXPECT_THAT(timed({0.03, 0, false}, {0.03, 0}, false).not_believed,
               testing::ElementsAre(HasSubstr("cannot be told")));
+}
+
+TEST(PassGateTest, NoTimeIsTakenWhereZerosWouldPass) {
+  const Ways zeros = {.clock = 0.03, .events = 0, .is_long = true};
+  const GateResult result = passed(zeros, zeros, false, {.rounds = 2});
+  EXPECT_THAT(result.outcomes, testing::ElementsAre(testing::Pair("INCONCLUSIVE", 2)));
+  EXPECT_THAT(result.untold, testing::ElementsAre(HasSubstr("zeros would pass for O")));
+  EXPECT_THAT(result.speeds, IsEmpty());
 }
 
 TEST(PassGateTest, WhatThereIsNoMemoryForLeavesItIncomplete) {

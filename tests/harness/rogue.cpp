@@ -126,6 +126,17 @@ int main(int argc, char** argv) {
       json reply = honest;
       reply["child"] = child;
       send(reply);
+    } else if (way == "wakes_itself") {
+      // The system goes on with it, whoever stopped it.
+      sigevent event = {};
+      event.sigev_notify = SIGEV_SIGNAL;
+      event.sigev_signo = SIGCONT;
+      timer_t timer = {};
+      signal(SIGCONT, [](int) {});
+      timer_create(CLOCK_MONOTONIC, &event, &timer);
+      const itimerspec soon = {{0, 1'000'000}, {0, 1'000'000}};
+      timer_settime(timer, 0, &soon, nullptr);
+      send(honest);
     } else if (way == "wrong_nonce") {
       send({{"nonce", "0123"}, {"status", "ok"}});
     } else if (way == "no_nonce") {

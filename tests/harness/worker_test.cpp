@@ -113,6 +113,19 @@ TEST(WorkerTest, WhoIsStillBetweenRequestsIsStoppedWithAllThatItStarted) {
   EXPECT_THAT(states_once([](const std::string& each) { return each.empty(); }), Each(""));
 }
 
+TEST(WorkerTest, WhoGoesOnByItselfWhenItIsStoppedIsTold) {
+  WorkerExecutor worker({.command = {ROGUE, "wakes_itself"},
+                         .limits = {.start_seconds = 20, .call_seconds = 20},
+                         .still_between_requests = true});
+  Reply reply;
+  for (int requests = 0; reply.kind == Kind::answered && requests < 1000; ++requests) {
+    reply = worker.execute({{"op", "describe"}});
+    if (reply.ok()) states_once([](const std::string& each) { return each != "T"; });
+  }
+  EXPECT_EQ(reply.kind, Kind::protocol_error);
+  EXPECT_THAT(reply.message, HasSubstr("went on by itself between two requests"));
+}
+
 TEST(WorkerTest, OthersGoOnBetweenRequests) {
   WorkerExecutor worker = rogue("in_a_session");
   const Reply reply = worker.execute({{"op", "describe"}});
