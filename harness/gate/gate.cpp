@@ -1,7 +1,6 @@
 #include "harness/gate/gate.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -23,9 +22,9 @@
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/gate/stale.h"
+#include "harness/gate/too_loose.h"
 #include "harness/run/jobs.h"
 #include "reports/groups.h"
-#include "spec/arithmetic.h"
 
 namespace attest {
 namespace {
@@ -51,21 +50,6 @@ struct Judged {
   nlohmann::json entry;
   Verdict verdict;
 };
-
-// What no profile takes by its bare name, in words (NUM-2).
-std::vector<std::string> too_loose(const Description& testee, bool takes_declared) {
-  std::vector<std::string> all;
-  for (const DType dtype : testee.dtypes) {
-    const auto caps = testee.beyond_caps.find(dtype);
-    if (caps != testee.beyond_caps.end()) {
-      all.push_back(fmt::format("{}: {}", name(dtype), caps->second));
-    } else if (const auto beyond = beyond_default(testee.arithmetic_in(dtype));
-               !takes_declared && !beyond.empty()) {
-      all.push_back(fmt::format("{}: {}", name(dtype), fmt::join(beyond, ", ")));
-    }
-  }
-  return all;
-}
 
 void keep_less(std::optional<BytesTaken>& kept, const std::optional<BytesTaken>& more) {
   if (more && (!kept || more->most < kept->most)) kept = more;
