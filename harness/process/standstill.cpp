@@ -22,14 +22,16 @@ std::optional<double> computed_seconds(pid_t pid) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-// A thread is told to be stopped a moment before it leaves its processor.
-std::optional<double> settled_seconds(pid_t pid) {
+// A thread is told to be stopped a moment before it leaves its processor. `at_once` is false if it
+// had more than that: it may have been continued by then.
+std::optional<double> settled_seconds(pid_t pid, bool& at_once) {
   constexpr int kMostLooks = 100;
   auto seconds = computed_seconds(pid);
   for (int looks = 1; looks < kMostLooks; ++looks) {
     usleep(1);
     const auto now = computed_seconds(pid);
     if (now == seconds) break;
+    at_once = false;
     seconds = now;
   }
   return seconds;
@@ -67,9 +69,8 @@ Standstill::Clock::time_point Standstill::begin(pid_t leader) {
     at_once = false;
     usleep(100);
   }
-  const auto still = Clock::now();
-  for (auto& [each, about] : stopped_) about.computed_s = settled_seconds(each);
-  return at_once ? told : still;
+  for (auto& [each, about] : stopped_) about.computed_s = settled_seconds(each, at_once);
+  return at_once ? told : Clock::now();
 }
 
 bool Standstill::has_lasted(pid_t leader) const {
