@@ -99,6 +99,11 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
         "it leaves processes behind, which are stopped while nothing is asked of it: what they are "
         "for is not told");
   }
+  if (!worker.is_stillness_told()) {
+    all.push_back(
+        "whether it computes between calls, when it is stopped, is not told: this system has no "
+        "clock of another process's time");
+  }
   // What compiles in its first calls does so in no later one.
   if (worker.calls_with_children() > std::size_t(told.result.calls) / 2) {
     all.push_back("its calls start processes: whose code those run is not told");

@@ -269,6 +269,7 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   regions.note("a union of nothing", table_that_allows_nothing(), 1);
   const NativeTensors tensors = tensors_of(native.problem, request.at("tensors"), backward, locate);
   const auto threads = request.at("threads").get<std::int32_t>();
+  if (ready) ready();  // what follows is the kernel's own, and it says what it works in
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
   const bool measured = request.value("measured", false), armed = request.value("armed", false);
   // To give it back takes time, which is not the kernel's: of a call that is timed it stays until
@@ -297,7 +298,6 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   }
   const auto run = backward ? kernel.backward : kernel.forward;
   if (!run) return {{"status", "error"}, {"message", "the kernel has no backward pass"}};
-  if (ready) ready();
   const attest_status status = run(&kernel, &native.problem, &tensors.in, &tensors.out, &context);
   message.back() = '\0';
   if (const std::string damage = workspace->damage(); !damage.empty()) {

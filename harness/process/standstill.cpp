@@ -52,8 +52,11 @@ Standstill::Clock::time_point Standstill::begin(pid_t leader) {
   }
   const auto told = Clock::now();
   bool at_once = are_still(stopped_);
+  const auto is_late = [asked = Clock::now()] {
+    return Clock::now() - asked > std::chrono::seconds(5);
+  };
   std::map<pid_t, Stopped> found;
-  for (bool more = true; more;) {
+  for (bool more = true; more && !is_late();) {
     more = false;
     for (const pid_t each : family_of(leader)) {
       if (!found.emplace(each, Stopped{start_of(each)}).second) continue;
@@ -61,16 +64,22 @@ Standstill::Clock::time_point Standstill::begin(pid_t leader) {
       at_once &= stopped_.contains(each);
       more = true;
     }
+    // A signal waits for what a thread does within the system, which may be to start another.
+    while (!are_still(found) && !is_late()) {
+      at_once = false;
+      usleep(100);
+    }
   }
   stopped_ = std::move(found);
-  // A signal waits for what a thread does within the system.
-  const auto asked = Clock::now();
-  while (!are_still(stopped_) && Clock::now() - asked < std::chrono::seconds(5)) {
-    at_once = false;
-    usleep(100);
-  }
   for (auto& [each, about] : stopped_) about.computed_s = settled_seconds(each, at_once);
   return at_once ? told : Clock::now();
+}
+
+bool Standstill::is_joined(pid_t leader) const {
+  if (stopped_.empty()) return false;
+  const std::vector<pid_t> family = family_of(leader);
+  return !std::all_of(family.begin(), family.end(),
+                      [&](pid_t each) { return stopped_.contains(each); });
 }
 
 bool Standstill::has_lasted(pid_t leader) const {
@@ -80,6 +89,11 @@ bool Standstill::has_lasted(pid_t leader) const {
     // That the leader has ended is told otherwise.
     return computed_s == about.computed_s || (pid == leader && !computed_s);
   });
+}
+
+bool Standstill::is_told(pid_t leader) const {
+  const auto about = stopped_.find(leader);
+  return about == stopped_.end() || about->second.computed_s;
 }
 
 void Standstill::end(pid_t leader) const {

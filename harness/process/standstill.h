@@ -19,9 +19,15 @@ class Standstill {
   // meanwhile included. Since when it cannot compute.
   Clock::time_point begin(pid_t leader);
 
+  // Whether there are others by now, which nobody has stopped.
+  bool is_joined(pid_t leader) const;
+
   // False if one of them has computed since, or is there no more: stopped processes do nothing, and
   // who goes on by himself, as by a timer that sends SIGCONT, had a moment of a processor.
   bool has_lasted(pid_t leader) const;
+
+  // Whether the system tells that: not all have a clock of another process's time.
+  bool is_told(pid_t leader) const;
 
   void end(pid_t leader) const;
 

@@ -181,6 +181,10 @@ std::vector<pid_t> WorkerExecutor::family() const {
   return process_ ? family_of(process_->pid) : std::vector<pid_t>();
 }
 
+bool WorkerExecutor::is_stillness_told() const {
+  return !process_ || process_->stillness.is_told(process_->pid);
+}
+
 void WorkerExecutor::stop() { process_.reset(); }
 
 void WorkerExecutor::start() {
@@ -265,18 +269,19 @@ Reply WorkerExecutor::execute(nlohmann::json request) {
   if (poll(&unasked, 1, 0) > 0 && unasked.revents & POLLIN) {
     return ended(Reply::Kind::protocol_error, "sent a reply that nobody asked for");
   }
-  if (!process.stillness.has_lasted(process.pid)) {
-    return ended(Reply::Kind::protocol_error,
-                 "went on by itself between two requests, when it was "
-                 "stopped");
-  }
+  const bool was_joined = process.stillness.is_joined(process.pid);
   std::string outbox = frame(json_text(request));
   // How often memory is looked at.
   const int watch_ms = measured_ ? 1 : 50;
   auto next_look = Clock::now() + std::chrono::milliseconds(watch_ms);
   if (options_.still_between_requests) taken_.emplace(process.stillness.family());
-  bool is_sent = process.send(outbox);  // before it goes on: it is woken once
+  // From here on all is the call's time, whoever goes on.
   const auto asked = Clock::now();
+  if (was_joined || !process.stillness.has_lasted(process.pid)) {
+    return ended(Reply::Kind::protocol_error,
+                 "went on by itself between two requests, when it was stopped");
+  }
+  bool is_sent = process.send(outbox);  // before it goes on: it is woken once
   if (options_.still_between_requests) process.stillness.end(process.pid);
   while (is_sent) {
     // What is not to be watched has a descriptor of -1, which poll passes over.

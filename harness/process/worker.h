@@ -73,6 +73,8 @@ class WorkerExecutor : public Executor {
   std::vector<pid_t> family() const;
   // Of a worker that is still between requests: whether a call left processes behind.
   bool has_left_processes() const { return has_left_processes_; }
+  // Likewise: false if it may have computed between requests, which the system does not tell.
+  bool is_stillness_told() const;
   // Likewise, of calls that it was told of beforehand: in how many another process computed that it
   // started.
   std::size_t calls_with_children() const { return calls_with_children_; }

@@ -105,6 +105,7 @@ TEST(WorkerTest, WhoIsStillBetweenRequestsIsStoppedWithAllThatItStarted) {
     const Reply reply = worker.execute({{"op", "describe"}});
     ASSERT_TRUE(reply.ok()) << reply.message;
     EXPECT_GT(reply.wall_seconds.value_or(0), 0);
+    EXPECT_TRUE(worker.is_stillness_told());
     // Itself, and a child in a session of its own for each request.
     const auto states = states_once([](const std::string& each) { return each == "T"; });
     EXPECT_THAT(states, AllOf(SizeIs(1 + i), Each("T")));
