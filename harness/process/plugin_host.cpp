@@ -258,6 +258,10 @@ NativeTensors tensors_of(const attest_problem& problem, const json& t, bool back
 
 json call(const attest_kernel& kernel, const json& request, bool backward,
           const Locate& locate_only, const std::function<void()>& ready) {
+  // To give a workspace back takes time, which is not the kernel's: that of a call that is timed
+  // stays until the next.
+  static thread_local std::unique_ptr<Workspace> left;
+  left.reset();
   Regions regions;
   const Locate locate = [&](const std::string& name, const json& tensor) {
     void* const data = locate_only(name, tensor);
@@ -272,10 +276,6 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   if (ready) ready();  // what follows is the kernel's own, and it says what it works in
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
   const bool measured = request.value("measured", false), armed = request.value("armed", false);
-  // To give it back takes time, which is not the kernel's: of a call that is timed it stays until
-  // the next.
-  static thread_local std::unique_ptr<Workspace> left;
-  left.reset();
   auto workspace =
       std::make_unique<Workspace>(bytes, measured ? Workspace::From::fresh : Workspace::From::kept);
   std::array<char, kMessageBytes> message{};
