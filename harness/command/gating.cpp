@@ -68,9 +68,67 @@ std::vector<std::string> owners(const std::vector<Library>& libraries) {
   return names;
 }
 
+// It can neither compute before it is asked, nor after its reply, nor while another is timed.
+WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
+                           const Surroundings& around) {
+  WorkerOptions worker = worker_options(testee, options.limits, around);
+  worker.interrupted = interrupted;
+  worker.still_between_requests = true;
+  return worker;
+}
+
+// A worker whose calls are timed.
+struct Guarded {
+  Guarded(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
+          std::uint64_t seed)
+      : worker(still_worker(testee, options, around)), armed(worker), stale(armed, seed) {}
+
+  WorkerExecutor worker;
+  Armed armed;
+  Stale stale;
+};
+
+// One that is timed, in two workers: whoever has seen Q, K and V in a forward call could compute
+// much of the backward call before that begins.
+struct Timed {
+  Timed(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
+        std::uint64_t seed)
+      : of_forward(testee, options, around, seed),
+        of_backward(testee, options, around, seed),
+        contender{.testee = testee, .executor = of_forward.stale, .threads = options.threads} {}
+
+  void load() {
+    of_forward.armed.load();
+    if (contender.testee.description.has("backward")) {
+      of_backward.armed.load();
+      contender.of_backward = &of_backward.stale;
+    }
+    contender.on_device = [this] {
+      has_device = has_device || have_a_gpu(of_forward.worker.family());
+      return has_device;
+    };
+  }
+
+  // Whether that is true of one of the workers.
+  template <class Is>
+  bool any(const Is& is) const {
+    return is(of_forward.worker) || is(of_backward.worker);
+  }
+
+  std::vector<pid_t> family() const {
+    std::vector<pid_t> all = of_forward.worker.family();
+    const std::vector<pid_t> more = of_backward.worker.family();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  Guarded of_forward, of_backward;
+  Contender contender;
+  bool has_device = false;
+};
+
 // What nothing here can tell.
-std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
-                                      const WorkerExecutor& worker,
+std::vector<std::string> undecided_of(const Testee& testee, const Told& told, const Timed& timed,
                                       const std::vector<std::string>& code) {
   std::vector<std::string> all;
   if (!told.libraries.empty()) {
@@ -88,24 +146,26 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
                   "less than {:.0f} ms a call more than of the baseline's is not seen",
                   1e3 * kLeftOutUnseen));
   }
-  if (!speeds.empty() && !speeds.front().by_events && told.result.counted_s < kThreadsToldFrom) {
+  if (!speeds.empty() && !told.result.threads_untold.empty()) {
     all.push_back(
-        fmt::format("its timed calls took {:.2g} s in all, which is too short to tell on "
-                    "how many threads it computes",
-                    told.result.counted_s));
+        fmt::format("on how many threads it computes: its calls are too short to tell ({})",
+                    fmt::join(told.result.threads_untold, ", ")));
   }
-  if (worker.has_left_processes()) {
+  const auto are = [&](const auto& so) { return timed.any(so); };
+  if (are([](const WorkerExecutor& each) { return each.has_left_processes(); })) {
     all.push_back(
         "it leaves processes behind, which are stopped while nothing is asked of it: what they are "
         "for is not told");
   }
-  if (!worker.is_stillness_told()) {
+  if (are([](const WorkerExecutor& each) { return !each.is_stillness_told(); })) {
     all.push_back(
         "whether it computes between calls, when it is stopped, is not told: this system has no "
         "clock of another process's time");
   }
   // What compiles in its first calls does so in no later one.
-  if (worker.calls_with_children() > std::size_t(told.result.calls) / 2) {
+  if (are([&](const WorkerExecutor& each) {
+        return each.calls_with_children() > std::size_t(told.result.calls) / 2;
+      })) {
     all.push_back("its calls start processes: whose code those run is not told");
   }
   if (std::any_of(code.begin(), code.end(),
@@ -115,7 +175,7 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told,
   for (const std::string& each : told.result.untold) all.push_back(each);
   if (!has_namespaces(testee.isolation)) {
     all.push_back(
-        fmt::format("its isolation is {}: files and sockets that it shares with others "
+        fmt::format("its isolation is {}: files, sockets and processes that it shares with others "
                     "are not seen{}",
                     describe(testee.isolation),
                     testee.unisolated.empty() ? "" : " (" + testee.unisolated + ")"));
@@ -167,24 +227,15 @@ std::vector<Case> each_class_first(std::vector<Case> cases) {
   return cases;
 }
 
-// It can neither compute before it is asked, nor after its reply, nor while another is timed.
-WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
-                           const Surroundings& around) {
-  WorkerOptions worker = worker_options(testee, options.limits, around);
-  worker.interrupted = interrupted;
-  worker.still_between_requests = true;
-  return worker;
-}
-
 // Whether the library of the baseline, or a copy, is among what it runs; the same one is its own.
-bool runs_code_of(const Testee& baseline, const Testee& testee, const WorkerExecutor& worker) {
+bool runs_code_of(const Testee& baseline, const Testee& testee,
+                  const std::vector<std::string>& code) {
   const std::string& library = baseline.command.back();
   if (!library.ends_with(".so") || library == testee.command.back()) return false;
   std::error_code none;
   const auto size = fs::file_size(library, none);
   const std::string sum = sha256_of_file(library);
-  const std::vector<std::string> files = code_of(worker.family());
-  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+  return std::any_of(code.begin(), code.end(), [&](const std::string& file) {
     return fs::file_size(file, none) == size && sha256_of_file(file) == sum;
   });
 }
@@ -207,30 +258,6 @@ Surroundings surroundings_of(const GateArguments& asked, const Installation& ins
   around.keeps_nothing = true;
   return around;
 }
-
-// One whose calls are timed.
-struct Guarded {
-  Guarded(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
-          std::uint64_t seed)
-      : worker(still_worker(testee, options, around)),
-        armed(worker),
-        stale(armed, seed),
-        contender{testee, stale, options.threads} {}
-
-  void load() {
-    armed.load();
-    contender.on_device = [this] {
-      has_device = has_device || have_a_gpu(worker.family());
-      return has_device;
-    };
-  }
-
-  WorkerExecutor worker;
-  Armed armed;
-  Stale stale;
-  Contender contender;
-  bool has_device = false;
-};
 
 }  // namespace
 
@@ -284,8 +311,8 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   }
 
   const TesteeOptions& options = asked_.testees;
-  Guarded own(testee, options, around_, seed);
-  std::optional<Guarded> other;
+  Timed own(testee, options, around_, seed);
+  std::optional<Timed> other;
   if (baseline_) other.emplace(*baseline_, options, around_, seed);
   own.load();
   if (other) other->load();
@@ -303,7 +330,7 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   };
   told.result = pass_gate(tasks, own.contender, other ? &other->contender : nullptr, gate_options,
                           start, interrupted);
-  const std::vector<std::string> code = code_of(own.worker.family());
+  const std::vector<std::string> code = code_of(own.family());
   told.libraries = libraries_among(code);
   if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
     told.notes.push_back(
@@ -321,8 +348,8 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   }
   FileSums known;
   told.files = sums_of(testee, known);
-  told.undecided = undecided_of(testee, told, own.worker, code);
-  if (baseline_ && runs_code_of(*baseline_, testee, own.worker)) {
+  told.undecided = undecided_of(testee, told, own, code);
+  if (baseline_ && runs_code_of(*baseline_, testee, code)) {
     told.undecided.push_back(
         "it runs the baseline's code: whether the kernel is its own is not told");
   }

@@ -22,6 +22,7 @@
 #include "harness/fuzz/draws.h"
 #include "harness/fuzz/fuzz.h"
 #include "harness/gate/stale.h"
+#include "harness/gate/thread_count.h"
 #include "harness/gate/too_loose.h"
 #include "harness/run/jobs.h"
 #include "reports/groups.h"
@@ -39,10 +40,10 @@ double seconds_since(Clock::time_point start) {
 constexpr std::size_t kCasesAStep = 60, kProblemsAStep = 30;
 constexpr std::uint64_t kStepsAfterAFault = 2;
 constexpr int kInARow = 16;  // each of which is called twice
-// In one of so many rounds memory and threads are measured, and time is not.
+// In one of so many rounds memory is measured, and time is not.
 constexpr std::uint64_t kRoundsAMeasured = 16;
-constexpr double kSlack = 0.5;  // threads that a runtime has beside
 constexpr std::size_t kMostCounterexamples = 3;
+constexpr std::array<const char*, 2> kPasses = {"forward", "backward"};
 
 // What was judged, by whom found; the faults are kept.
 struct Judged {
@@ -70,6 +71,7 @@ class Gate {
         hidden_(fmt::format("gate/{}/", options.seed)),
         draws_({testee.testee.description, dtypes_}, tasks.suite, options.seed),
         times_(tasks.timed.size()),
+        threads_(testee.threads),
         meet_(options.run.jobs) {}
 
   GateResult pass() {
@@ -92,11 +94,14 @@ class Gate {
       }
     });
     if (ours_) std::rethrow_exception(ours_);
-    sum_threads();
     for (std::size_t n = 0; n < tasks_.timed.size(); ++n) {
       compare_left_out(n);
       add_untold(n);
     }
+    for (std::string& each : threads_.not_believed()) {
+      result_.not_believed.push_back(std::move(each));
+    }
+    result_.threads_untold = threads_.too_short();
     result_.declared_too_loose = too_loose(testee_.testee.description, options_.takes_declared);
     result_.faults = std::ssize(faults_);
     if (result_.conforms()) {
@@ -257,9 +262,6 @@ class Gate {
     // The first of them warms up.
     const bool is_measured = round % kRoundsAMeasured == 0;
     const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured);
-    // Of what is on a device, the first call may compile, and the host's threads do nothing else.
-    const bool by_device = tried.testee.forward && tried.testee.forward->on_device;
-    if (!testee_.on_device() || (!is_measured && !by_device)) count_threads(tried.testee);
     ++result_.calls;
     Times& times = times_[n];
     if (!testee_.on_device()) {  // whose memory is not the host's
@@ -290,6 +292,9 @@ class Gate {
                         tasks_.timed[n].name, seconds, least));
       }
       if (is_measured) return;
+      if (!by_events) {
+        threads_.add(fmt::format("{} {}", tasks_.timed[n].name, kPasses[pass]), *own);
+      }
       times.by_events[pass] = by_events;
       times.testee[pass].push_back(seconds);
       if (!others) return;
@@ -319,34 +324,6 @@ class Gate {
     }
   }
 
-  // One call with more threads than it may have is an accident of the machine, several are not.
-  void count_threads(const TimedCall& call) {
-    for (const double running : call.threads) {
-      if (running > testee_.threads + kSlack && ++crowded_ == kSeen) disbelieve_threads(running);
-    }
-    result_.counted_s += call.wall_s;
-    cpu_s_ += call.cpu_s.value_or(0);
-    if (!call.cpu_s && uncounted_++ == 0) {
-      result_.not_believed.push_back(
-          "on how many threads a call computes cannot be told: its worker ends with the call, or "
-          "ignores the end of processes that it starts");
-    }
-  }
-  // What single calls are too short to tell, all of them do.
-  void sum_threads() {
-    constexpr double kBeside = 0.25;  // in the mean
-    const double all = result_.counted_s;
-    if (crowded_ < kSeen && all > kThreadsToldFrom && cpu_s_ > (testee_.threads + kBeside) * all) {
-      disbelieve_threads(cpu_s_ / all);
-    }
-  }
-  void disbelieve_threads(double running) {
-    result_.not_believed.push_back(fmt::format(
-        "its calls compute on {:.1f} threads, where --threads grants {}: their times are "
-        "no measure",
-        running, testee_.threads));
-  }
-
   // A time is one of a call that was right, as far as its results tell.
   void add_untold(std::size_t n) {
     const Times& times = times_[n];
@@ -363,7 +340,7 @@ class Gate {
       if (own.empty()) continue;
       Speed speed = {.problem = tasks_.timed[n].name,
                      .shape = to_string(*times_[n].problem),
-                     .pass = pass == 0 ? "forward" : "backward",
+                     .pass = kPasses[pass],
                      .calls = own.size(),
                      .seconds = interval_of(own),
                      .by_events = times_[n].by_events[pass],
@@ -461,6 +438,7 @@ class Gate {
   const Draws draws_;
   const Clock::time_point start_ = Clock::now();
   std::vector<Times> times_;
+  ThreadCount threads_;
   // Of the step that all hands are at.
   std::barrier<> meet_;
   bool goes_on_ = true;
@@ -470,11 +448,7 @@ class Gate {
   std::mutex mutex_;  // of `ours_`
   std::exception_ptr ours_ = {};
   std::vector<Judged> faults_ = {};
-  double cpu_s_ = 0;               // of all timed calls
-  static constexpr int kSeen = 3;  // calls on more threads than they may have, which tell
-  int crowded_ = 0;                // of them
-  int uncounted_ = 0;              // calls of which it is not known on how many
-  bool lacks_ = false;             // something was not tried, for want of memory
+  bool lacks_ = false;  // something was not tried, for want of memory
   // Whether the time was up before all of a step or a round was asked, and whether that of one was.
   bool skipped_ = false, whole_step_ = false, whole_round_ = false;
   GateResult result_;

@@ -74,19 +74,13 @@ struct GateResult {
   std::vector<std::string> not_believed = {};        // times, in words
   std::vector<std::string> untold = {};              // timed problems whose results tell nothing
   std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
-
-  // Seconds of timed calls whose threads were counted.
-  double counted_s = 0;
+  std::vector<std::string> threads_untold = {};      // whose calls are too short to count them
 
   bool conforms() const {
     return faults == 0 && not_believed.empty() && declared_too_loose.empty();
   }
   bool whole = false;  // a step and a round came to their end, and no error of our own
 };
-
-// Seconds of calls from which on it is told on how many threads they compute, as a processor's time
-// is known to a hundredth.
-constexpr double kThreadsToldFrom = 0.2;
 
 // What events on a device leave out of a call, beyond what they leave out of the baseline's, is
 // seen from so many seconds on: of starting and stopping workers of other libraries some differ.

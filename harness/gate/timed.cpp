@@ -27,7 +27,8 @@ constexpr const char* kStem = "gate";
 constexpr double kShare = 1.0 / 60;
 
 // Classes of inputs that are like those of a model, and some that are not at all.
-const std::vector<std::string> kData = {"normal", "normal", "ascending", "one_hot", "key_names"};
+const std::vector<std::string> kData = {"normal",  "normal",    "std10", "ascending",
+                                        "one_hot", "key_names", "high"};
 
 struct Usual {
   const char* name;
@@ -81,7 +82,7 @@ nlohmann::json entry_of(const std::string& problem_name, const nlohmann::json& p
 
 std::optional<PassTime> time_of(const CallFacts& facts, bool on_device) {
   if (!facts.wall_seconds) return std::nullopt;
-  PassTime time = {.clock = *facts.wall_seconds};
+  PassTime time = {.clock = *facts.wall_seconds, .computed = facts.cpu_seconds};
   // No part of the call takes longer than all of it.
   if (on_device && facts.device_seconds && *facts.device_seconds > 0 &&
       *facts.device_seconds <= time.clock) {
@@ -97,7 +98,8 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
                            .executor = contender.executor,
                            .threads = contender.threads,
                            .captured = captured,
-                           .measure = measures};
+                           .measure = measures,
+                           .of_backward = contender.of_backward};
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
@@ -105,12 +107,6 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
     call.forward = time_of(trial.forward, on_device);
     if (prepared.problem().backward) {
       call.backward = time_of(trial.backward, on_device);
-    }
-    for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
-      call.wall_s += facts->wall_seconds.value_or(0);
-      if (facts->wall_seconds && !facts->cpu_seconds) call.cpu_s.reset();
-      if (call.cpu_s) *call.cpu_s += facts->cpu_seconds.value_or(0);
-      if (facts->running_threads) call.threads.push_back(*facts->running_threads);
     }
     call.forward_bytes = trial.forward.peak_bytes;
     call.backward_bytes = trial.backward.peak_bytes;

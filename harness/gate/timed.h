@@ -35,7 +35,10 @@ std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
 struct Contender {
   const Testee& testee;
   Executor& executor;  // whose replies say how long they took
-  int threads;
+  // Of backward calls that are timed: one that has not seen the inputs before, of which much could
+  // be computed ahead.
+  Executor* of_backward = nullptr;
+  int threads = 1;
   // Whether it has a device open, a GPU: then its own word for how long its work took there is
   // taken. It may open it as late as in its first call.
   std::function<bool()> on_device = [] { return false; };
@@ -45,18 +48,14 @@ struct Contender {
 struct PassTime {
   double clock = 0;                      // from outside, all that copies to a device take included
   std::optional<double> on_device = {};  // between events in its stream, as the testee says
+  std::optional<double> computed = {};   // that all its threads had of processors, if that is known
 };
 
 // A call of each pass that was judged.
 struct TimedCall {
   Verdict verdict;
   std::optional<PassTime> forward = {}, backward = {};  // none of what did not come to its end
-  // Of both passes, and that all its threads computed; the latter if all of it is known.
-  double wall_s = 0;
-  std::optional<double> cpu_s = 0;
-  // If it was measured: on how many threads the passes computed that are long enough to tell, and
-  // the memory that each took.
-  std::vector<double> threads = {};
+  // The memory that each took, if it was measured.
   std::optional<BytesTaken> forward_bytes = {}, backward_bytes = {};
 };
 

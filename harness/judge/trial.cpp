@@ -95,7 +95,8 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
           bool backward, Trial& trial) {
   // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
   const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
-  Exchange exchange(calling.executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
+  Executor& executor = backward && calling.of_backward ? *calling.of_backward : calling.executor;
+  Exchange exchange(executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
                     roomy ? Spacing::roomy : Spacing::dense);
   const Dialect& dialect = calling.testee.dialect;
   const auto outputs = outputs_of(p, backward, calling.testee.statistics_in(p.dtype));
@@ -110,8 +111,8 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
   request["tensors"] = exchange.to_json();
   if (calling.trace) request["trace"] = true;
   if (!calling.mode.empty()) request["mode"] = calling.mode;
-  const Reply reply = calling.measure ? calling.executor.measure(std::move(request))
-                                      : calling.executor.execute(std::move(request));
+  const Reply reply =
+      calling.measure ? executor.measure(std::move(request)) : executor.execute(std::move(request));
   const InStage stage(RunStage::decode);
   calling.captured += reply.captured;
   if (!reply.ok()) {

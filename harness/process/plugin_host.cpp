@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/process/device_call.h"
@@ -256,12 +258,37 @@ NativeTensors tensors_of(const attest_problem& problem, const json& t, bool back
   return all;
 }
 
+// The workspaces of calls that are timed: to make one and to give it back takes time that is not
+// the kernel's. One stays until the next call, and is made before a call as large as the kernel
+// wanted it for the same problem; what it wants it says in the call.
+class TimedWorkspace {
+ public:
+  void give_back() { made_.reset(); }
+  void make_ready(std::string call) {
+    call_ = std::move(call);
+    const auto wanted = wanted_.find(call_);
+    if (wanted != wanted_.end()) of(wanted->second);
+  }
+  Workspace& of(std::uint64_t bytes) {
+    if (!made_ || made_->bytes() != bytes) {
+      made_.reset();
+      made_.emplace(bytes, Workspace::From::kept);
+    }
+    wanted_[call_] = bytes;
+    return *made_;
+  }
+
+ private:
+  std::string call_ = {};  // which kernel's, of which problem
+  std::map<std::string, std::uint64_t> wanted_ = {};
+  std::optional<Workspace> made_ = {};
+};
+
 json call(const attest_kernel& kernel, const json& request, bool backward,
           const Locate& locate_only, const std::function<void()>& ready) {
-  // To give a workspace back takes time, which is not the kernel's: that of a call that is timed
-  // stays until the next.
-  static thread_local std::unique_ptr<Workspace> left;
-  left.reset();
+  const bool armed = request.value("armed", false);
+  static thread_local TimedWorkspace timed;
+  timed.give_back();
   Regions regions;
   const Locate locate = [&](const std::string& name, const json& tensor) {
     void* const data = locate_only(name, tensor);
@@ -273,11 +300,15 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   regions.note("a union of nothing", table_that_allows_nothing(), 1);
   const NativeTensors tensors = tensors_of(native.problem, request.at("tensors"), backward, locate);
   const auto threads = request.at("threads").get<std::int32_t>();
+  if (armed) {
+    timed.make_ready(json{request.at("kernel"), request.at("op"), request.at("problem")}.dump());
+  }
   if (ready) ready();  // what follows is the kernel's own, and it says what it works in
   const std::uint64_t bytes = kernel.workspace(&kernel, &native.problem, backward, threads);
-  const bool measured = request.value("measured", false), armed = request.value("armed", false);
-  auto workspace =
-      std::make_unique<Workspace>(bytes, measured ? Workspace::From::fresh : Workspace::From::kept);
+  const auto from =
+      request.value("measured", false) ? Workspace::From::fresh : Workspace::From::kept;
+  std::optional<Workspace> own;
+  Workspace* const workspace = armed ? &timed.of(bytes) : &own.emplace(bytes, from);
   std::array<char, kMessageBytes> message{};
   attest_context context{};
   context.struct_size = sizeof(context);
@@ -303,7 +334,6 @@ json call(const attest_kernel& kernel, const json& request, bool backward,
   if (const std::string damage = workspace->damage(); !damage.empty()) {
     return {{"status", "fault"}, {"reason", "guard"}, {"message", damage}};
   }
-  if (armed) left = std::move(workspace);
   if (status == ATTEST_OK) {
     json reply = {{"status", "ok"}, {"workspace_bytes", bytes}};
     if (!std::isnan(device_seconds)) reply["device_seconds"] = device_seconds;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -242,12 +243,24 @@ std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes) {
   return times;
 }
 
+std::optional<double> computed_seconds(pid_t pid) {
+  clockid_t clock = {};
+  timespec time = {};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) {
+    return std::nullopt;
+  }
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+
 double cpu_seconds(const std::vector<pid_t>& processes) {
   double seconds = 0;
   for (const pid_t pid : processes) {
     // utime, stime, cutime, cstime: the former of all its threads, those that ended too.
     const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 14, 4);
-    if (all) seconds += seconds_of((*all)[0] + (*all)[1] + (*all)[2] + (*all)[3]);
+    if (!all) continue;
+    const auto own = computed_seconds(pid);
+    seconds += own.value_or(seconds_of((*all)[0] + (*all)[1]));
+    seconds += seconds_of((*all)[2] + (*all)[3]);
   }
   return seconds;
 }
@@ -261,13 +274,32 @@ double children_seconds(const std::vector<pid_t>& processes) {
   return seconds;
 }
 
+std::size_t children_faults(const std::vector<pid_t>& processes) {
+  std::size_t faults = 0;
+  for (const pid_t pid : processes) {
+    // cminflt, majflt, cmajflt
+    const auto all = stat_fields(fmt::format("/proc/{}/stat", pid), 11, 3);
+    if (all) faults += (*all)[0] + (*all)[2];
+  }
+  return faults;
+}
+
 void ProcessorTime::look(const std::vector<pid_t>& family) {
   most_ = std::max(most_, cpu_seconds(family) - before_);
   told_ = told_ && std::none_of(family.begin(), family.end(), ignores_children);
+  for (const pid_t each : family) {
+    if (!first_.contains(each)) seen_[each] = cpu_seconds({each});
+  }
 }
 
 std::optional<double> ProcessorTime::seconds(const std::vector<pid_t>& family) {
+  constexpr double kTickSeconds = 0.02;
   look(family);
+  double left = 0;  // by those who have ended
+  for (const auto& [each, seconds] : seen_) {
+    if (std::find(family.begin(), family.end(), each) == family.end()) left += seconds;
+  }
+  told_ = told_ && left <= children_seconds(family) - of_children_ + kTickSeconds;
   return told_ ? std::optional(most_) : std::nullopt;
 }
 

@@ -58,12 +58,19 @@ struct ThreadTime {
 };
 std::map<pid_t, ThreadTime> thread_times(const std::vector<pid_t>& processes);
 
-// Seconds of a processor that those processes had in all, and those of their threads and children
-// who have ended. To a hundredth or two.
+// Seconds of a processor that all threads of a process have had, those that ended too, to the
+// nanosecond; nothing where there is no such process, or no such clock.
+std::optional<double> computed_seconds(pid_t pid);
+
+// Seconds of a processor that those processes had in all, and their children who have ended and
+// were waited for; the latter's to a hundredth or two.
 double cpu_seconds(const std::vector<pid_t>& processes);
 
-// Of children alone, who have ended and were waited for.
+// Of children alone, who have ended and were waited for: seconds of a processor to a hundredth or
+// two, and page faults, of which each has some.
 double children_seconds(const std::vector<pid_t>& processes);
+
+std::size_t children_faults(const std::vector<pid_t>& processes);
 
 double ended_seconds(const std::vector<pid_t>& processes);
 
@@ -71,21 +78,28 @@ double ended_seconds(const std::vector<pid_t>& processes);
 class ProcessorTime {
  public:
   explicit ProcessorTime(const std::vector<pid_t>& family)
-      : before_(cpu_seconds(family)), of_children_(children_seconds(family)) {}
+      : before_(cpu_seconds(family)),
+        of_children_(children_seconds(family)),
+        faults_(children_faults(family)),
+        first_(family.begin(), family.end()) {}
 
   // Those that it starts leave their time with it when they end, unless it does not wait for them:
   // what was seen of them counts.
   void look(const std::vector<pid_t>& family);
 
-  // Until now; nothing if at a look the end of others was ignored.
+  // Until now; nothing if at a look the end of others was ignored, or if one that was seen has
+  // ended and left its time to nobody.
   std::optional<double> seconds(const std::vector<pid_t>& family);
   // Whether children had some of it, who have ended.
   bool is_of_children(const std::vector<pid_t>& family) const {
-    return children_seconds(family) > of_children_;
+    return children_faults(family) > faults_;
   }
 
  private:
   double before_, of_children_, most_ = 0;
+  std::size_t faults_;
+  std::set<pid_t> first_;
+  std::map<pid_t, double> seen_ = {};  // of those that it started, what they had at the last look
   bool told_ = true;
 };
 

@@ -1,7 +1,6 @@
 #include "harness/process/standstill.h"
 
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,27 +10,14 @@
 namespace attest {
 namespace {
 
-// Seconds of a processor that all threads of a process have had, to the nanosecond; nothing if
-// there is none.
-std::optional<double> computed_seconds(pid_t pid) {
-  clockid_t clock = {};
-  timespec time = {};
-  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) {
-    return std::nullopt;
-  }
-  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
-}
-
-// A thread is told to be stopped a moment before it leaves its processor. `at_once` is false if it
-// had more than that: it may have been continued by then.
-std::optional<double> settled_seconds(pid_t pid, bool& at_once) {
+// A thread is told to be stopped a moment before it leaves its processor.
+std::optional<double> settled_seconds(pid_t pid) {
   constexpr int kMostLooks = 100;
   auto seconds = computed_seconds(pid);
   for (int looks = 1; looks < kMostLooks; ++looks) {
     usleep(1);
     const auto now = computed_seconds(pid);
     if (now == seconds) break;
-    at_once = false;
     seconds = now;
   }
   return seconds;
@@ -44,35 +30,40 @@ Standstill::Clock::time_point Standstill::begin(pid_t leader) {
     return std::all_of(processes.begin(), processes.end(),
                        [](const auto& each) { return stands_still(each.first); });
   };
+  const auto asked = Clock::now();
+  const auto is_late = [asked] { return Clock::now() - asked > std::chrono::seconds(5); };
   // Those that are known are told first, since a list takes its time, in which others go on.
+  std::map<pid_t, std::optional<double>> by_then;
+  for (const auto& [each, about] : stopped_) by_then[each] = computed_seconds(each);
   kill(-leader, SIGSTOP);
   for (const auto& [each, about] : stopped_) {
     // Another process may have the number by now.
     if (start_of(each) == about.start) kill(each, SIGSTOP);
   }
-  const auto told = Clock::now();
-  bool at_once = are_still(stopped_);
-  const auto is_late = [asked = Clock::now()] {
-    return Clock::now() - asked > std::chrono::seconds(5);
-  };
   std::map<pid_t, Stopped> found;
   for (bool more = true; more && !is_late();) {
     more = false;
     for (const pid_t each : family_of(leader)) {
       if (!found.emplace(each, Stopped{start_of(each)}).second) continue;
       kill(each, SIGSTOP);
-      at_once &= stopped_.contains(each);
       more = true;
     }
     // A signal waits for what a thread does within the system, which may be to start another.
-    while (!are_still(found) && !is_late()) {
-      at_once = false;
-      usleep(100);
-    }
+    while (!are_still(found) && !is_late()) usleep(100);
   }
   stopped_ = std::move(found);
-  for (auto& [each, about] : stopped_) about.computed_s = settled_seconds(each, at_once);
-  return at_once ? told : Clock::now();
+  const auto still = Clock::now();
+  bool is_known = true;
+  double went_on_s = 0;  // all of them together, since they were asked
+  for (auto& [each, about] : stopped_) {
+    about.computed_s = settled_seconds(each);
+    const auto before = by_then.find(each);
+    is_known &= before != by_then.end() && before->second && about.computed_s;
+    if (is_known) went_on_s += *about.computed_s - *before->second;
+  }
+  if (!is_known) return Clock::now();
+  return std::min(still, asked + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(went_on_s)));
 }
 
 bool Standstill::is_joined(pid_t leader) const {

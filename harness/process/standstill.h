@@ -16,7 +16,8 @@ class Standstill {
   using Clock = std::chrono::steady_clock;
 
   // Stops the leader of a group, the group, and all that descends from it, what those start
-  // meanwhile included. Since when it cannot compute.
+  // meanwhile included. Since when it does not compute: whoever had a processor meanwhile had it
+  // as long as his clock says, and before that.
   Clock::time_point begin(pid_t leader);
 
   // Whether there are others by now, which nobody has stopped.

@@ -18,12 +18,16 @@ using testing::StartsWith;
 
 class GateCommandTest : public CommandFixture {
  protected:
+  // A file of small ones.
+  std::string shapes() const {
+    const auto file = folder_ / "shapes.csv";
+    std::ofstream(file) << "1,2,1,96,96,16,16,causal\n";
+    return file.string();
+  }
   // On small shapes, of one step and two rounds.
   Result gate(const std::string& arguments) {
-    const auto shapes = folder_ / "shapes.csv";
-    std::ofstream(shapes) << "1,2,1,96,96,16,16,causal\n";
-    return attest_command("gate " + arguments + " --steps 1 --rounds 2 --shapes " +
-                          shapes.string() + out());
+    return attest_command("gate " + arguments + " --steps 1 --rounds 2 --shapes " + shapes() +
+                          out());
   }
 };
 
@@ -75,6 +79,30 @@ TEST_F(GateCommandTest, ProcessesThatAKernelLeavesBehindAreTold) {
   EXPECT_THAT(gate(HACKS ":burdens_machine --baseline naive").text,
               HasSubstr("\nUndecided: it leaves processes behind"));
   EXPECT_THAT(gate(HACKS ":honest").text, Not(HasSubstr("processes")));
+}
+
+TEST_F(GateCommandTest, WhoseCodeRunsIsNamedAsUndecidedWhereItIsNotTold) {
+  const std::string rounds = " --rounds 3 --shapes " + shapes() + out();
+  const auto text = [&](const std::string& kernel) {
+    return attest_command("gate " HACKS ":" + kernel + rounds).text;
+  };
+  EXPECT_THAT(text("starts_processes"), HasSubstr("its calls start processes"));
+  EXPECT_THAT(text("runs_from_memory"), HasSubstr("it runs code that no file holds"));
+  EXPECT_THAT(text("honest"),
+              AllOf(Not(HasSubstr("start processes")), Not(HasSubstr("no file holds"))));
+}
+
+TEST_F(GateCommandTest, ABackwardCallThatIsTimedMeetsAWorkerThatHasNotSeenItsInputs) {
+  const auto file = folder_ / "training.json";
+  std::ofstream(file) << R"({"about": "It is timed.", "cases": [{
+    "name": "small", "clauses": ["GRAD-1"], "because": "It is timed.", "dtypes": ["f32"],
+    "problem": {"query_len": 8, "key_len": 8, "head_dim": 8, "backward": true},
+    "data": ["normal"]}]})";
+  const auto told =
+      parse_json(attest_command("gate " HACKS ":sees_inputs --rounds 3 --json --shapes " +
+                                file.string() + out())
+                     .text);
+  EXPECT_EQ(told["outcomes"], nlohmann::json({{"PASS", 3}})) << told.dump(1);
 }
 
 TEST_F(GateCommandTest, KernelsAreRankedByTheirSpeedIfTheyConform) {

@@ -11,6 +11,7 @@
 #include "harness/gate/interval.h"
 #include "harness/gate/ranking.h"
 #include "harness/gate/stale.h"
+#include "harness/gate/thread_count.h"
 #include "harness/gate/timed.h"
 #include "harness/process/arena.h"
 #include "harness/process/elements.h"
@@ -20,6 +21,8 @@ namespace attest {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 TEST(IntervalTest, LiesBetweenTheOrderStatisticsThatAFairCoinSays) {
   // Of 20, fewer than 6 heads have a probability of 0.0207.
@@ -126,6 +129,44 @@ TEST(ArmedTest, AWorkerThatCannotBeToldBeforehandIsAskedAsEver) {
   const Reader reader = asked_through_armed(false);
   EXPECT_THAT(reader.ops, ElementsAre("forward"));
   EXPECT_THAT(reader.found, ElementsAre(7));
+}
+
+PassTime of(double clock, std::optional<double> computed) {
+  return {.clock = clock, .computed = computed};
+}
+
+TEST(ThreadCountTest, IsOfEachProblemByItself) {
+  ThreadCount count(1);
+  for (int call = 0; call < 10; ++call) {
+    count.add("long forward", of(1, 1));
+    count.add("short forward", of(0.02, 0.04));
+  }
+  EXPECT_THAT(count.not_believed(),
+              ElementsAre("short forward: its calls compute on 2.0 threads, where --threads grants "
+                          "1: their times are no measure"));
+  EXPECT_THAT(count.too_short(), IsEmpty());
+}
+
+TEST(ThreadCountTest, BelievesWhatARuntimeHasBesideAndATickOfChildren) {
+  ThreadCount count(2);
+  count.add("beside", of(1, 2.2));
+  count.add("a tick", of(0.01, 0.04));
+  EXPECT_THAT(count.not_believed(), IsEmpty());
+}
+
+TEST(ThreadCountTest, NamesWhatIsTooShortToTell) {
+  ThreadCount count(1);
+  for (int call = 0; call < 1000; ++call) count.add("short calls", of(0.0005, 0.0005));
+  count.add("few calls", of(0.05, 0.05));
+  count.add("long", of(0.2, 0.2));
+  EXPECT_THAT(count.too_short(), ElementsAre("few calls", "short calls"));
+}
+
+TEST(ThreadCountTest, DoesNotBelieveWhatCannotBeCounted) {
+  ThreadCount count(1);
+  count.add("known", of(1, 1));
+  count.add("unknown", of(1, std::nullopt));
+  EXPECT_THAT(count.not_believed(), ElementsAre(HasSubstr("cannot be told")));
 }
 
 // Of one that conforms, timed in problems of those names, so many times as fast in each round.

@@ -91,7 +91,8 @@ GateResult passed(Ways own, Ways baseline, bool on_device, const GateOptions& op
   }
   Mock first(own), second(baseline);
   const auto has_device = [on_device] { return on_device; };
-  const Contender it = {testee, first, 1, has_device}, other = {testee, second, 1, has_device};
+  const Contender it = {.testee = testee, .executor = first, .on_device = has_device},
+                  other = {.testee = testee, .executor = second, .on_device = has_device};
   GateTasks tasks = {.cases = {}, .suite = nothing};
   if (is_timed) tasks.timed = {problem};
   return pass_gate(

@@ -1,0 +1,52 @@
+#include "harness/gate/thread_count.h"
+
+#include <fmt/format.h>
+
+namespace attest {
+namespace {
+
+constexpr double kBeside = 0.25;  // threads that a runtime has beside, in the mean
+// Of shorter calls most is to start and to stop their worker, on one thread; of all calls together
+// the time of processes that ended meanwhile is known to a hundredth or two.
+constexpr double kCallToldFrom = 1e-3, kToldFrom = 0.1, kTickSeconds = 0.02;
+
+}  // namespace
+
+void ThreadCount::add(const std::string& what, const PassTime& call) {
+  Sum& sum = sums_[what];
+  ++sum.calls;
+  sum.wall_s += call.clock;
+  sum.computed_s += call.computed.value_or(0);
+  is_known_ &= call.computed.has_value();
+}
+
+bool ThreadCount::is_told(const Sum& sum) {
+  return sum.wall_s > kToldFrom && sum.wall_s > sum.calls * kCallToldFrom;
+}
+
+std::vector<std::string> ThreadCount::not_believed() const {
+  std::vector<std::string> all;
+  if (!is_known_) {
+    all.push_back(
+        "on how many threads a call computes cannot be told: its worker ends with the call, or "
+        "leaves the end of processes that it starts to nobody");
+  }
+  for (const auto& [what, sum] : sums_) {
+    if (sum.computed_s - kTickSeconds <= (granted_ + kBeside) * sum.wall_s) continue;
+    all.push_back(
+        fmt::format("{}: its calls compute on {:.1f} threads, where --threads grants {}: "
+                    "their times are no measure",
+                    what, sum.computed_s / sum.wall_s, granted_));
+  }
+  return all;
+}
+
+std::vector<std::string> ThreadCount::too_short() const {
+  std::vector<std::string> all;
+  for (const auto& [what, sum] : sums_) {
+    if (!is_told(sum)) all.push_back(what);
+  }
+  return all;
+}
+
+}  // namespace attest
