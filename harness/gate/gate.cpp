@@ -26,6 +26,7 @@
 #include "harness/gate/too_loose.h"
 #include "harness/run/jobs.h"
 #include "reports/groups.h"
+#include "spec/contains.h"
 
 namespace attest {
 namespace {
@@ -97,6 +98,10 @@ class Gate {
     for (std::size_t n = 0; n < tasks_.timed.size(); ++n) {
       compare_left_out(n);
       add_untold(n);
+      const auto& problem = times_[n].problem;
+      if (problem && problem->key_len >= kLongRow) {
+        result_.long_rows.push_back(tasks_.timed[n].name);
+      }
     }
     for (std::string& each : threads_.not_believed()) {
       result_.not_believed.push_back(std::move(each));
@@ -207,11 +212,21 @@ class Gate {
     });
   }
 
+  void note_size(const Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    result_.most_queries = std::max(result_.most_queries, problem.query_len);
+    result_.most_keys = std::max(result_.most_keys, problem.key_len);
+  }
+
   // The n-th task of the step.
-  Judged judged(std::size_t n, Executor& executor) const {
+  Judged judged(std::size_t n, Executor& executor) {
     const std::uint64_t step = result_.steps;
     const std::size_t cases = cases_in(step);
     const auto verdict = [&](PreparedCase& prepared) {
+      if (&executor == &testee_.executor && testee_.workers) {
+        testee_.workers->draw(prepared.test_case().bits, false);
+      }
+      note_size(prepared.problem());
       return verdict_on(prepared, testee_.testee, executor, options_.run);
     };
     if (n >= cases) {
@@ -261,7 +276,12 @@ class Gate {
     const nlohmann::json entry = entry_of_round(tasks_.timed[n], options_.seed, round);
     // The first of them warms up.
     const bool is_measured = round % kRoundsAMeasured == 0;
-    const Round tried = try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured);
+    const bool told = contains(tasks_.timed[n].data, entry["data"][0].get<std::string>());
+    const Round tried =
+        try_round(entry, testee_, baseline_, (round + n) % 2 == 0, is_measured, told);
+    for (const double threads : tried.testee.threads) {
+      if (!testee_.on_device()) threads_.add_running(threads);
+    }
     ++result_.calls;
     Times& times = times_[n];
     if (!testee_.on_device()) {  // whose memory is not the host's
@@ -273,6 +293,7 @@ class Gate {
       result_.baseline_faults.push_back(
           fmt::format("{}: {}", tasks_.timed[n].name, tried.baseline->verdict.message));
     }
+    note_size(*times.problem);
     note({"timed call", entry, tried.testee.verdict});
     if (tried.testee.verdict.outcome == Outcome::inconclusive) {
       times.tells_nothing = tried.testee.verdict.message;
@@ -291,7 +312,7 @@ class Gate {
                         "{:.3g} s",
                         tasks_.timed[n].name, seconds, least));
       }
-      if (is_measured) return;
+      if (is_measured || !told) return;
       if (!by_events) {
         threads_.add(fmt::format("{} {}", tasks_.timed[n].name, kPasses[pass]), *own);
       }
@@ -445,7 +466,7 @@ class Gate {
   std::atomic<std::size_t> next_ = 0;
   std::vector<std::optional<Judged>> judged_ = {};
   std::atomic<bool> failed_ = false;
-  std::mutex mutex_;  // of `ours_`
+  std::mutex mutex_;  // of `ours_`, and of the sizes
   std::exception_ptr ours_ = {};
   std::vector<Judged> faults_ = {};
   bool lacks_ = false;  // something was not tried, for want of memory

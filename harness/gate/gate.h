@@ -66,6 +66,7 @@ struct GateResult {
   std::uint64_t steps = 0;                   // of cases and random problems
   std::uint64_t rounds = 0;                  // of timed problems
   Index cases = 0, problems = 0, calls = 0;  // that were judged
+  Index most_queries = 0, most_keys = 0;     // of one of them
   std::map<std::string, Index> outcomes = {};
   std::vector<Counterexample> counterexamples = {};  // at most three, named ones first
   Index faults = 0;                                  // in all
@@ -74,6 +75,7 @@ struct GateResult {
   std::vector<std::string> not_believed = {};        // times, in words
   std::vector<std::string> untold = {};              // timed problems whose results tell nothing
   std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
+  std::vector<std::string> long_rows = {};           // timed problems of kLongRow keys and more
   std::vector<std::string> threads_untold = {};      // whose calls are too short to count them
 
   bool conforms() const {
@@ -81,6 +83,10 @@ struct GateResult {
   }
   bool whole = false;  // a step and a round came to their end, and no error of our own
 };
+
+// The bound of a row of n keys allows sums in any order, which grows as n; what rounding each key's
+// share costs in the mean falls as the root of n. From here on bf16 in place of f32 passes.
+constexpr Index kLongRow = 2048;
 
 // What events on a device leave out of a call, beyond what they leave out of the baseline's, is
 // seen from so many seconds on: of starting and stopping workers of other libraries some differ.

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace attest {
 namespace {
 
-constexpr double kBeside = 0.25;  // threads that a runtime has beside, in the mean
+// Threads that a runtime has beside: in the mean, and in a call. One call with more is an accident
+// of the machine, several are not.
+constexpr double kBeside = 0.1, kBesideInACall = 0.5;
+constexpr int kSeen = 3;
 // Of shorter calls most is to start and to stop their worker, on one thread; of all calls together
 // the time of processes that ended meanwhile is known to a hundredth or two.
-constexpr double kCallToldFrom = 1e-3, kToldFrom = 0.1, kTickSeconds = 0.02;
+// From 25 ms on twice the threads are seen all the same.
+constexpr double kCallToldFrom = 1e-3, kToldFrom = 0.025, kTickSeconds = 0.02;
 
 }  // namespace
 
@@ -18,6 +24,11 @@ void ThreadCount::add(const std::string& what, const PassTime& call) {
   sum.wall_s += call.clock;
   sum.computed_s += call.computed.value_or(0);
   is_known_ &= call.computed.has_value();
+}
+
+void ThreadCount::add_running(double threads) {
+  crowded_ += threads > granted_ + kBesideInACall;
+  crowd_ = std::max(crowd_, threads);
 }
 
 bool ThreadCount::is_told(const Sum& sum) {
@@ -37,6 +48,12 @@ std::vector<std::string> ThreadCount::not_believed() const {
         fmt::format("{}: its calls compute on {:.1f} threads, where --threads grants {}: "
                     "their times are no measure",
                     what, sum.computed_s / sum.wall_s, granted_));
+  }
+  if (all.empty() && crowded_ >= kSeen) {
+    all.push_back(
+        fmt::format("its calls compute on up to {:.1f} threads, where --threads grants {}: "
+                    "their times are no measure",
+                    crowd_, granted_));
   }
   return all;
 }

@@ -16,6 +16,10 @@ class ThreadCount {
   // One of the calls of a pass of a problem, which `what` names.
   void add(const std::string& what, const PassTime& call);
 
+  // Of a call that was measured: how many computed or waited for a processor at a time, which tells
+  // of a machine with too much to do, too.
+  void add_running(double threads);
+
   // In words, times that are no measure: of what computes on more threads than it is granted, and
   // of what cannot be counted.
   std::vector<std::string> not_believed() const;
@@ -32,6 +36,8 @@ class ThreadCount {
 
   int granted_;
   bool is_known_ = true;
+  int crowded_ = 0;   // calls on more
+  double crowd_ = 0;  // the most
   std::map<std::string, Sum> sums_ = {};
 };
 

@@ -26,36 +26,40 @@ constexpr const char* kStem = "gate";
 // How much of a round the reference may compute, of what it may of a shape (shape_excerpt.h).
 constexpr double kShare = 1.0 / 60;
 
-// Classes of inputs that are like those of a model, and some that are not at all.
-const std::vector<std::string> kData = {"normal",  "normal",    "std10", "ascending",
-                                        "one_hot", "key_names", "high"};
+// How many rounds have inputs whose calls are timed.
+constexpr int kTimedPercent = 60;
+
+// Classes of inputs that are like those of a model, and those that are not at all.
+const std::vector<std::string> kData = {"normal"};
+const std::vector<std::string> kUntimed = {
+    "std10",     "std50",      "heavy_tail", "near_ties", "all_equal", "one_hot",
+    "ascending", "descending", "outliers",   "key_names", "q0int",     "cancelling",
+    "halves",    "offset",     "deep",       "low",       "high",      "unbalanced"};
 
 struct Usual {
   const char* name;
   nlohmann::json problem;
 };
-std::vector<Usual> all_usual() {
-  const nlohmann::json heads = {{"batch", 1}, {"query_heads", 8}, {"key_heads", 8}};
+std::vector<Usual> all_usual(std::uint64_t seed) {
+  Dice dice(fmt::format("{}/usual/{}", kStem, seed));
+  // A kernel for some sizes alone is slow, or wrong. More keys take the feature "long".
+  const Index length = dice.within(768, 1280), keys = dice.within(12288, 16384),
+              heads = dice.within(6, 10);
   const auto with = [&](nlohmann::json more) {
-    nlohmann::json problem = heads;
+    nlohmann::json problem = {{"batch", 1},
+                              {"query_heads", heads},
+                              {"key_heads", heads},
+                              {"query_len", length},
+                              {"key_len", length}};
     problem.update(more);
     return problem;
   };
+  const char* const causal = "causal bottom_right";
   return {
-      {"prefill", with({{"query_len", 1024}, {"key_len", 1024}, {"head_dim", 64}})},
-      {"causal", with({{"query_len", 1024},
-                       {"key_len", 1024},
-                       {"head_dim", 128},
-                       {"mask", "causal bottom_right"}})},
-      {"decode", with({{"query_len", 1},
-                       {"key_len", 16384},
-                       {"head_dim", 128},
-                       {"mask", "causal bottom_right"}})},
-      {"training", with({{"query_len", 1024},
-                         {"key_len", 1024},
-                         {"head_dim", 64},
-                         {"mask", "causal bottom_right"},
-                         {"backward", true}})},
+      {"prefill", with({{"head_dim", 64}})},
+      {"causal", with({{"head_dim", 128}, {"mask", causal}})},
+      {"decode", with({{"query_len", 1}, {"key_len", keys}, {"head_dim", 128}, {"mask", causal}})},
+      {"training", with({{"head_dim", 64}, {"mask", causal}, {"backward", true}})},
   };
 }
 
@@ -91,15 +95,15 @@ std::optional<PassTime> time_of(const CallFacts& facts, bool on_device) {
   return time;
 }
 
-TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measures) {
+TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measures, bool told) {
   std::string captured;
   const Calling calling = {.testee = contender.testee.description,
                            .kernel = contender.testee.kernel,
                            .executor = contender.executor,
                            .threads = contender.threads,
                            .captured = captured,
-                           .measure = measures,
-                           .of_backward = contender.of_backward};
+                           .measure = measures};
+  if (contender.workers) contender.workers->draw(prepared.test_case().bits, true);
   Trial trial = try_out(calling, prepared.problem(), prepared.inputs(), Placement::end_flush);
   TimedCall call;
   if (!trial.stopped) {
@@ -107,6 +111,9 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
     call.forward = time_of(trial.forward, on_device);
     if (prepared.problem().backward) {
       call.backward = time_of(trial.backward, on_device);
+    }
+    for (const CallFacts* facts : {&trial.forward, &trial.backward}) {
+      if (facts->running_threads) call.threads.push_back(*facts->running_threads);
     }
     call.forward_bytes = trial.forward.peak_bytes;
     call.backward_bytes = trial.backward.peak_bytes;
@@ -116,7 +123,7 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
   Examination judged = examine_outputs(prepared, testee, std::move(trial));
   call.verdict = std::move(judged.verdict);
   const Outcome outcome = call.verdict.outcome;
-  if ((outcome == Outcome::pass || outcome == Outcome::warn) &&
+  if (told && (outcome == Outcome::pass || outcome == Outcome::warn) &&
       !testee.beyond_caps.contains(dtype)) {
     if (const auto zeros = check_zeros(prepared, testee.arithmetic_in(dtype), judged.trial)) {
       call.verdict.outcome = zeros->outcome;
@@ -128,11 +135,11 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
 
 }  // namespace
 
-std::vector<TimedProblem> usual_problems(const Description& testee) {
+std::vector<TimedProblem> usual_problems(const Description& testee, std::uint64_t seed) {
   constexpr double kMostWork = 1e11;
   std::vector<TimedProblem> problems;
   std::set<std::tuple<std::string, DType, bool>> seen;
-  for (const Usual& usual : all_usual()) {
+  for (const Usual& usual : all_usual(seed)) {
     for (const DType dtype : timed_formats(testee)) {
       const nlohmann::json entry = entry_of(usual.name, usual.problem, dtype);
       const Fitted fit =
@@ -149,7 +156,8 @@ std::vector<TimedProblem> usual_problems(const Description& testee) {
                           .entry = changed.empty()
                                        ? entry
                                        : entry_with_fit({*fit.asked, entry}, Fit::parse(changed)),
-                          .data = kData});
+                          .data = kData,
+                          .untimed = kUntimed});
     }
   }
   return problems;
@@ -172,7 +180,7 @@ std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
           fmt::format("{} is not timed: {} ({})", called, excluded->what, excluded->reason);
       if (!contains(notes, note)) notes.push_back(note);
     } else {
-      problems.push_back({called, shape.entry, {shape.test_case.data}});
+      problems.push_back({called, shape.entry, {shape.test_case.data}, kUntimed});
     }
   }
   return problems;
@@ -185,13 +193,15 @@ nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed,
   nlohmann::json entry = problem.entry;
   // Which part is compared follows from the name.
   entry["name"] = fmt::format("round_{}", dice.within(0, Index(1) << 31));
-  entry["data"] = {dice.one_of(problem.data)};
+  // The first that is not measured has a time in any case.
+  const bool told = problem.untimed.empty() || round == 1 || dice.chance(kTimedPercent);
+  entry["data"] = {dice.one_of(told ? problem.data : problem.untimed)};
   entry["bits"] = bits;
   return entry;
 }
 
 Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
-                bool baseline_first, bool measures) {
+                bool baseline_first, bool measures, bool told) {
   Case test_case = read_entry(entry, kStem);
   test_case.excerpt = 0;
   test_case.excerpt_heads.reset();
@@ -200,9 +210,9 @@ Round try_round(const nlohmann::json& entry, const Contender& testee, const Cont
   // Nobody else computes meanwhile: testees are still.
   PreparedCase prepared(test_case, static_cast<int>(std::thread::hardware_concurrency()));
   Round round;
-  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared, measures);
-  round.testee = call_of(testee, prepared, measures);
-  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared, measures);
+  if (baseline && baseline_first) round.baseline = call_of(*baseline, prepared, measures, told);
+  round.testee = call_of(testee, prepared, measures, told);
+  if (baseline && !baseline_first) round.baseline = call_of(*baseline, prepared, measures, told);
   return round;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/entry.h"
+#include "harness/gate/two_workers.h"
 #include "harness/judge/trial.h"
 #include "harness/process/testee.h"
 #include "spec/verdict.h"
@@ -21,11 +22,14 @@ struct TimedProblem {
   std::string name;               // "prefill bf16"
   nlohmann::json entry;           // but for its name, its class of inputs and its bits
   std::vector<std::string> data;  // classes of inputs that it may have
+  // Classes of inputs whose calls are judged alone: who knows them by their looks could be faster.
+  std::vector<std::string> untimed = {};
 };
 
 // A forward pass of many rows, a causal one, one of few rows on many keys, and a backward pass, as
-// far as the testee's declaration has them, fitted to its limits; of at most two formats.
-std::vector<TimedProblem> usual_problems(const Description& testee);
+// far as the testee's declaration has them, fitted to its limits; of at most two formats, and of
+// lengths and numbers of heads that the seed draws.
+std::vector<TimedProblem> usual_problems(const Description& testee, std::uint64_t seed);
 
 // Those of shapes that the testee's declaration has; why not, of the others, is added to `notes`.
 std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
@@ -34,10 +38,8 @@ std::vector<TimedProblem> problems_of(const std::vector<CaseWithEntry>& shapes,
 // One of those whose calls are compared.
 struct Contender {
   const Testee& testee;
-  Executor& executor;  // whose replies say how long they took
-  // Of backward calls that are timed: one that has not seen the inputs before, of which much could
-  // be computed ahead.
-  Executor* of_backward = nullptr;
+  Executor& executor;             // whose replies say how long they took
+  TwoWorkers* workers = nullptr;  // if that is what it is
   int threads = 1;
   // Whether it has a device open, a GPU: then its own word for how long its work took there is
   // taken. It may open it as late as in its first call.
@@ -55,7 +57,9 @@ struct PassTime {
 struct TimedCall {
   Verdict verdict;
   std::optional<PassTime> forward = {}, backward = {};  // none of what did not come to its end
-  // The memory that each took, if it was measured.
+  // If it was measured: on how many threads the passes computed that are long enough to tell, and
+  // the memory that each took.
+  std::vector<double> threads = {};
   std::optional<BytesTaken> forward_bytes = {}, backward_bytes = {};
 };
 
@@ -68,8 +72,10 @@ struct Round {
   TimedCall testee;
   std::optional<TimedCall> baseline = {};
 };
+// A call that is not `told`, of which no time is taken, may have results for which zeros would
+// pass.
 Round try_round(const nlohmann::json& entry, const Contender& testee, const Contender* baseline,
-                bool baseline_first, bool measures);
+                bool baseline_first, bool measures, bool told = true);
 
 // In less than that no machine of today computes it: by what its arithmetic units can do at most,
 // where each row sees all keys or those up to a diagonal; else 0. Of what runs on a device, that is

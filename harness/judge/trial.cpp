@@ -95,7 +95,7 @@ void call(const Calling& calling, const Problem& p, const Inputs& in, Placement 
           bool backward, Trial& trial) {
   // Tables have slack in one of the two placements: for those alone who take strides (LAYOUT-2).
   const bool roomy = placement == Placement::start_flush && calling.testee.has("strides");
-  Executor& executor = backward && calling.of_backward ? *calling.of_backward : calling.executor;
+  Executor& executor = backward ? calling.executor.of_backward() : calling.executor;
   Exchange exchange(executor.arena(arena_bytes(p)), placement, calling.testee.alignment,
                     roomy ? Spacing::roomy : Spacing::dense);
   const Dialect& dialect = calling.testee.dialect;

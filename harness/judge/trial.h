@@ -58,11 +58,10 @@ struct Calling {
   const std::string& kernel;
   Executor& executor;
   int threads;
-  std::string& captured;            // what the testee prints is added to it
-  bool trace = false;               // whether to ask for its blocks
-  bool measure = false;             // whether to measure its memory and threads
-  std::string_view mode = {};       // of its calls (DEV-1 to DEV-3); empty: ordinary
-  Executor* of_backward = nullptr;  // who carries out backward calls, if another does
+  std::string& captured;       // what the testee prints is added to it
+  bool trace = false;          // whether to ask for its blocks
+  bool measure = false;        // whether to measure its memory and threads
+  std::string_view mode = {};  // of its calls (DEV-1 to DEV-3); empty: ordinary
 };
 
 // LSE in base e, of what stands for it: of a maximum and a sum the first and the last. What of that

@@ -62,6 +62,9 @@ class Executor {
   // As execute, and measures memory and threads where that is possible.
   virtual Reply measure(nlohmann::json request) { return execute(std::move(request)); }
 
+  // Who carries out backward calls in its place.
+  virtual Executor& of_backward() { return *this; }
+
   // The next request meets a fresh testee, whose memory nobody has used.
   virtual void renew() {}
 

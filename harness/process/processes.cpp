@@ -98,17 +98,6 @@ std::optional<std::size_t> status_bytes(pid_t pid, const std::string& wanted) {
   return std::nullopt;
 }
 
-// Whether nobody waits for its children, so that what they took is not added to it.
-bool ignores_children(pid_t pid) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string key; status >> key;) {
-    std::uint64_t ignored = 0;
-    if (key == "SigIgn:" && status >> std::hex >> ignored) return ignored >> (SIGCHLD - 1) & 1;
-    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return false;
-}
-
 // The files in memory (memfd_create, /dev/shm) that the processes have open, but for those of
 // `apart`, with their bytes. They take memory though nobody maps them.
 std::map<FileId, std::size_t> memory_files(const std::vector<pid_t>& processes,
@@ -286,7 +275,6 @@ std::size_t children_faults(const std::vector<pid_t>& processes) {
 
 void ProcessorTime::look(const std::vector<pid_t>& family) {
   most_ = std::max(most_, cpu_seconds(family) - before_);
-  told_ = told_ && std::none_of(family.begin(), family.end(), ignores_children);
   for (const pid_t each : family) {
     if (!first_.contains(each)) seen_[each] = cpu_seconds({each});
   }
@@ -299,8 +287,8 @@ std::optional<double> ProcessorTime::seconds(const std::vector<pid_t>& family) {
   for (const auto& [each, seconds] : seen_) {
     if (std::find(family.begin(), family.end(), each) == family.end()) left += seconds;
   }
-  told_ = told_ && left <= children_seconds(family) - of_children_ + kTickSeconds;
-  return told_ ? std::optional(most_) : std::nullopt;
+  const bool is_told = left <= children_seconds(family) - of_children_ + kTickSeconds;
+  return is_told ? std::optional(most_) : std::nullopt;
 }
 
 bool have_a_gpu(const std::vector<pid_t>& processes) {
@@ -353,6 +341,16 @@ std::optional<std::size_t> ended_bytes(pid_t pid) {
   const auto faults = stat_fields(fmt::format("/proc/{}/stat", pid), 11, 1);
   if (!faults) return std::nullopt;
   return faults->front() * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool ignores_children(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string key; status >> key;) {
+    std::uint64_t ignored = 0;
+    if (key == "SigIgn:" && status >> std::hex >> ignored) return ignored >> (SIGCHLD - 1) & 1;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return false;
 }
 
 std::vector<std::string> code_of(const std::vector<pid_t>& processes) {

@@ -70,6 +70,9 @@ double cpu_seconds(const std::vector<pid_t>& processes);
 // two, and page faults, of which each has some.
 double children_seconds(const std::vector<pid_t>& processes);
 
+// Whether nobody waits for its children, so that what they took is not added to it.
+bool ignores_children(pid_t pid);
+
 std::size_t children_faults(const std::vector<pid_t>& processes);
 
 double ended_seconds(const std::vector<pid_t>& processes);
@@ -87,8 +90,7 @@ class ProcessorTime {
   // what was seen of them counts.
   void look(const std::vector<pid_t>& family);
 
-  // Until now; nothing if at a look the end of others was ignored, or if one that was seen has
-  // ended and left its time to nobody.
+  // Until now; nothing if one that was seen at a look has ended and left its time to nobody.
   std::optional<double> seconds(const std::vector<pid_t>& family);
   // Whether children had some of it, who have ended.
   bool is_of_children(const std::vector<pid_t>& family) const {
@@ -100,7 +102,6 @@ class ProcessorTime {
   std::size_t faults_;
   std::set<pid_t> first_;
   std::map<pid_t, double> seen_ = {};  // of those that it started, what they had at the last look
-  bool told_ = true;
 };
 
 // Whether one of them has a GPU open.

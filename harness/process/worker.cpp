@@ -212,7 +212,9 @@ void WorkerExecutor::start() {
                                          arena_->output_fd()};
   std::vector<std::string> variables = around.variables;
   if (around.homes) {
-    sandbox.home = around.homes->of(options_.command, options_.isolation, options_.user).string();
+    std::vector<std::string> whose = options_.command;
+    if (options_.number > 0) whose.push_back(fmt::format("({})", options_.number));
+    sandbox.home = around.homes->of(whose, options_.isolation, options_.user).string();
     variables = at_home(std::move(variables), sandbox.home);
   }
   const std::array<std::pair<const char*, int>, 4> ends = {

@@ -44,6 +44,7 @@ struct WorkerOptions {
   Limits limits = {};
   Isolation isolation = Isolation::none;
   uid_t user = kNobody;  // if it is to be another one
+  int number = 0;        // of several with that command, each of which has a home of its own
   Surroundings around = {};
   // Whether a call takes all memory that it uses, whenever that was taken: of plug-ins, beside
   // which attest-worker has next to none. What a program uses is told apart by how it grows

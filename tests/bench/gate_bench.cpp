@@ -121,7 +121,7 @@ void add(const std::string& spec, const Installation& installation) {
   all.push_back(find_testees({spec}, installation, {}, {}));
   for (const Testee& testee : all.back()) {
     const attest_plugin* const plugin = load_plugin(testee.plugin);
-    for (const TimedProblem& problem : usual_problems(testee.description)) {
+    for (const TimedProblem& problem : usual_problems(testee.description, 1)) {
       benchmark::RegisterBenchmark(fmt::format("{}/{}", testee.name, problem.name).c_str(),
                                    [&testee, plugin, problem](benchmark::State& state) {
                                      measure(state, testee, *plugin, problem);

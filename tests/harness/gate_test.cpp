@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "harness/gate/armed.h"
 #include "harness/gate/interval.h"
@@ -13,6 +16,7 @@
 #include "harness/gate/stale.h"
 #include "harness/gate/thread_count.h"
 #include "harness/gate/timed.h"
+#include "harness/gate/two_workers.h"
 #include "harness/process/arena.h"
 #include "harness/process/elements.h"
 #include "spec/dtype.h"
@@ -23,6 +27,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST(IntervalTest, LiesBetweenTheOrderStatisticsThatAFairCoinSays) {
   // Of 20, fewer than 6 heads have a probability of 0.0207.
@@ -147,9 +152,18 @@ TEST(ThreadCountTest, IsOfEachProblemByItself) {
   EXPECT_THAT(count.too_short(), IsEmpty());
 }
 
+TEST(ThreadCountTest, SeesThreadsThatWaitForAProcessorInSeveralCalls) {
+  ThreadCount count(1);
+  count.add("crowded", of(1, 1));
+  for (const double running : {3.5, 4.0, 1.0}) count.add_running(running);
+  EXPECT_THAT(count.not_believed(), IsEmpty());
+  count.add_running(2);
+  EXPECT_THAT(count.not_believed(), ElementsAre(HasSubstr("on up to 4.0 threads")));
+}
+
 TEST(ThreadCountTest, BelievesWhatARuntimeHasBesideAndATickOfChildren) {
   ThreadCount count(2);
-  count.add("beside", of(1, 2.2));
+  count.add("beside", of(1, 2.05));
   count.add("a tick", of(0.01, 0.04));
   EXPECT_THAT(count.not_believed(), IsEmpty());
 }
@@ -157,7 +171,7 @@ TEST(ThreadCountTest, BelievesWhatARuntimeHasBesideAndATickOfChildren) {
 TEST(ThreadCountTest, NamesWhatIsTooShortToTell) {
   ThreadCount count(1);
   for (int call = 0; call < 1000; ++call) count.add("short calls", of(0.0005, 0.0005));
-  count.add("few calls", of(0.05, 0.05));
+  count.add("few calls", of(0.02, 0.02));
   count.add("long", of(0.2, 0.2));
   EXPECT_THAT(count.too_short(), ElementsAre("few calls", "short calls"));
 }
@@ -249,26 +263,81 @@ std::vector<std::string> names_of(const std::vector<TimedProblem>& problems) {
 }
 
 TEST(TimedTest, UsualProblemsAreOfTwoFormatsAndWhatIsDeclared) {
-  EXPECT_THAT(names_of(usual_problems(with_limits(nlohmann::json::object()))),
+  EXPECT_THAT(names_of(usual_problems(with_limits(nlohmann::json::object()), 1)),
               ElementsAre("prefill bf16", "prefill f16", "causal bf16", "causal f16", "decode bf16",
                           "decode f16"));
 }
 
+TEST(TimedTest, UsualProblemsHaveSizesOfTheSeed) {
+  std::set<nlohmann::json> problems;
+  for (const std::uint64_t seed : {1, 1, 2, 3}) {
+    const auto all = usual_problems(with_limits(nlohmann::json::object()), seed);
+    problems.insert(all.front().entry["problem"]);
+  }
+  EXPECT_THAT(problems, SizeIs(3));
+}
+
+TEST(TimedTest, RoundsThatAreNotTimedHaveInputsOfOtherClasses) {
+  const TimedProblem problem = {.name = "small",
+                                .entry = nlohmann::json::object(),
+                                .data = {"normal"},
+                                .untimed = {"high", "low"}};
+  std::map<std::string, int> seen;
+  for (std::uint64_t round = 0; round < 100; ++round) {
+    ++seen[entry_of_round(problem, 1, round)["data"][0]];
+  }
+  EXPECT_GT(seen["normal"], 40);
+  EXPECT_LT(seen["normal"], 80);
+  EXPECT_GT(seen["high"], 5);
+  EXPECT_GT(seen["low"], 5);
+  EXPECT_EQ(entry_of_round(problem, 1, 1)["data"][0], "normal");
+}
+
+// Says by which of two it was asked.
+class Named : public Idle {
+ public:
+  explicit Named(const char* name) : name_(name) {}
+  Reply execute(nlohmann::json) override { return {.body = {{"status", name_}}}; }
+
+ private:
+  const char* name_;
+};
+
+TEST(TwoWorkersTest, ABackwardCallThatIsTimedMeetsTheOtherOneAndNoneIsKnownByThat) {
+  Named first("first"), second("second");
+  TwoWorkers workers(first, second);
+  std::map<std::string, int> timed, judged;
+  for (int n = 0; n < 100; ++n) {
+    for (const bool is_timed : {true, false}) {
+      workers.draw(std::to_string(n), is_timed);
+      const auto forward = workers.execute({}).body["status"].get<std::string>();
+      const auto backward = workers.of_backward().execute({}).body["status"].get<std::string>();
+      ++(is_timed ? timed : judged)[forward + " " + backward];
+    }
+  }
+  EXPECT_EQ(timed.size(), 2u);
+  EXPECT_GT(timed["first second"], 20);
+  EXPECT_GT(timed["second first"], 20);
+  EXPECT_EQ(judged.size(), 4u);
+  for (const auto& [who, count] : judged) EXPECT_GT(count, 10) << who;
+}
+
 TEST(TimedTest, UsualProblemsAreFittedToLimits) {
-  for (const TimedProblem& each : usual_problems(with_limits({{"head_dim", {48}}}))) {
+  for (const TimedProblem& each : usual_problems(with_limits({{"head_dim", {48}}}), 1)) {
     EXPECT_EQ(each.entry["problem"]["head_dim"], 48) << each.name;
   }
 }
 
 TEST(TimedTest, UsualProblemsAreNoOthersOnceTheyAreFitted) {
   // Of as many rows as keys, decoding would be a prefill; of one head dimension, two are the same.
-  EXPECT_THAT(names_of(usual_problems(with_limits(
-                  {{"square", true}, {"masks", {"causal top_left"}}, {"head_dim", {64}}}))),
-              ElementsAre("prefill bf16", "prefill f16"));
+  EXPECT_THAT(
+      names_of(usual_problems(
+          with_limits({{"square", true}, {"masks", {"causal top_left"}}, {"head_dim", {64}}}), 1)),
+      ElementsAre("prefill bf16", "prefill f16"));
 }
 
 TEST(TimedTest, EachRoundHasOtherNumbersAndTheSameOnceMore) {
-  const auto problem = usual_problems(with_limits(nlohmann::json::object())).front();
+  const auto problem = usual_problems(with_limits(nlohmann::json::object()), 1).front();
   EXPECT_EQ(entry_of_round(problem, 7, 1), entry_of_round(problem, 7, 1));
   EXPECT_NE(entry_of_round(problem, 7, 1)["bits"], entry_of_round(problem, 7, 2)["bits"]);
   EXPECT_NE(entry_of_round(problem, 7, 1)["bits"], entry_of_round(problem, 8, 1)["bits"]);

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <set>
+#include <vector>
 
 #include "harness/process/in_process.h"
 #include "harness/process/tensors.h"
@@ -16,8 +18,11 @@ namespace attest {
 namespace {
 
 using testing::_;
+using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::NiceMock;
+using testing::SizeIs;
 
 // Asks the mock about a problem, and looks at what reaches it.
 class PluginHostTest : public testing::Test {
@@ -57,7 +62,7 @@ TEST_F(PluginHostTest, WhatNotAllParsersTakeForJsonIsNoDescription) {
 // A forward call on the mock, in that mode.
 class CallTest : public PluginHostTest {
  protected:
-  Reply call(const std::string& mode, bool measured = false) {
+  Reply call(const std::string& mode, const char* also = nullptr) {
     const Problem problem = {.dtype = DType::f32, .mask = Mask::any_of({})};
     Exchange exchange(executor_.arena(arena_bytes(problem)), Placement::end_flush, 16);
     add_problem(exchange, problem);
@@ -72,7 +77,7 @@ class CallTest : public PluginHostTest {
                               {"problem", problem_to_json(problem)},
                               {"tensors", exchange.to_json()}};
     if (!mode.empty()) request["mode"] = mode;
-    if (measured) request["measured"] = true;
+    if (also) request[also] = true;
     return executor_.execute(request);
   }
 };
@@ -122,8 +127,24 @@ TEST_F(CallTest, CallThatIsMeasuredGetsAWorkspaceOfItsOwn) {
   }
   EXPECT_EQ(kept.size(), 3u);
   for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(call("", true).ok());
+    ASSERT_TRUE(call("", "measured").ok());
     EXPECT_FALSE(kept.contains(given));
+  }
+}
+
+TEST_F(CallTest, CallThatIsTimedGetsTheWorkspaceThatItWantsWhateverItWantedBefore) {
+  std::vector<std::uint8_t> seen;
+  ON_CALL(mock_, forward).WillByDefault([&](auto&, auto&, auto&, auto& c) {
+    EXPECT_EQ(c.workspace_bytes, mock_.workspace_bytes);
+    auto* const bytes = static_cast<std::uint8_t*>(c.workspace);
+    seen.assign(bytes, bytes + c.workspace_bytes);
+    std::memset(bytes, 0, c.workspace_bytes);
+    return ATTEST_OK;
+  });
+  for (const std::uint64_t wanted : {4096, 4096, 100, 0, 8192, 8192}) {
+    mock_.workspace_bytes = wanted;
+    ASSERT_TRUE(call("", "armed").ok());
+    EXPECT_THAT(seen, AllOf(SizeIs(wanted), Each(0xff)));
   }
 }
 

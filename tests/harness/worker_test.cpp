@@ -520,15 +520,6 @@ TEST(WorkerTest, GrowingTheArenaKeepsAWorkerThatAnswers) {
   EXPECT_TRUE(worker.execute({{"op", "describe"}}).ok());
 }
 
-TEST(ProcessorTimeTest, IsNotToldOfThoseWhoIgnoredTheEndOfOthers) {
-  ProcessorTime time({getpid()});
-  EXPECT_TRUE(time.seconds({getpid()}));
-  const auto before = signal(SIGCHLD, SIG_IGN);
-  time.look({getpid()});
-  signal(SIGCHLD, before);
-  EXPECT_FALSE(time.seconds({getpid()})) << "meanwhile alone";
-}
-
 TEST(ProcessorTimeTest, IsNotToldOfThoseWhomNobodyWaitedFor) {
   constexpr double kSeconds = 0.1;
   std::array<int, 2> told = {}, leave = {};
