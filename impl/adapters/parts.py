@@ -49,4 +49,5 @@ def put_together(kernel_folder):
     (kernel_folder / "run.log").write_text(ended.stdout)
     commands = [*dict.fromkeys(each["command"] for each in abouts), f"{JUDGE} --join"]
     return {**abouts[0], "command": "\n".join(commands),
-            "date": max(each["date"] for each in abouts), "seconds": sum(each["seconds"] for each in abouts)}
+            "date": max(each["date"] for each in abouts),
+            "seconds": sum(each["seconds"] for each in abouts)}

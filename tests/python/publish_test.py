@@ -28,13 +28,15 @@ def group(**more):
             "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", **more}
 
 
-def record(finding, **more):
+def record(finding, groups=None, **more):
+    groups = [group()] if groups is None else groups
     return {"system": finding["system"], "version": finding["versions"][0].replace("*", "1.0"),
             "kernel": finding["kernels"][0], "adapter": "a.py", "device": "cpu",
-            "outcomes": {"PASS": 7, "FAIL": 3}, "conclusion": "not conformant", "profiles": {},
-            "unsupported": {}, "passing_ratios": {"O": 0.5, "LSE": "inf"}, "seconds": 1.0,
+            "outcomes": {"PASS": 7, "FAIL": sum(each["count"] for each in groups)},
+            "conclusion": "not conformant", "profiles": {}, "unsupported": {},
+            "passing_ratios": {"O": 0.5, "LSE": "inf"}, "seconds": 1.0,
             "clauses": {"MASK-4": {"PASS": 7, "FAIL": 3}, "LSE-1": {"PASS": 2}},
-            "groups": [group()], "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
+            "groups": groups, "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
 
 
 UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"],
@@ -55,12 +57,12 @@ class PublishTest(unittest.TestCase):
             capture_output=True, text=True,
             env={**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]})
 
-    def take_in(self, *records):
+    def take_in(self, *records, words=()):
         how = {"command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
                "machine": {"cpu": "a cpu", "cores": 2}}
         (self.judged / "summary.json").write_text(json.dumps({
             "records": [{**how, **each} for each in records], "skipped": []}))
-        return self.publish(str(self.judged))
+        return self.publish(str(self.judged), *words)
 
     def page(self):
         return (self.into / "index.html").read_text()
@@ -107,6 +109,53 @@ class PublishTest(unittest.TestCase):
         done = self.publish(str(self.into))
         self.assertEqual((done.returncode, "no summary.json" in done.stderr), (1, True))
 
+    def test_a_summary_that_is_none_is_told(self):
+        for wrong in ("", "{", "{}", "[]", "3", '{"records": [{}]}', '{"records": [1]}',
+                      json.dumps({"records": [{**record(TOLD), "tier": "smoke", "date": "",
+                                               "command": "", "machine": {}, "groups": [{}]}]})):
+            with self.subTest(wrong[:40]):
+                (self.judged / "summary.json").write_text(wrong)
+                done = self.publish(str(self.judged))
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"^publish: \S*/judged/summary.json [^\n]+\n$")
+                self.assertEqual(list(self.into.glob("*.*")), [])
+
+    def test_a_smaller_tier_replaces_none_unless_it_is_said_to(self):
+        def tier():
+            return json.loads((self.into / "jax-0.7.2-cpu.json").read_text())["kernels"][0]["tier"]
+
+        smoke = {**record(TOLD), "tier": "smoke"}
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        done = self.take_in(smoke)
+        self.assertEqual((done.returncode, tier()), (1, "standard"))
+        self.assertIn("jax 0.7.2 cpu, jax_nn: the smoke tier's record would replace one of standard",
+                      done.stderr)
+        self.assertEqual(self.take_in(smoke, words=["--lesser-tier"]).returncode, 0)
+        self.assertEqual(tier(), "smoke")
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        self.assertEqual(tier(), "standard")
+
+    def test_what_explains_failures_comes_to_them(self):
+        fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 5, "CRASH": 1},
+                "groups": [group(count=2)]}
+        self.assertEqual(self.take_in(record(TOLD, fuzz=fuzz)).returncode, 0)
+        self.assertIn("<td class=\"number\">3</td><td>3 bug</td><td>6 of 15; distinct: 2 bug</td>",
+                      self.page())
+        done = self.take_in(record(TOLD, outcomes={"PASS": 7, "FAIL": 4}))
+        self.assertIn("its groups have 3 failures, its outcomes 4", done.stderr)
+
+    def test_a_row_says_how_profiles_stand_and_why_what_is_not_judged(self):
+        row = record(TOLD, unsupported={"undeclared": 9, "limits": 5, "returns no LSE": 2,
+                                        "does not declare lse": 1}, profiles={
+            "masks+declared": {"f32": "no failure in 5", "f16": "not met: 1 of 2"},
+            "scores+declared": {"f32": "met within limits"}, "packed+declared": {"f32": "no case"},
+            "double+declared": {"f64": "no failure in 0"},
+            "memory+declared": {"f32": "not asked: 1 case needs memory"}})
+        self.assertEqual(self.take_in(row).returncode, 0)
+        self.assertIn("<td>masks: f32 no failure in 5, f16 not met: 1 of 2; scores: f32 met within "
+                      "limits</td>", self.page())
+        self.assertIn(">9 undeclared, 5 limits, 3 not promised</td>", self.page())
+
     def test_what_random_problems_found_counts_as_found_by_them(self):
         fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
         self.assertEqual(self.take_in(record(TOLD, groups=[], fuzz=fuzz)).returncode, 0)
@@ -133,6 +182,13 @@ class PageTest(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", str(FOLDER / "publish"), "--check"], env=env,
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_explains_failures_comes_to_them(self):
+        for file in PUBLISHED.glob("*.json"):
+            for kernel in json.loads(file.read_text())["kernels"]:
+                failed = sum(each["count"] for each in kernel["groups"] if each["outcome"] == "FAIL")
+                self.assertEqual(failed, kernel["outcomes"].get("FAIL", 0),
+                                 f"{file.name} {kernel['kernel']}")
 
     def test_each_clause_has_a_row_and_each_kernel_a_column(self):
         page = (PUBLISHED / "index.html").read_text()

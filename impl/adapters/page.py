@@ -1,0 +1,244 @@
+"""The page of what is published (impl/adapters/publish), made of page.html."""
+import collections
+import html
+import json
+import pathlib
+import re
+import string
+
+import digest
+import findings
+import suite
+
+HERE = pathlib.Path(__file__).resolve().parent
+# What users ask first; the other clauses follow by chapters.
+TOPICS = {
+    "Causal corners": ["MASK-2", "MASK-3"],
+    "Rows without keys": ["EMPTY-1", "EMPTY-2", "EMPTY-3", "EMPTY-4", "EMPTY-5"],
+    "NaN and infinity": ["HIDE-2", "HIDE-3", "FINITE-1", "FINITE-2", "FINITE-3"],
+    "LSE": ["LSE-1", "LSE-2", "GRAD-5"],
+    "Windows": ["MASK-4", "LAW-8"],
+    "Sinks": ["SINK-1", "SINK-2", "LAW-11"],
+    "Shared key heads": ["HEAD-1", "HEAD-2", "LAW-9"],
+    "Repeatability": ["DET-1", "DET-2", "DET-3"],
+}
+MARKS = {"bug": ("wrong", "✗"), "dialect": ("other", "≠"), "limit": ("other", "∅"),
+         "right": ("right", "✓"), "warned": ("right", "✓!"), "unasked": ("none", "–"),
+         "untold": ("none", "")}
+LEGEND = {"bug": "broken", "dialect": "another rule", "limit": "refused", "right": "all pass",
+          "warned": "passes, against a recommendation", "unasked": "not declared, so not asked"}
+
+
+def text(of):
+    return html.escape(str(of))
+
+
+class Column:
+    """A kernel of a version, as the page has it."""
+
+    def __init__(self, about, kernel, newest):
+        self.about, self.kernel, self.newest = about, kernel, newest
+        self.name = kernel["kernel"]
+        self.version = f"{about['system']} {about['version']}"
+        self.words = text(f"{self.version} {self.name} {about['device']}".lower())
+        self.older = "" if newest else " class=\"older\""
+
+    def failures(self):
+        fuzzed = self.kernel.get("fuzz", {}).get("groups", [])
+        return [each for each in self.kernel["groups"] + fuzzed if each["outcome"] == "FAIL"]
+
+    def standing(self, clause):
+        """(one of MARKS, in words)."""
+        kinds = collections.Counter()
+        for group in self.kernel["groups"]:
+            if group["outcome"] == "FAIL" and group["blamed"] == clause:
+                kinds[kind_of(group["finding"])] += group["count"]
+        counts = self.kernel["clauses"].get(clause, {})
+        words = ", ".join(f"{counts[each]} {each}" for each in digest.SHOWN if counts.get(each))
+        for kind in ("bug", "dialect", "limit"):
+            if kinds[kind]:
+                return kind, words
+        if counts.get("WARN"):
+            return "warned", words
+        if counts.get("PASS"):
+            return "right", words
+        return ("unasked" if counts.get("UNSUPPORTED") else "untold"), words
+
+
+def kind_of(identity):
+    return findings.BY_ID[identity]["kind"] if identity != findings.HELD_BACK else "bug"
+
+
+def columns(folder):
+    """All kernels that are published: systems by name, the newest version first."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    newest = {}
+    for each in files:
+        key = each["system"], each["device"]
+        newest[key] = max(newest.get(key, []), findings.numbers(each["version"]))
+    files.sort(key=lambda each: findings.numbers(each["version"]), reverse=True)
+    files.sort(key=lambda each: (each["system"], each["device"]))
+    return [Column(each, kernel, findings.numbers(each["version"]) ==
+                   newest[each["system"], each["device"]])
+            for each in files for kernel in each["kernels"]]
+
+
+def mark(kind, words):
+    style, sign = MARKS[kind]
+    return f"<td class=\"{style}\" title=\"{text(words)}\">{sign}</td>"
+
+
+def matrix(kernels, titles):
+    others = [clause for clause in titles if not any(clause in each for each in TOPICS.values())]
+    for topic, listed in {**TOPICS, "All else": others}.items():
+        yield f"<tr class=\"topic\"><th colspan=\"{len(kernels) + 1}\">{text(topic)}</th></tr>"
+        for clause in listed:
+            cells = []
+            for each in kernels:
+                cell = mark(*each.standing(clause))
+                words = f"<td data-words=\"{each.words}\""
+                cells.append(cell.replace("<td", words, 1) if each.newest
+                             else cell.replace("<td class=\"", f"{words} class=\"older ", 1))
+            words = text(f"{clause} {titles[clause]} {topic}".lower())
+            yield f"<tr data-words=\"{words}\">" \
+                  f"<th>{clause} {text(titles[clause])}</th>{''.join(cells)}</tr>"
+
+
+def asked(standing):
+    """Whether a profile's standing is of cases that were judged."""
+    return not re.match(r"no case|not asked|no failure in 0\b", standing)
+
+
+def standings(kernel):
+    told = {profile.removesuffix("+declared"): [f"{dtype} {how}" for dtype, how in each.items()
+                                                if asked(how)]
+            for profile, each in kernel["profiles"].items()}
+    return "; ".join(f"{profile}: {', '.join(each)}" for profile, each in told.items() if each)
+
+
+def causes(groups):
+    """"3 bug, 4 limit": of failures, by what kind of finding explains them."""
+    kinds = collections.Counter()
+    for group in groups:
+        if group["outcome"] == "FAIL":
+            kinds[kind_of(group["finding"])] += group["count"]
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
+def fuzzed(kernel):
+    """Of random problems: how many failed of those tried, and what the distinct ones are."""
+    tried = kernel.get("fuzz", {}).get("tried")
+    if not tried:
+        return ""
+    failed = sum(tried.get(outcome, 0) for outcome in ("FAIL", *digest.UNANSWERED))
+    told = causes(kernel["fuzz"]["groups"])
+    return f"{failed} of {sum(tried.values())}" + (f"; distinct: {told}" if told else "")
+
+
+def refused(kernel):
+    """What is not judged, by its reason."""
+    reasons = collections.Counter()
+    for reason, count in kernel["unsupported"].items():
+        reasons[reason if " " not in reason else "not promised"] += count
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+
+
+def kernel_row(each):
+    outcomes, kernel = each.kernel["outcomes"], each.kernel
+    ratios = " ".join(f"{name} {float(ratio):.2g}" for name, ratio in
+                      kernel["passing_ratios"].items())
+    numbers = {name: f"<td class=\"number\">{outcomes.get(name, 0)}</td>" for name in digest.SHOWN}
+    reasons = ", ".join(f"{count} {reason}" for reason, count in kernel["unsupported"].items())
+    cells = [numbers["PASS"], numbers["WARN"], numbers["FAIL"],
+             f"<td>{text(causes(kernel['groups']))}</td>", f"<td>{text(fuzzed(kernel))}</td>",
+             numbers["INCONCLUSIVE"], numbers["UNSUPPORTED"],
+             f"<td title=\"{text(reasons)}\">{text(refused(kernel))}</td>", numbers["NOT_RUN"],
+             f"<td>{text(ratios)}</td>", f"<td>{text(standings(kernel))}</td>",
+             f"<td class=\"number\">{kernel['verdicts_a_second']}</td>"]
+    return f"<tr data-words=\"{each.words}\"{each.older}><th>{text(each.name)} " \
+           f"<span class=\"none\">{text(each.version)}</span></th>{''.join(cells)}</tr>"
+
+
+def places(kernels, identity):
+    """({"torch 2.11.0": kernels}, failures, scripts' ends) of a finding."""
+    where, count, scripts = collections.defaultdict(set), 0, collections.Counter()
+    for each in kernels:
+        for group in each.failures():
+            if group["finding"] == identity:
+                where[each.version].add(each.name)
+                count += group["count"]
+                if group["script"]:
+                    scripts[group["script"]] += 1
+    return where, count, scripts
+
+
+def owner(finding):
+    told = []
+    if finding["link"]:
+        thread = finding["link"].split("/", 3)[3]
+        told.append(f"<a href=\"{text(finding['link'])}\">{text(thread)}</a>")
+    if finding["reported"]:
+        told.append(f"told on {text(finding['reported'])}")
+    if finding.get("answer"):
+        told.append(f"says: {text(finding['answer'])}")
+    return "; ".join(told)
+
+
+def finding_rows(kernels):
+    for finding in [*findings.ALL, None]:
+        if finding and not findings.named(finding):
+            continue
+        where, count, scripts = places(kernels, finding["id"] if finding else findings.HELD_BACK)
+        if not count:
+            continue
+        named = text(finding["what"]) + f" <span class=\"none\">{', '.join(finding['clauses'])}</span>" \
+            if finding else "not named before their owners have been told"
+        kind = finding["kind"] if finding else "bug"
+        at = "; ".join(f"{version}: {', '.join(sorted(names))}" for version, names in where.items())
+        shown = "yes" if scripts["shown"] else "; ".join(how[:60] for how in scripts)
+        words = text(f"{at} {finding['what'] if finding else ''}".lower())
+        yield f"<tr data-words=\"{words}\"><th>{named}</th><td class=\"{MARKS[kind][0]}\">{kind}</td>" \
+              f"<td>{text(at)}</td><td class=\"number\">{count}</td><td>{text(shown)}</td>" \
+              f"<td>{owner(finding) if finding else ''}</td></tr>"
+
+
+def recall(kernels):
+    """[(what, version, by)]: bugs that are public, of versions that have been judged."""
+    return [(findings.BY_ID[each["finding"]], f"{column.version}, {column.name}", each["by"])
+            for column in kernels for each in column.kernel["recall"]
+            if each["finding"] != findings.HELD_BACK]
+
+
+def command_parts(kernels):
+    for each in kernels:
+        kernel = each.kernel
+        machine = ", ".join(f"{name} {value}" for name, value in kernel["machine"].items())
+        fuzzed = sum(kernel.get("fuzz", {}).get("tried", {}).values())
+        random = f" and {fuzzed} random problems of seed {kernel['fuzz']['seed']}" if fuzzed else ""
+        yield f"<h3>{text(each.name)}, {text(each.version)}</h3><pre>{text(kernel['command'])}</pre>" \
+              f"<p>{text(kernel['date'])}, the {text(kernel['tier'])} tier{random}; {text(machine)}; " \
+              f"{text(', '.join(kernel['packages']))}</p>"
+
+
+def page(folder):
+    kernels, titles = columns(folder), suite.clauses()
+    known = recall(kernels)
+    found = collections.Counter(by for _, _, by in known)
+    versions = {each.version for each in kernels}
+    heads = "".join(f"<th data-words=\"{each.words}\"{each.older}><span>{text(each.name)} "
+                    f"{text(each.about['version'])}</span></th>" for each in kernels)
+    verdicts = sum(count for each in kernels for name, count in each.kernel["outcomes"].items()
+                   if name not in ("UNSUPPORTED", "NOT_RUN"))
+    return string.Template((HERE / "page.html").read_text()).substitute(
+        summary=f"{len(kernels)} kernels of {len(versions)} released versions, {verdicts:,} verdicts.",
+        legend=" ".join(f"<span class=\"{MARKS[kind][0]}\">{MARKS[kind][1]}</span> {said}."
+                        for kind, said in LEGEND.items()),
+        heads=heads, matrix="\n".join(matrix(kernels, titles)),
+        kernels="\n".join(map(kernel_row, kernels)), findings="\n".join(finding_rows(kernels)),
+        recalled=f"{found['tier'] + found['fuzz']} of {len(known)}: {found['tier']} by the tier, "
+                 f"{found['fuzz']} by random problems alone, {found['']} not.",
+        recall="\n".join(
+            f"<tr data-words=\"{text((finding['what'] + where).lower())}\"><th>{text(finding['what'])} "
+            f"{owner(finding)}</th><td>{text(where)}</td><td>{by or 'not found'}</td></tr>"
+            for finding, where, by in known),
+        commands="\n".join(command_parts(kernels)))
