@@ -7,6 +7,7 @@ import re
 
 ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
 BY_ID = {each["id"]: each for each in ALL}
+SHOWN = "shown"  # what came of a script, in a word
 HELD_BACK = "held back"  # in place of the id of one that may not be named
 
 
@@ -47,6 +48,23 @@ def failures(record):
     """What failed in the tier, then what failed of random problems."""
     return [group for group in record["groups"] + record.get("fuzz", {}).get("groups", [])
             if group["outcome"] == "FAIL"]
+
+
+def script_of(finding, group):
+    """What came of a script of a group of its failures; "" where it was another's, or there is
+    none."""
+    return group.get("script", "") if group.get("script_of") == finding["id"] else ""
+
+
+def telling(a, b):
+    """Of what came of two scripts that were to show the same, what says more: that it is shown,
+    else the first that ran, else the first of which it is said why there is none."""
+    for says in (lambda end: end == SHOWN, lambda end: end and not end.startswith("no script"),
+                 bool):
+        for end in (a, b):
+            if says(end):
+                return end
+    return ""
 
 
 def among(record):

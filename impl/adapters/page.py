@@ -1,5 +1,6 @@
 """The page of what is published (impl/adapters/publish), made of page.html."""
 import collections
+import functools
 import html
 import json
 import pathlib
@@ -160,16 +161,25 @@ def kernel_row(each):
 
 
 def places(kernels, identity):
-    """({"torch 2.11.0": kernels}, failures, scripts' ends) of a finding."""
-    where, count, scripts = collections.defaultdict(set), 0, collections.Counter()
+    """({"torch 2.11.0": kernels}, failures, what came of its scripts) of a finding."""
+    where, count, scripts = collections.defaultdict(set), 0, []
     for each in kernels:
         for group in each.failures():
             if group["finding"] == identity:
                 where[each.version].add(each.name)
                 count += group["count"]
-                if group["script"]:
-                    scripts[group["script"]] += 1
+                scripts.append(group["script"])
     return where, count, scripts
+
+
+def by_script(finding, scripts):
+    """Whether a bug is shown by a script, in words; of those held back, how many kinds of failures."""
+    if finding is None:
+        return f"{scripts.count(findings.SHOWN)} of {len(scripts)} kinds of failures"
+    if finding["kind"] != "bug":
+        return ""
+    told = functools.reduce(findings.telling, scripts, "")
+    return "yes" if told == findings.SHOWN else f"no: {told[:60] or 'none was run'}"
 
 
 def owner(finding):
@@ -191,14 +201,14 @@ def finding_rows(kernels):
         where, count, scripts = places(kernels, finding["id"] if finding else findings.HELD_BACK)
         if not count:
             continue
-        named = text(finding["what"]) + f" <span class=\"none\">{', '.join(finding['clauses'])}</span>" \
-            if finding else "not named before their owners have been told"
+        named = f"{text(finding['what'])} <span class=\"none\">{', '.join(finding['clauses'])}" \
+                "</span>" if finding else "not named before their owners have been told"
         kind = finding["kind"] if finding else "bug"
         at = "; ".join(f"{version}: {', '.join(sorted(names))}" for version, names in where.items())
-        shown = "yes" if scripts["shown"] else "; ".join(how[:60] for how in scripts)
+        shown = by_script(finding, scripts)
         words = text(f"{at} {finding['what'] if finding else ''}".lower())
-        yield f"<tr data-words=\"{words}\"><th>{named}</th><td class=\"{MARKS[kind][0]}\">{kind}</td>" \
-              f"<td>{text(at)}</td><td class=\"number\">{count}</td><td>{text(shown)}</td>" \
+        yield f"<tr data-words=\"{words}\"><th>{named}</th>" \
+              f"<td class=\"{MARKS[kind][0]}\">{kind}</td><td>{text(at)}</td><td class=\"number\">{count}</td><td>{text(shown)}</td>" \
               f"<td>{owner(finding) if finding else ''}</td></tr>"
 
 

@@ -65,6 +65,18 @@ class JudgeTest(unittest.TestCase):
     def records(self):
         return json.loads((self.out / "summary.json").read_text())["records"]
 
+    def test_a_script_is_of_one_finding_and_says_of_which(self):
+        options = self.judge.argparse.Namespace(script_limit=60)
+        groups = [{"outcome": "FAIL", "tensor": "O", "finding": name, "example": str(n)}
+                  for n, name in enumerate(["a", "b", "a", ""])]
+        ends = {"0": "its script does not show it", "1": "shown", "2": "shown", "3": "shown"}
+        with mock.patch.object(self.judge, "show", lambda *given: ends[given[3]["example"]]):
+            self.judge.show_all("", "", "numpy", groups, lambda group: group["finding"],
+                                self.here, options)
+        self.assertEqual([(each["script_of"], each["script"]) for each in groups],
+                         [("a", "its script does not show it"), ("b", "shown"), ("a", "shown"),
+                          ("", "shown")])
+
 
 class PartsTest(JudgeTest):
     def part(self, shard):

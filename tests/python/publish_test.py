@@ -25,7 +25,7 @@ def group(**more):
     return {"outcome": "FAIL", "reason": "bound", "blamed": "MASK-4", "clauses": ["MASK-4"],
             "cases": "mask/window", "tensor": "O", "count": 3, "dtypes": ["f32"],
             "example": "mask/window/some/s=1", "problem": "f32 q2 k5 window 1..0 top_left",
-            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", **more}
+            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", "script_of": TOLD["id"], **more}
 
 
 def record(finding, groups=None, **more):
@@ -39,8 +39,8 @@ def record(finding, groups=None, **more):
             "groups": groups, "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
 
 
-UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"],
-                     script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
+UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2",
+                     clauses=["MASK-2"], script_of=UNTOLD["id"], script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
 
 
 class PublishTest(unittest.TestCase):
@@ -86,6 +86,7 @@ class PublishTest(unittest.TestCase):
             for secret in (UNTOLD["what"], UNTOLD["id"], "mask/window", "exact 2", "q2 k5"):
                 self.assertNotIn(secret, text)
         self.assertIn("not named before their owners have been told", self.page())
+        self.assertIn("<td>0 of 1 kinds of failures</td>", self.page())
 
     def test_nothing_is_published_while_a_failure_is_left_open(self):
         done = self.take_in(record(TOLD), record(UNTOLD, groups=[group(problem="f32 full")]))
@@ -108,6 +109,40 @@ class PublishTest(unittest.TestCase):
     def test_a_folder_without_a_summary_is_told(self):
         done = self.publish(str(self.into))
         self.assertEqual((done.returncode, "no summary.json" in done.stderr), (1, True))
+
+    def shown(self, *groups):
+        """What the page says of scripts of what explains these failures."""
+        self.assertEqual(self.take_in(record(TOLD, groups=list(groups))).returncode, 0)
+        return re.search(r"<td class=\"number\">\d+</td><td>([^<]*)</td><td><a", self.page())[1]
+
+    def test_a_script_shows_what_it_was_made_of_and_nothing_else(self):
+        self.assertEqual(self.shown(group()), "yes")
+        self.assertEqual(self.shown(group(script_of="jax-nan-length")), "no: none was run")
+        self.assertEqual(self.shown(group(script_of="")), "no: none was run")
+
+    def test_what_no_script_shows_is_told_as_that(self):
+        unshown, ran = "its script does not show it", "its script fails: it fell"
+        no_script = "no script: cannot be said"
+        for ends, said in (([unshown, ""], unshown), (["", unshown], unshown),
+                           ([unshown, no_script], unshown), ([no_script, unshown], unshown),
+                           ([no_script, ""], no_script), ([ran, unshown], ran),
+                           (["", ""], "none was run")):
+            for reason in ("bound", "property:wide"):  # of one group that is kept, and of two
+                groups = [group(script=end, reason=how)
+                          for end, how in zip(ends, ("bound", reason))]
+                self.assertEqual(self.shown(*groups), f"no: {said}", ends)
+            self.assertEqual(self.shown(group(script=ends[0]), group(script=ends[1]), group()),
+                             "yes")
+
+    def test_a_script_of_one_that_is_held_back_shows_no_other(self):
+        other = group(problem="f32 q2 k5 bias=[1,1,1,1] full", reason="property:keys",
+                      blamed="MASK-2", clauses=["MASK-2"], script_of="ort-mha-emptied")
+        held_back = record(UNTOLD, groups=[
+            {**UNTOLD_GROUP, "reason": "property:keys"}, other])
+        self.assertEqual(self.take_in(held_back).returncode, 0)
+        file, = self.into.glob("*.json")
+        groups = json.loads(file.read_text())["kernels"][0]["groups"]
+        self.assertEqual([each["script"] for each in groups], ["no script", "shown"])
 
     def test_a_summary_that_is_none_is_told(self):
         for wrong in ("", "{", "{}", "[]", "3", '{"records": [{}]}', '{"records": [1]}',
