@@ -7,6 +7,7 @@ import re
 
 ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
 BY_ID = {each["id"]: each for each in ALL}
+WITHOUT_NUMBERS = ("wrong_refusal", "crash", "timeout", "protocol_error")  # reasons of failures
 SHOWN = "shown"  # what came of a script, in a word
 HELD_BACK = "held back"  # in place of the id of one that may not be named
 
@@ -28,14 +29,26 @@ def concerns(finding, record):
         any(fnmatch.fnmatchcase(record["version"], each) for each in finding["versions"])
 
 
+def matches(where, group):
+    """Whether each field of an entry has a pattern that the group's matches."""
+    return all(any(fnmatch.fnmatchcase(group[field], pattern) for pattern in patterns)
+               for field, patterns in where.items())
+
+
 def explains(finding, group):
-    """Whether a group of like failures is what the finding says: by what its `where` tells, each
-    field by one of its patterns; else by a clause that it breaks."""
-    where = finding.get("where")
-    if not where:
+    """Whether a group of like failures is what the finding says: by an entry of its `where`, but
+    for what one of `unless` has; without `where`, by a clause that it breaks. A call that gave no
+    numbers is explained by none that speaks of numbers: by an entry alone that names the reason or
+    the message."""
+    if any(matches(each, group) for each in finding.get("unless", [])):
+        return False
+    where = finding.get("where", [])
+    if group["reason"] in WITHOUT_NUMBERS:
+        where = [each for each in where if "message" in each or group["reason"] in
+                 each.get("reason", [])]
+    elif not where:
         return bool(set(finding["clauses"]) & {group["blamed"], *group["clauses"]})
-    return any(all(any(fnmatch.fnmatchcase(group[field], pattern) for pattern in patterns)
-                   for field, patterns in each.items()) for each in where)
+    return any(matches(each, group) for each in where)
 
 
 def of(record, group):

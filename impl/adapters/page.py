@@ -26,6 +26,7 @@ TOPICS = {
 MARKS = {"bug": ("wrong", "✗"), "dialect": ("other", "≠"), "limit": ("other", "∅"),
          "right": ("right", "✓"), "warned": ("right", "✓!"), "unasked": ("none", "–"),
          "untold": ("none", "")}
+FOUND_BY = ("tier", "fuzz", "")  # as findings.found_by has it
 LEGEND = {"bug": "broken", "dialect": "another rule", "limit": "refused", "right": "all pass",
           "warned": "passes, against a recommendation", "unasked": "not declared, so not asked"}
 
@@ -212,11 +213,59 @@ def finding_rows(kernels):
               f"<td>{owner(finding) if finding else ''}</td></tr>"
 
 
+class Known:
+    """A bug that a thread of a tracker tells, of versions that have been judged."""
+
+    def __init__(self):
+        self.findings, self.where = [], {by: {} for by in FOUND_BY}
+
+    def add(self, finding, by, column):
+        if finding not in self.findings:
+            self.findings.append(finding)
+        self.where[by].setdefault(column.version, []).append(column.name)
+
+    @property
+    def by(self):
+        """What found it in some version, the tier before random problems."""
+        return next(by for by in FOUND_BY if self.where[by])
+
+    def told(self, by):
+        return "; ".join(f"{version}: {', '.join(names)}"
+                         for version, names in self.where[by].items())
+
+
 def recall(kernels):
-    """[(what, version, by)]: bugs that are public, of versions that have been judged."""
-    return [(findings.BY_ID[each["finding"]], f"{column.version}, {column.name}", each["by"])
-            for column in kernels for each in column.kernel["recall"]
-            if each["finding"] != findings.HELD_BACK]
+    """The distinct ones, by their links."""
+    known = collections.defaultdict(Known)
+    for column in kernels:
+        for each in column.kernel["recall"]:
+            finding = findings.BY_ID.get(each["finding"], {})
+            if finding.get("link"):
+                known[finding["link"]].add(finding, each["by"], column)
+    return list(known.values())
+
+
+def recalled(known):
+    """The figures: bugs first, then each of their versions and kernels."""
+    bugs = collections.Counter(each.by for each in known)
+    times = {by: sum(len(names) for each in known for names in each.where[by].values())
+             for by in FOUND_BY}
+    return f"{bugs['tier'] + bugs['fuzz']} of {len(known)} distinct bugs, each a thread of a " \
+           f"tracker: {bugs['tier']} by the tier, {bugs['fuzz']} by random problems alone, " \
+           f"{bugs['']} not at all. Counted for each version and kernel that has it: " \
+           f"{times['tier'] + times['fuzz']} of {sum(times.values())}."
+
+
+def recall_rows(known):
+    for each in known:
+        said = "<br>".join(dict.fromkeys(text(finding["what"]) for finding in each.findings))
+        covers = "; ".join(dict.fromkeys(finding["covers"] for finding in each.findings
+                                         if "covers" in finding))
+        missed = each.told("") + (f" ({covers})" if each.where[""] and covers else "")
+        words = text(f"{said} {each.told('tier')} {each.told('fuzz')} {missed}".lower())
+        yield f"<tr data-words=\"{words}\"><th>{said} {owner(each.findings[0])}</th>" \
+              f"<td>{text(each.told('tier'))}</td><td>{text(each.told('fuzz'))}</td>" \
+              f"<td>{text(missed)}</td></tr>"
 
 
 def command_parts(kernels):
@@ -233,22 +282,17 @@ def command_parts(kernels):
 def page(folder):
     kernels, titles = columns(folder), suite.clauses()
     known = recall(kernels)
-    found = collections.Counter(by for _, _, by in known)
     versions = {each.version for each in kernels}
     heads = "".join(f"<th data-words=\"{each.words}\"{each.older}><span>{text(each.name)} "
                     f"{text(each.about['version'])}</span></th>" for each in kernels)
     verdicts = sum(count for each in kernels for name, count in each.kernel["outcomes"].items()
                    if name not in ("UNSUPPORTED", "NOT_RUN"))
     return string.Template((HERE / "page.html").read_text()).substitute(
-        summary=f"{len(kernels)} kernels of {len(versions)} released versions, {verdicts:,} verdicts.",
+        summary=f"{len(kernels)} kernels of {len(versions)} released versions, "
+                f"{verdicts:,} verdicts.",
         legend=" ".join(f"<span class=\"{MARKS[kind][0]}\">{MARKS[kind][1]}</span> {said}."
                         for kind, said in LEGEND.items()),
         heads=heads, matrix="\n".join(matrix(kernels, titles)),
         kernels="\n".join(map(kernel_row, kernels)), findings="\n".join(finding_rows(kernels)),
-        recalled=f"{found['tier'] + found['fuzz']} of {len(known)}: {found['tier']} by the tier, "
-                 f"{found['fuzz']} by random problems alone, {found['']} not.",
-        recall="\n".join(
-            f"<tr data-words=\"{text((finding['what'] + where).lower())}\"><th>{text(finding['what'])} "
-            f"{owner(finding)}</th><td>{text(where)}</td><td>{by or 'not found'}</td></tr>"
-            for finding, where, by in known),
+        recalled=recalled(known), recall="\n".join(recall_rows(known)),
         commands="\n".join(command_parts(kernels)))

@@ -147,7 +147,7 @@ class FindingsTest(unittest.TestCase):
                 self.assertRegex(each["link"],
                                  r"^$|^https://github\.com/[\w.-]+/[\w.-]+/issues/\d+$")
                 self.assertRegex(each["reported"], r"^$|^20\d\d-\d\d-\d\d$")
-                for where in each.get("where", []):
+                for where in each.get("where", []) + each.get("unless", []):
                     self.assertLessEqual(set(where), set(GROUP))
 
     def test_a_failure_is_explained_by_what_it_is_like(self):
@@ -160,6 +160,63 @@ class FindingsTest(unittest.TestCase):
         empty = {**GROUP, "reason": "nonfinite", "blamed": "EMPTY-1"}
         self.assertEqual(findings.of(old, empty)["id"], "torch-math-cpu-empty-rows")
         self.assertIsNone(findings.of({**old, "version": "2.11.0"}, empty))
+
+    def test_a_refusal_is_no_wrong_number(self):
+        finding = {"clauses": ["CALL-1"]}
+        refusals = [{**GROUP, "reason": reason, "blamed": "CALL-1", "problem": "f32 softcap=1 full",
+                     "message": "it fell"} for reason in findings.WITHOUT_NUMBERS]
+        for more, explained in (({}, False), ({"where": [{"problem": ["*softcap=*"]}]}, False),
+                                ({"where": [{"reason": ["*"]}]}, False),
+                                ({"where": [{"reason": ["bound", "wrong_refusal", "crash",
+                                                        "timeout", "protocol_error"]}]}, True),
+                                ({"where": [{"message": ["it fell"]}]}, True)):
+            for group in refusals:
+                self.assertEqual(findings.explains({**finding, **more}, group), explained, more)
+        self.assertTrue(findings.explains(finding, {**refusals[0], "reason": "bound"}))
+
+    def test_what_unless_has_is_not_explained(self):
+        finding = {"clauses": ["MASK-2"], "unless": [{"problem": ["* q1 *"], "reason": ["bound"]}]}
+        group = {**GROUP, "blamed": "MASK-2", "reason": "bound"}
+        self.assertFalse(findings.explains(finding, {**group, "problem": "f32 q1 k2"}))
+        self.assertTrue(findings.explains(finding, {**group, "problem": "f32 q2 k2"}))
+
+    def test_the_sharper_cause_explains(self):
+        ort, onnx = ("onnxruntime", "onnxruntime_attention"), ("onnx", "onnx_reference")
+        empty = "O[0,0,0,0] = nan, exact 0, and nothing else will do"
+        refused = "forward failed: ValueError: non-broadcastable output operand"
+        heads = "attn_mask is not compatible with kv_num_heads"
+        for (system, kernel), version, problem, reason, message, cause in (
+                (ort, "1.26.0", "q1 k5 softcap=1 causal top_left", "bound", "",
+                 "ort-causal-one-query"),
+                (ort, "1.26.0", "q2 k5 softcap=1 causal top_left", "bound", "",
+                 "ort-softcap-order"),
+                (ort, "1.26.0", "q2 k5 softcap=1 full", "bound", "", None),
+                (ort, "1.23.2", "q2 k5 softcap=1 full bias=[1,4,2,5]", "wrong_refusal", heads,
+                 "ort-mask-of-key-heads"),
+                (ort, "1.26.0", "q2 k5 full key_lens=[5] bias=[1,1,2,5]", "nonfinite", empty,
+                 "ort-empty-rows"),
+                (onnx, "1.20.1", "q2 k5 (causal top_left and dense [1,1,2,5])", "nonfinite", empty,
+                 "onnx-causal-bool"),
+                (onnx, "1.20.1", "q2 k5 causal top_left bias=[1,1,2,5]", "nonfinite", empty,
+                 "onnx-empty-rows"),
+                (onnx, "1.20.1", "q2 k5 causal bottom_right", "nonfinite", empty,
+                 "onnx-empty-rows"),
+                (onnx, "1.20.1", "q2 k5 dense [1,1,2,5] key_lens=[3]", "nonfinite", empty,
+                 "onnx-empty-rows"),
+                (onnx, "1.20.1", "q2 k5 causal top_left", "nonfinite", "", None),
+                (onnx, "1.20.1", "q2 k5 softcap=1 full key_lens=[3,2]", "wrong_refusal", refused,
+                 "onnx-lengths-of-a-batch"),
+                (onnx, "1.20.1", "q9 k5 causal bottom_right bias=[2,1,9,5]", "bound", "",
+                 "onnx-causal-lengths"),
+                (onnx, "1.23.2", "q9 k5 causal bottom_right bias=[2,1,9,5]", "bound", "", None),
+                (onnx, "1.23.2", "q9 k5 causal top_left bias=[2,1,1,5]", "bound", "",
+                 "onnx-causal-row-0"),
+        ):
+            record = {"system": system, "version": version, "kernel": kernel}
+            found = findings.of(record, {
+                **GROUP, "problem": f"f32 b2 h4/4 {problem}", "reason": reason, "message": message,
+                "blamed": "EMPTY-1" if message == empty else "MASK-2"})
+            self.assertEqual(found and found["id"], cause, f"{kernel} {version} {problem}")
 
 
 class DigestTest(unittest.TestCase):

@@ -25,7 +25,8 @@ def group(**more):
     return {"outcome": "FAIL", "reason": "bound", "blamed": "MASK-4", "clauses": ["MASK-4"],
             "cases": "mask/window", "tensor": "O", "count": 3, "dtypes": ["f32"],
             "example": "mask/window/some/s=1", "problem": "f32 q2 k5 window 1..0 top_left",
-            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", "script_of": TOLD["id"], **more}
+            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", "script_of": TOLD["id"],
+            **more}
 
 
 def record(finding, groups=None, **more):
@@ -40,7 +41,8 @@ def record(finding, groups=None, **more):
 
 
 UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2",
-                     clauses=["MASK-2"], script_of=UNTOLD["id"], script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
+                     clauses=["MASK-2"], script_of=UNTOLD["id"],
+                     script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
 
 
 class PublishTest(unittest.TestCase):
@@ -135,10 +137,10 @@ class PublishTest(unittest.TestCase):
                              "yes")
 
     def test_a_script_of_one_that_is_held_back_shows_no_other(self):
-        other = group(problem="f32 q2 k5 bias=[1,1,1,1] full", reason="property:keys",
+        other = group(problem="f32 q2 k5 bias=[1,1,1,1] full", reason="property:huge_softcap",
                       blamed="MASK-2", clauses=["MASK-2"], script_of="ort-mha-emptied")
         held_back = record(UNTOLD, groups=[
-            {**UNTOLD_GROUP, "reason": "property:keys"}, other])
+            {**UNTOLD_GROUP, "reason": "property:huge_softcap"}, other])
         self.assertEqual(self.take_in(held_back).returncode, 0)
         file, = self.into.glob("*.json")
         groups = json.loads(file.read_text())["kernels"][0]["groups"]
@@ -163,8 +165,8 @@ class PublishTest(unittest.TestCase):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         done = self.take_in(smoke)
         self.assertEqual((done.returncode, tier()), (1, "standard"))
-        self.assertIn("jax 0.7.2 cpu, jax_nn: the smoke tier's record would replace one of standard",
-                      done.stderr)
+        self.assertIn("jax 0.7.2 cpu, jax_nn: the smoke tier's record would replace one of "
+                      "standard", done.stderr)
         self.assertEqual(self.take_in(smoke, words=["--lesser-tier"]).returncode, 0)
         self.assertEqual(tier(), "smoke")
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
@@ -194,7 +196,8 @@ class PublishTest(unittest.TestCase):
     def test_what_random_problems_found_counts_as_found_by_them(self):
         fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
         self.assertEqual(self.take_in(record(TOLD, groups=[], fuzz=fuzz)).returncode, 0)
-        self.assertIn("0 by the tier, 1 by random problems alone", self.page())
+        self.assertIn("1 of 1 distinct bugs, each a thread of a tracker: 0 by the tier, 1 by "
+                      "random problems alone, 0 not at all.", self.page())
 
     def test_what_one_bug_explains_is_not_another_found(self):
         both = record({**findings.BY_ID["onnx-softcap-order"], "versions": ["1.20.1"]}, groups=[
@@ -206,7 +209,18 @@ class PublishTest(unittest.TestCase):
 
     def test_a_bug_that_is_not_found_is_told(self):
         self.assertEqual(self.take_in(record(TOLD, groups=[])).returncode, 0)
-        self.assertIn("0 of 1: 0 by the tier, 0 by random problems alone, 1 not", self.page())
+        self.assertIn("0 of 1 distinct bugs, each a thread of a tracker: 0 by the tier, 0 by "
+                      "random problems alone, 1 not at all.", self.page())
+        self.assertIn("<td></td><td></td><td>jax 0.7.2: jax_nn</td></tr>", self.page())
+
+    def test_a_bug_counts_once_whatever_versions_and_kernels_have_it(self):
+        two = [{**record(TOLD), "kernel": "jax_nn"}, {**record(TOLD, groups=[]),
+                                                      "kernel": "jax_nn_bf16"}]
+        self.assertEqual(self.take_in(*two).returncode, 0)
+        self.assertIn("1 of 1 distinct bugs", self.page())
+        self.assertIn("for each version and kernel that has it: 1 of 2.", self.page())
+        self.assertIn("<td>jax 0.7.2: jax_nn</td><td></td><td>jax 0.7.2: jax_nn_bf16</td></tr>",
+                      self.page())
 
 
 class PageTest(unittest.TestCase):
@@ -221,7 +235,8 @@ class PageTest(unittest.TestCase):
     def test_what_explains_failures_comes_to_them(self):
         for file in PUBLISHED.glob("*.json"):
             for kernel in json.loads(file.read_text())["kernels"]:
-                failed = sum(each["count"] for each in kernel["groups"] if each["outcome"] == "FAIL")
+                failed = sum(each["count"] for each in kernel["groups"]
+                             if each["outcome"] == "FAIL")
                 self.assertEqual(failed, kernel["outcomes"].get("FAIL", 0),
                                  f"{file.name} {kernel['kernel']}")
 
