@@ -29,9 +29,16 @@ def concerns(finding, record):
         any(fnmatch.fnmatchcase(record["version"], each) for each in finding["versions"])
 
 
+def alike(text, pattern):
+    """By wildcards, of the whole text; after "re:" by a regular expression, of a part."""
+    if pattern.startswith("re:"):
+        return bool(re.search(pattern[3:], text))
+    return fnmatch.fnmatchcase(text, pattern)
+
+
 def matches(where, group):
     """Whether each field of an entry has a pattern that the group's matches."""
-    return all(any(fnmatch.fnmatchcase(group[field], pattern) for pattern in patterns)
+    return all(any(alike(group[field], pattern) for pattern in patterns)
                for field, patterns in where.items())
 
 

@@ -157,7 +157,8 @@ class FindingsTest(unittest.TestCase):
         self.assertIsNone(findings.of(about, {**group, "problem": "f32 b1 h1/1 q2 k5 d8 full"}))
         self.assertIsNone(findings.of({**about, "kernel": "onnxruntime_attention"}, group))
         old = {"system": "torch", "version": "2.4.1", "kernel": "torch_math_cpu"}
-        empty = {**GROUP, "reason": "nonfinite", "blamed": "EMPTY-1"}
+        empty = {**GROUP, "reason": "nonfinite", "blamed": "EMPTY-1", "problem": "f32",
+                 "message": "O[0,0,0,0] = nan, exact 0, and nothing else will do"}
         self.assertEqual(findings.of(old, empty)["id"], "torch-math-cpu-empty-rows")
         self.assertIsNone(findings.of({**old, "version": "2.11.0"}, empty))
 
@@ -181,6 +182,7 @@ class FindingsTest(unittest.TestCase):
         self.assertTrue(findings.explains(finding, {**group, "problem": "f32 q2 k2"}))
 
     def test_the_sharper_cause_explains(self):
+        torch = ("torch", "torch_flash_cpu")
         ort, onnx = ("onnxruntime", "onnxruntime_attention"), ("onnx", "onnx_reference")
         empty = "O[0,0,0,0] = nan, exact 0, and nothing else will do"
         refused = "forward failed: ValueError: non-broadcastable output operand"
@@ -211,6 +213,16 @@ class FindingsTest(unittest.TestCase):
                 (onnx, "1.23.2", "q9 k5 causal bottom_right bias=[2,1,9,5]", "bound", "", None),
                 (onnx, "1.23.2", "q9 k5 causal top_left bias=[2,1,1,5]", "bound", "",
                  "onnx-causal-row-0"),
+                (onnx, "1.20.1", "q5 k5 causal bottom_right", "bound", "", None),
+                (onnx, "1.19.0", "q5 k5 full", "bound", "", None),
+                (torch, "2.4.1", "q9 k512 dense [1,1,9,512]", "nonfinite", "", None),
+                (torch, "2.4.1", "q9 k513 dense [1,1,9,513]", "nonfinite", "",
+                 "torch-flash-cpu-first-tile"),
+                (torch, "2.4.1", "q9 k513 dense [1,1,9,513]", "nonfinite", empty,
+                 "torch-flash-cpu-empty-rows"),
+                (torch, "2.4.1", "q9 k5 full bias=[1,1,9,1]", "crash", "killed by signal 11",
+                 "torch-flash-cpu-one-column"),
+                (torch, "2.4.1", "q9 k1 full bias=[1,1,9,1]", "crash", "killed by signal 11", None),
         ):
             record = {"system": system, "version": version, "kernel": kernel}
             found = findings.of(record, {
