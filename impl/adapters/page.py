@@ -12,6 +12,7 @@ import findings
 import suite
 
 HERE = pathlib.Path(__file__).resolve().parent
+LOCK = json.loads((HERE / "versions.json").read_text())
 # What users ask first; the other clauses follow by chapters.
 TOPICS = {
     "Causal corners": ["MASK-2", "MASK-3"],
@@ -145,18 +146,37 @@ def refused(kernel):
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 
 
+def suite_of(kernel):
+    """Which cases a record is of, in words: those of one suite are alike in number."""
+    return f"{kernel['tier']}, {sum(kernel['outcomes'].values()):,} cases, Attest " \
+           f"{kernel.get('attest', '(version not noted)')}"
+
+
+def lacks(kernel):
+    """What a record has not, which another may have."""
+    left = kernel["outcomes"].get("NOT_RUN", 0)
+    groups = [each for each in kernel["groups"] if each["outcome"] == "FAIL"]
+    told = ["all but the smoke tier"] if kernel["tier"] == "smoke" else []
+    told += [f"{left:,} cases, for want of time"] if left else []
+    told += [] if kernel.get("fuzz", {}).get("tried") else ["random problems"]
+    told += ["scripts"] if groups and not any(each["script"] for each in groups) else []
+    return ", ".join(told) or "nothing"
+
+
 def kernel_row(each):
     outcomes, kernel = each.kernel["outcomes"], each.kernel
     ratios = " ".join(f"{name} {float(ratio):.2g}" for name, ratio in
                       kernel["passing_ratios"].items())
     numbers = {name: f"<td class=\"number\">{outcomes.get(name, 0)}</td>" for name in digest.SHOWN}
     reasons = ", ".join(f"{count} {reason}" for reason, count in kernel["unsupported"].items())
-    cells = [numbers["PASS"], numbers["WARN"], numbers["FAIL"],
+    cells = [f"<td>{text(suite_of(kernel))}</td>",
+             numbers["PASS"], numbers["WARN"], numbers["FAIL"],
              f"<td>{text(causes(kernel['groups']))}</td>", f"<td>{text(fuzzed(kernel))}</td>",
              numbers["INCONCLUSIVE"], numbers["UNSUPPORTED"],
              f"<td title=\"{text(reasons)}\">{text(refused(kernel))}</td>", numbers["NOT_RUN"],
              f"<td>{text(ratios)}</td>", f"<td>{text(standings(kernel))}</td>",
-             f"<td class=\"number\">{kernel['verdicts_a_second']}</td>"]
+             f"<td class=\"number\">{kernel['verdicts_a_second']}</td>",
+             f"<td>{text(lacks(kernel))}</td>"]
     return f"<tr data-words=\"{each.words}\"{each.older}><th>{text(each.name)} " \
            f"<span class=\"none\">{text(each.version)}</span></th>{''.join(cells)}</tr>"
 
@@ -174,7 +194,8 @@ def places(kernels, identity):
 
 
 def by_script(finding, scripts):
-    """Whether a bug is shown by a script, in words; of those held back, how many kinds of failures."""
+    """Whether a bug is shown by a script, in words; of those held back, of how many kinds of
+    failures."""
     if finding is None:
         return f"{scripts.count(findings.SHOWN)} of {len(scripts)} kinds of failures"
     if finding["kind"] != "bug":
@@ -209,7 +230,8 @@ def finding_rows(kernels):
         shown = by_script(finding, scripts)
         words = text(f"{at} {finding['what'] if finding else ''}".lower())
         yield f"<tr data-words=\"{words}\"><th>{named}</th>" \
-              f"<td class=\"{MARKS[kind][0]}\">{kind}</td><td>{text(at)}</td><td class=\"number\">{count}</td><td>{text(shown)}</td>" \
+              f"<td class=\"{MARKS[kind][0]}\">{kind}</td><td>{text(at)}</td>" \
+              f"<td class=\"number\">{count}</td><td>{text(shown)}</td>" \
               f"<td>{owner(finding) if finding else ''}</td></tr>"
 
 
@@ -268,14 +290,37 @@ def recall_rows(known):
               f"<td>{text(missed)}</td></tr>"
 
 
+def suites(kernels):
+    """How many records are of each suite."""
+    counts = collections.Counter(suite_of(each.kernel) for each in kernels)
+    return "; ".join(f"{count} of {suite}" for suite, count in sorted(counts.items()))
+
+
+def left_out(kernels):
+    """What the lock has, and no record, and what has no adapter."""
+    versions = {(each.about["system"], each.about["version"]) for each in kernels}
+    judged = {(each.about["system"], each.name) for each in kernels}
+    for system, about in LOCK["systems"].items():
+        names = [name for adapter in about["adapters"].values() for name in adapter["kernels"]
+                 if (system, name) not in judged]
+        missing = [version for version in about["versions"] if (system, version) not in versions]
+        if names:
+            yield f"<li>{text(system)}: no record of {text(', '.join(names))}</li>"
+        if missing:
+            yield f"<li>{text(system)}: no record of version {text(', '.join(missing))}</li>"
+    for each in LOCK["left_out"]:
+        yield f"<li>{text(each['system'])}: {text(each['why'])}</li>"
+
+
 def command_parts(kernels):
     for each in kernels:
         kernel = each.kernel
         machine = ", ".join(f"{name} {value}" for name, value in kernel["machine"].items())
         fuzzed = sum(kernel.get("fuzz", {}).get("tried", {}).values())
         random = f" and {fuzzed} random problems of seed {kernel['fuzz']['seed']}" if fuzzed else ""
-        yield f"<h3>{text(each.name)}, {text(each.version)}</h3><pre>{text(kernel['command'])}</pre>" \
-              f"<p>{text(kernel['date'])}, the {text(kernel['tier'])} tier{random}; {text(machine)}; " \
+        yield f"<h3>{text(each.name)}, {text(each.version)}</h3>" \
+              f"<pre>{text(kernel['command'])}</pre><p>{text(kernel['date'])}, " \
+              f"{text(suite_of(kernel))}{random}; {text(machine)}; " \
               f"{text(', '.join(kernel['packages']))}</p>"
 
 
@@ -295,4 +340,5 @@ def page(folder):
         heads=heads, matrix="\n".join(matrix(kernels, titles)),
         kernels="\n".join(map(kernel_row, kernels)), findings="\n".join(finding_rows(kernels)),
         recalled=recalled(known), recall="\n".join(recall_rows(known)),
+        suites=text(suites(kernels)), left_out="\n".join(left_out(kernels)),
         commands="\n".join(command_parts(kernels)))

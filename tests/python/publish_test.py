@@ -181,6 +181,27 @@ class PublishTest(unittest.TestCase):
         done = self.take_in(record(TOLD, outcomes={"PASS": 7, "FAIL": 4}))
         self.assertIn("its groups have 3 failures, its outcomes 4", done.stderr)
 
+    def test_a_row_names_its_suite_and_what_it_lacks(self):
+        def lacks(**more):
+            self.assertEqual(self.take_in(record(TOLD, **more)).returncode, 0)
+            return re.search(r"<td>([^<]*)</td></tr>", self.page()[self.page().index(
+                "id=\"kernels\""):])[1]
+
+        fuzz = {"seed": 1, "tried": {"PASS": 9}, "groups": []}
+        self.assertEqual(lacks(fuzz=fuzz, attest="1.2.3"), "nothing")
+        self.assertIn("<td>standard, 10 cases, Attest 1.2.3</td>", self.page())
+        self.assertIn("1 of standard, 10 cases, Attest 1.2.3.", self.page())
+        self.assertEqual(lacks(groups=[group(script="")], outcomes={"FAIL": 3, "NOT_RUN": 5000}),
+                         "5,000 cases, for want of time, random problems, scripts")
+        self.assertIn("<td>standard, 5,003 cases, Attest (version not noted)</td>", self.page())
+
+    def test_what_is_not_judged_is_told(self):
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        for said in ("<li>mlx: no record of mlx_attention</li>",
+                     "<li>jax: no record of version 0.11.2", "Triton&#x27;s tutorial kernel: no package has it"):
+            self.assertIn(said, self.page())
+        self.assertNotIn("jax: no record of jax_nn,", self.page())
+
     def test_a_row_says_how_profiles_stand_and_why_what_is_not_judged(self):
         row = record(TOLD, unsupported={"undeclared": 9, "limits": 5, "returns no LSE": 2,
                                         "does not declare lse": 1}, profiles={
