@@ -312,6 +312,14 @@ def left_out(kernels):
         yield f"<li>{text(each['system'])}: {text(each['why'])}</li>"
 
 
+def command(kernel):
+    """That a record was made by; of parts, what older records do not note is told."""
+    told = kernel["command"]
+    if "--shard" in told and "--join" not in told:
+        told += "\n# and so on, a command for each part; then impl/adapters/judge --join"
+    return told
+
+
 def command_parts(kernels):
     for each in kernels:
         kernel = each.kernel
@@ -319,7 +327,7 @@ def command_parts(kernels):
         fuzzed = sum(kernel.get("fuzz", {}).get("tried", {}).values())
         random = f" and {fuzzed} random problems of seed {kernel['fuzz']['seed']}" if fuzzed else ""
         yield f"<h3>{text(each.name)}, {text(each.version)}</h3>" \
-              f"<pre>{text(kernel['command'])}</pre><p>{text(kernel['date'])}, " \
+              f"<pre>{text(command(kernel))}</pre><p>{text(kernel['date'])}, " \
               f"{text(suite_of(kernel))}{random}; {text(machine)}; " \
               f"{text(', '.join(kernel['packages']))}</p>"
 

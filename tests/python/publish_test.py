@@ -195,6 +195,13 @@ class PublishTest(unittest.TestCase):
                          "5,000 cases, for want of time, random problems, scripts")
         self.assertIn("<td>standard, 5,003 cases, Attest (version not noted)</td>", self.page())
 
+    def test_parts_of_a_record_are_told(self):
+        for told, said in (("judge x --shard 1/2\njudge x --shard 2/2\njudge --join", False),
+                           ("judge x --shard 1/2", True), ("judge x", False)):
+            self.assertEqual(self.take_in(record(TOLD, command=told)).returncode, 0)
+            self.assertIn(f"<pre>{told}", self.page())
+            self.assertEqual("then impl/adapters/judge --join</pre>" in self.page(), said)
+
     def test_what_is_not_judged_is_told(self):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         for said in ("<li>mlx: no record of mlx_attention</li>",
