@@ -21,7 +21,8 @@ def version():
 
 
 def _listed(what):
-    told = subprocess.run([program(), "list", f"--{what}"], check=True, capture_output=True, text=True)
+    told = subprocess.run([program(), "list", f"--{what}"], check=True, capture_output=True,
+                          text=True)
     return [line.split() for line in told.stdout.splitlines() if line[:1].strip()]
 
 

@@ -195,6 +195,15 @@ class PublishTest(unittest.TestCase):
                          "5,000 cases, for want of time, random problems, scripts")
         self.assertIn("<td>standard, 5,003 cases, Attest (version not noted)</td>", self.page())
 
+    def test_a_finding_that_there_is_no_more_is_told(self):
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        path = self.into / "jax-0.7.2-cpu.json"
+        path.write_text(path.read_text().replace(f'"finding": "{TOLD["id"]}"', '"finding": "gone"'))
+        done = self.publish()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr,
+                         r"^publish: \S+/jax-0.7.2-cpu.json: jax_nn has failures of gone")
+
     def test_parts_of_a_record_are_told(self):
         for told, said in (("judge x --shard 1/2\njudge x --shard 2/2\njudge --join", False),
                            ("judge x --shard 1/2", True), ("judge x", False)):
@@ -205,7 +214,8 @@ class PublishTest(unittest.TestCase):
     def test_what_is_not_judged_is_told(self):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         for said in ("<li>mlx: no record of mlx_attention</li>",
-                     "<li>jax: no record of version 0.11.2", "Triton&#x27;s tutorial kernel: no package has it"):
+                     "<li>jax: no record of version 0.11.2",
+                     "Triton&#x27;s tutorial kernel: no package has it"):
             self.assertIn(said, self.page())
         self.assertNotIn("jax: no record of jax_nn,", self.page())
 
@@ -267,6 +277,26 @@ class PageTest(unittest.TestCase):
                              if each["outcome"] == "FAIL")
                 self.assertEqual(failed, kernel["outcomes"].get("FAIL", 0),
                                  f"{file.name} {kernel['kernel']}")
+
+    def test_causes_are_of_findings_as_they_are_now(self):
+        """As far as what is kept of a failure tells."""
+        for file in PUBLISHED.glob("*.json"):
+            about = json.loads(file.read_text())
+            for kernel in about["kernels"]:
+                record = {**about, "kernel": kernel["kernel"]}
+                for each in kernel["groups"] + kernel.get("fuzz", {}).get("groups", []):
+                    if each["outcome"] != "FAIL" or each["finding"] == findings.HELD_BACK:
+                        continue
+                    where = f"{file.name} {kernel['kernel']} {each['finding']}: {each['message']}"
+                    finding = findings.BY_ID[each["finding"]]
+                    self.assertTrue(findings.concerns(finding, record), where)
+                    known = {name: each[name] for name in ("reason", "blamed", "message", "example")
+                             if name != "message" or len(each[name]) < 300}  # or it is cut
+                    entries = [{name: patterns for name, patterns in entry.items() if name in known}
+                               for entry in finding["where"]
+                               if each["reason"] not in findings.WITHOUT_NUMBERS
+                               or {"reason", "message"} & set(entry)]
+                    self.assertTrue(any(findings.matches(entry, known) for entry in entries), where)
 
     def test_each_clause_has_a_row_and_each_kernel_a_column(self):
         page = (PUBLISHED / "index.html").read_text()
