@@ -7,6 +7,9 @@ import re
 
 ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
 BY_ID = {each["id"]: each for each in ALL}
+WITHOUT_NUMBERS = ("wrong_refusal", "crash", "timeout", "protocol_error")  # reasons of failures
+SHOWN = "shown"  # what came of a script, in a word
+HELD_BACK = "held back"  # in place of the id of one that may not be named
 
 
 def numbers(version):
@@ -26,14 +29,33 @@ def concerns(finding, record):
         any(fnmatch.fnmatchcase(record["version"], each) for each in finding["versions"])
 
 
+def alike(text, pattern):
+    """By wildcards, of the whole text; after "re:" by a regular expression, of a part."""
+    if pattern.startswith("re:"):
+        return bool(re.search(pattern[3:], text))
+    return fnmatch.fnmatchcase(text, pattern)
+
+
+def matches(where, group):
+    """Whether each field of an entry has a pattern that the group's matches."""
+    return all(any(alike(group[field], pattern) for pattern in patterns)
+               for field, patterns in where.items())
+
+
 def explains(finding, group):
-    """Whether a group of like failures is what the finding says: by what its `where` tells, each
-    field by one of its patterns; else by a clause that it breaks."""
-    where = finding.get("where")
-    if not where:
+    """Whether a group of like failures is what the finding says: by an entry of its `where`, but
+    for what one of `unless` has; without `where`, by a clause that it breaks. A call that gave no
+    numbers is explained by none that speaks of numbers: by an entry alone that names the reason or
+    the message."""
+    if any(matches(each, group) for each in finding.get("unless", [])):
+        return False
+    where = finding.get("where", [])
+    if group["reason"] in WITHOUT_NUMBERS:
+        where = [each for each in where if "message" in each or group["reason"] in
+                 each.get("reason", [])]
+    elif not where:
         return bool(set(finding["clauses"]) & {group["blamed"], *group["clauses"]})
-    return any(all(any(fnmatch.fnmatchcase(group[field], pattern) for pattern in patterns)
-                   for field, patterns in each.items()) for each in where)
+    return any(matches(each, group) for each in where)
 
 
 def of(record, group):
@@ -46,6 +68,23 @@ def failures(record):
     """What failed in the tier, then what failed of random problems."""
     return [group for group in record["groups"] + record.get("fuzz", {}).get("groups", [])
             if group["outcome"] == "FAIL"]
+
+
+def script_of(finding, group):
+    """What came of a script of a group of its failures; "" where it was another's, or there is
+    none."""
+    return group.get("script", "") if group.get("script_of") == finding["id"] else ""
+
+
+def telling(a, b):
+    """Of what came of two scripts that were to show the same, what says more: that it is shown,
+    else the first that ran, else the first of which it is said why there is none."""
+    for says in (lambda end: end == SHOWN, lambda end: end and not end.startswith("no script"),
+                 bool):
+        for end in (a, b):
+            if says(end):
+                return end
+    return ""
 
 
 def among(record):

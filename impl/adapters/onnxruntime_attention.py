@@ -33,10 +33,10 @@ def session(text):
     return onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
 
 
-# The newest Attention that both know.
-OPSET = min(onnx_attention.OPSET, max(
+# The newest Attention that both know; 0 before ONNX Runtime 1.23, which has none.
+OPSET = min(onnx_attention.OPSET, max((
     each.since_version for each in onnxruntime_pybind11_state.get_all_operator_schema()
-    if each.name == "Attention" and each.domain == ""))
+    if each.name == "Attention" and each.domain == ""), default=0))
 models = {}
 
 
@@ -56,9 +56,10 @@ def attention_kernel(name, opset):
         arithmetic=UNFUSED, **ABOUT)(functools.partial(attention, opset))
 
 
-newest = attention_kernel("onnxruntime_attention", OPSET)
-# Its own kernel: the operator of opset 25 may be a graph of others in its place.
-fused = attention_kernel("onnxruntime_attention_24", min(OPSET, 24))
+if OPSET:
+    newest = attention_kernel("onnxruntime_attention", OPSET)
+    # Its own kernel: the operator of opset 25 may be a graph of others in its place.
+    fused = attention_kernel("onnxruntime_attention_24", min(OPSET, 24))
 
 
 # ---- com.microsoft -----------------------------------------------------------------------------

@@ -1,14 +1,22 @@
 """A tier that takes longer than a machine is lent for: judged in parts, put together afterwards."""
 import json
+import re
 import subprocess
 
 import suite
 
 ABOUT = "part.json"
+JUDGE = "impl/adapters/judge"  # as records have it
 
 
 class Apart(Exception):
     """Why parts are no whole."""
+
+
+def is_shard(text):
+    """I/N, the I-th of N parts."""
+    told = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    return bool(told) and int(told[1]) <= int(told[2])
 
 
 def folder_of(kernel_folder, shard):
@@ -26,17 +34,20 @@ def kernels(out):
 
 
 def put_together(kernel_folder):
-    """Merges the parts of a kernel into its folder; returns what they are of, with the seconds of
-    all. Raises Apart."""
-    folders = sorted(path.parent for path in kernel_folder.glob(f"*-of-*/{ABOUT}"))
+    """Merges the parts of a kernel into its folder; returns what they are of, with the seconds and
+    the commands of all. Raises Apart."""
+    folders = sorted((path.parent for path in kernel_folder.glob(f"*-of-*/{ABOUT}")),
+                     key=lambda folder: int(folder.name.partition("-")[0]))
     abouts = [json.loads((folder / ABOUT).read_text()) for folder in folders]
-    for name in ("system", "version", "kernel", "tier", "machine", "packages"):
-        if any(each[name] != abouts[0][name] for each in abouts):
+    for name in ("system", "version", "kernel", "attest", "tier", "machine", "packages"):
+        if any(each.get(name) != abouts[0].get(name) for each in abouts):
             raise Apart(f"{kernel_folder.name}: its parts differ in {name}")
     ended = subprocess.run([suite.program(), "merge", *map(str, folders), "--out",
                             str(kernel_folder)], capture_output=True, text=True, check=False)
     if ended.returncode == 2:
         raise Apart(f"{kernel_folder.name}: {ended.stderr.strip()}")
     (kernel_folder / "run.log").write_text(ended.stdout)
-    return {**abouts[0], "date": max(each["date"] for each in abouts),
+    commands = [*dict.fromkeys(each["command"] for each in abouts), f"{JUDGE} --join"]
+    return {**abouts[0], "command": "\n".join(commands),
+            "date": max(each["date"] for each in abouts),
             "seconds": sum(each["seconds"] for each in abouts)}

@@ -14,8 +14,15 @@ def program():
         str(built) if built.exists() else shutil.which("attest"))
 
 
+def version():
+    """As attest --version says it."""
+    return subprocess.run([program(), "--version"], check=True, capture_output=True,
+                          text=True).stdout.strip()
+
+
 def _listed(what):
-    told = subprocess.run([program(), "list", f"--{what}"], check=True, capture_output=True, text=True)
+    told = subprocess.run([program(), "list", f"--{what}"], check=True, capture_output=True,
+                          text=True)
     return [line.split() for line in told.stdout.splitlines() if line[:1].strip()]
 
 

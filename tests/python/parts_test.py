@@ -1,4 +1,5 @@
-"""impl/adapters/judge --shard and --join, on an adapter of NumPy. ATTEST names the command."""
+"""impl/adapters/judge, on an adapter of NumPy: its parts and their join, and how it is called.
+ATTEST names the command."""
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -6,6 +7,7 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -34,7 +36,7 @@ def loaded_judge():
     return module
 
 
-class PartsTest(unittest.TestCase):
+class JudgeTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -53,15 +55,32 @@ class PartsTest(unittest.TestCase):
         printed = io.StringIO()
         with mock.patch.dict(os.environ, {"ATTEST_PROGRAM": os.environ["ATTEST"]}), \
                 mock.patch.object(sys, "argv", ["judge", *words, "--out", str(self.out)]), \
-                contextlib.redirect_stdout(printed):
-            code = self.judge.main()
+                contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            try:
+                code = self.judge.main()
+            except SystemExit as ended:
+                code = ended.code
         return code, printed.getvalue()
-
-    def part(self, shard):
-        return self.run_judge("--installed", "numpy", "--smoke", "--shard", shard)
 
     def records(self):
         return json.loads((self.out / "summary.json").read_text())["records"]
+
+    def test_a_script_is_of_one_finding_and_says_of_which(self):
+        options = self.judge.argparse.Namespace(script_limit=60)
+        groups = [{"outcome": "FAIL", "tensor": "O", "finding": name, "example": str(n)}
+                  for n, name in enumerate(["a", "b", "a", ""])]
+        ends = {"0": "its script does not show it", "1": "shown", "2": "shown", "3": "shown"}
+        with mock.patch.object(self.judge, "show", lambda *given: ends[given[3]["example"]]):
+            self.judge.show_all("", "", "numpy", groups, lambda group: group["finding"],
+                                self.here, options)
+        self.assertEqual([(each["script_of"], each["script"]) for each in groups],
+                         [("a", "its script does not show it"), ("b", "shown"), ("a", "shown"),
+                          ("", "shown")])
+
+
+class PartsTest(JudgeTest):
+    def part(self, shard):
+        return self.run_judge("--installed", "numpy", "--smoke", "--shard", shard)
 
     def test_parts_that_are_joined_are_the_whole(self):
         self.assertEqual(self.part("2/2")[0], 0)
@@ -77,6 +96,12 @@ class PartsTest(unittest.TestCase):
                      "groups", "passing_ratios", "unsupported", "profiles"):
             self.assertEqual(joined[name], whole[name], name)
         self.assertGreater(joined["outcomes"]["PASS"], 3)
+        call = "impl/adapters/judge --installed numpy --smoke"
+        self.assertEqual(whole["command"], call)
+        self.assertEqual(joined["command"].splitlines(), [
+            f"{call} --shard 1/2", f"{call} --shard 2/2", "impl/adapters/judge --join"])
+        told = subprocess.run([os.environ["ATTEST"], "--version"], capture_output=True, text=True)
+        self.assertEqual({joined["attest"], whole["attest"]}, {told.stdout.strip()})
         self.part("1/2")
         self.assertEqual(self.records(), [whole], "a part is no kernel's record")
 
@@ -85,6 +110,64 @@ class PartsTest(unittest.TestCase):
         self.write(2)
         self.part("2/2")
         self.assertIn("headers differ in \"testees\"", self.run_judge("--join")[1])
+
+    def test_parts_of_another_attest_are_not_joined(self):
+        for shard in ("1/2", "2/2"):
+            self.part(shard)
+        about, = self.out.glob("*/*/1-of-2/part.json")
+        about.write_text(about.read_text().replace('"attest": "', '"attest": "another '))
+        self.assertIn("mine: its parts differ in attest", self.run_judge("--join")[1])
+
+
+class CallTest(JudgeTest):
+    def setUp(self):
+        super().setUp()
+        self.environments = self.here / "environments"
+        self.environments.mkdir()
+
+    def judged(self, *words):
+        return self.run_judge(*words, "--environments", str(self.environments))
+
+    def test_what_is_no_version_leads_nowhere(self):
+        victim = self.here / "victim"
+        victim.mkdir()
+        (victim / "file").touch()
+        for spec in ("numpy==/../../victim", "numpy==../victim", "numpy==..", "../victim",
+                     "numpy== 1", "numpy>=1", "numpy==1/2", "numpy==", ""):
+            code, told = self.judged(spec)
+            self.assertEqual((code, "expected a system" in told), (2, True), spec)
+        self.assertTrue((victim / "file").exists())
+        self.assertEqual(list(self.environments.iterdir()), [])
+
+    def test_what_is_no_environment_is_not_removed(self):
+        mine = self.environments / "numpy-1.0"
+        mine.mkdir()
+        (mine / "file").touch()
+        self.assertIn("is no environment", self.judged("numpy==1.0")[1])
+        self.assertTrue((mine / "file").exists())
+
+    def test_a_name_without_an_adapter_is_skipped_and_counted(self):
+        code, told = self.judged("--installed", "unknown", "pip")
+        self.assertEqual(code, 3)
+        self.assertIn("skipped: unknown: no adapter; there are numpy", told)
+        self.assertIn("skipped: pip: no adapter", told)
+        self.assertIn("0 kernels judged, 2 skipped", told)
+
+    def test_mistakes_are_told(self):
+        for words, said in ((["numpy==1", "--python", "/nonexistent"], "there is no /nonexistent"),
+                            (["--installed", "numpy", "--shard", "7/6"], "not 7/6"),
+                            (["--installed", "numpy", "--shard", "0/6"], "not 0/6"),
+                            (["--installed", "numpy==1"], "numpy==1: expected a system"),
+                            (["numpy==1", "--shard", "1/2", "--scripts"], "--scripts")):
+            code, told = self.judged(*words)
+            self.assertEqual((code, said in told), (2, True), told)
+
+    def test_a_python_that_cannot_be_run_is_told(self):
+        mine = self.here / "python"
+        mine.write_text("no program")
+        mine.chmod(0o755)
+        self.assertIn("cannot be installed: [Errno 8]", self.judged("numpy==1", "--python",
+                                                                    str(mine))[1])
 
 
 if __name__ == "__main__":

@@ -25,19 +25,23 @@ def group(**more):
     return {"outcome": "FAIL", "reason": "bound", "blamed": "MASK-4", "clauses": ["MASK-4"],
             "cases": "mask/window", "tensor": "O", "count": 3, "dtypes": ["f32"],
             "example": "mask/window/some/s=1", "problem": "f32 q2 k5 window 1..0 top_left",
-            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", **more}
+            "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", "script_of": TOLD["id"],
+            **more}
 
 
-def record(finding, **more):
+def record(finding, groups=None, **more):
+    groups = [group()] if groups is None else groups
     return {"system": finding["system"], "version": finding["versions"][0].replace("*", "1.0"),
             "kernel": finding["kernels"][0], "adapter": "a.py", "device": "cpu",
-            "outcomes": {"PASS": 7, "FAIL": 3}, "conclusion": "not conformant", "profiles": {},
-            "unsupported": {}, "passing_ratios": {"O": 0.5, "LSE": "inf"}, "seconds": 1.0,
+            "outcomes": {"PASS": 7, "FAIL": sum(each["count"] for each in groups)},
+            "conclusion": "not conformant", "profiles": {}, "unsupported": {},
+            "passing_ratios": {"O": 0.5, "LSE": "inf"}, "seconds": 1.0,
             "clauses": {"MASK-4": {"PASS": 7, "FAIL": 3}, "LSE-1": {"PASS": 2}},
-            "groups": [group()], "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
+            "groups": groups, "verdicts_a_second": 10.0, "packages": ["x==1"], **more}
 
 
-UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2", clauses=["MASK-2"],
+UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2",
+                     clauses=["MASK-2"], script_of=UNTOLD["id"],
                      script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
 
 
@@ -55,12 +59,12 @@ class PublishTest(unittest.TestCase):
             capture_output=True, text=True,
             env={**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]})
 
-    def take_in(self, *records):
+    def take_in(self, *records, words=()):
         how = {"command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
                "machine": {"cpu": "a cpu", "cores": 2}}
         (self.judged / "summary.json").write_text(json.dumps({
             "records": [{**how, **each} for each in records], "skipped": []}))
-        return self.publish(str(self.judged))
+        return self.publish(str(self.judged), *words)
 
     def page(self):
         return (self.into / "index.html").read_text()
@@ -84,6 +88,7 @@ class PublishTest(unittest.TestCase):
             for secret in (UNTOLD["what"], UNTOLD["id"], "mask/window", "exact 2", "q2 k5"):
                 self.assertNotIn(secret, text)
         self.assertIn("not named before their owners have been told", self.page())
+        self.assertIn("<td>0 of 1 kinds of failures</td>", self.page())
 
     def test_nothing_is_published_while_a_failure_is_left_open(self):
         done = self.take_in(record(TOLD), record(UNTOLD, groups=[group(problem="f32 full")]))
@@ -107,10 +112,130 @@ class PublishTest(unittest.TestCase):
         done = self.publish(str(self.into))
         self.assertEqual((done.returncode, "no summary.json" in done.stderr), (1, True))
 
+    def shown(self, *groups):
+        """What the page says of scripts of what explains these failures."""
+        self.assertEqual(self.take_in(record(TOLD, groups=list(groups))).returncode, 0)
+        return re.search(r"<td class=\"number\">\d+</td><td>([^<]*)</td><td><a", self.page())[1]
+
+    def test_a_script_shows_what_it_was_made_of_and_nothing_else(self):
+        self.assertEqual(self.shown(group()), "yes")
+        self.assertEqual(self.shown(group(script_of="jax-nan-length")), "no: none was run")
+        self.assertEqual(self.shown(group(script_of="")), "no: none was run")
+
+    def test_what_no_script_shows_is_told_as_that(self):
+        unshown, ran = "its script does not show it", "its script fails: it fell"
+        no_script = "no script: cannot be said"
+        for ends, said in (([unshown, ""], unshown), (["", unshown], unshown),
+                           ([unshown, no_script], unshown), ([no_script, unshown], unshown),
+                           ([no_script, ""], no_script), ([ran, unshown], ran),
+                           (["", ""], "none was run")):
+            for reason in ("bound", "property:wide"):  # of one group that is kept, and of two
+                groups = [group(script=end, reason=how)
+                          for end, how in zip(ends, ("bound", reason))]
+                self.assertEqual(self.shown(*groups), f"no: {said}", ends)
+            self.assertEqual(self.shown(group(script=ends[0]), group(script=ends[1]), group()),
+                             "yes")
+
+    def test_a_script_of_one_that_is_held_back_shows_no_other(self):
+        other = group(problem="f32 q2 k5 bias=[1,1,1,1] full", reason="property:huge_softcap",
+                      blamed="MASK-2", clauses=["MASK-2"], script_of="ort-mha-emptied")
+        held_back = record(UNTOLD, groups=[
+            {**UNTOLD_GROUP, "reason": "property:huge_softcap"}, other])
+        self.assertEqual(self.take_in(held_back).returncode, 0)
+        file, = self.into.glob("*.json")
+        groups = json.loads(file.read_text())["kernels"][0]["groups"]
+        self.assertEqual([each["script"] for each in groups], ["no script", "shown"])
+
+    def test_a_summary_that_is_none_is_told(self):
+        for wrong in ("", "{", "{}", "[]", "3", '{"records": [{}]}', '{"records": [1]}',
+                      json.dumps({"records": [{**record(TOLD), "tier": "smoke", "date": "",
+                                               "command": "", "machine": {}, "groups": [{}]}]})):
+            with self.subTest(wrong[:40]):
+                (self.judged / "summary.json").write_text(wrong)
+                done = self.publish(str(self.judged))
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"^publish: \S*/judged/summary.json [^\n]+\n$")
+                self.assertEqual(list(self.into.glob("*.*")), [])
+
+    def test_a_smaller_tier_replaces_none_unless_it_is_said_to(self):
+        def tier():
+            return json.loads((self.into / "jax-0.7.2-cpu.json").read_text())["kernels"][0]["tier"]
+
+        smoke = {**record(TOLD), "tier": "smoke"}
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        done = self.take_in(smoke)
+        self.assertEqual((done.returncode, tier()), (1, "standard"))
+        self.assertIn("jax 0.7.2 cpu, jax_nn: the smoke tier's record would replace one of "
+                      "standard", done.stderr)
+        self.assertEqual(self.take_in(smoke, words=["--lesser-tier"]).returncode, 0)
+        self.assertEqual(tier(), "smoke")
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        self.assertEqual(tier(), "standard")
+
+    def test_what_explains_failures_comes_to_them(self):
+        fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 5, "CRASH": 1},
+                "groups": [group(count=2)]}
+        self.assertEqual(self.take_in(record(TOLD, fuzz=fuzz)).returncode, 0)
+        self.assertIn("<td class=\"number\">3</td><td>3 bug</td><td>6 of 15; distinct: 2 bug</td>",
+                      self.page())
+        done = self.take_in(record(TOLD, outcomes={"PASS": 7, "FAIL": 4}))
+        self.assertIn("its groups have 3 failures, its outcomes 4", done.stderr)
+
+    def test_a_row_names_its_suite_and_what_it_lacks(self):
+        def lacks(**more):
+            self.assertEqual(self.take_in(record(TOLD, **more)).returncode, 0)
+            return re.search(r"<td>([^<]*)</td></tr>", self.page()[self.page().index(
+                "id=\"kernels\""):])[1]
+
+        fuzz = {"seed": 1, "tried": {"PASS": 9}, "groups": []}
+        self.assertEqual(lacks(fuzz=fuzz, attest="1.2.3"), "nothing")
+        self.assertIn("<td>standard, 10 cases, Attest 1.2.3</td>", self.page())
+        self.assertIn("1 of standard, 10 cases, Attest 1.2.3.", self.page())
+        self.assertEqual(lacks(groups=[group(script="")], outcomes={"FAIL": 3, "NOT_RUN": 5000}),
+                         "5,000 cases, for want of time, random problems, scripts")
+        self.assertIn("<td>standard, 5,003 cases, Attest (version not noted)</td>", self.page())
+
+    def test_a_finding_that_there_is_no_more_is_told(self):
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        path = self.into / "jax-0.7.2-cpu.json"
+        path.write_text(path.read_text().replace(f'"finding": "{TOLD["id"]}"', '"finding": "gone"'))
+        done = self.publish()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr,
+                         r"^publish: \S+/jax-0.7.2-cpu.json: jax_nn has failures of gone")
+
+    def test_parts_of_a_record_are_told(self):
+        for told, said in (("judge x --shard 1/2\njudge x --shard 2/2\njudge --join", False),
+                           ("judge x --shard 1/2", True), ("judge x", False)):
+            self.assertEqual(self.take_in(record(TOLD, command=told)).returncode, 0)
+            self.assertIn(f"<pre>{told}", self.page())
+            self.assertEqual("then impl/adapters/judge --join</pre>" in self.page(), said)
+
+    def test_what_is_not_judged_is_told(self):
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        for said in ("<li>mlx: no record of mlx_attention</li>",
+                     "<li>jax: no record of version 0.11.2",
+                     "Triton&#x27;s tutorial kernel: no package has it"):
+            self.assertIn(said, self.page())
+        self.assertNotIn("jax: no record of jax_nn,", self.page())
+
+    def test_a_row_says_how_profiles_stand_and_why_what_is_not_judged(self):
+        row = record(TOLD, unsupported={"undeclared": 9, "limits": 5, "returns no LSE": 2,
+                                        "does not declare lse": 1}, profiles={
+            "masks+declared": {"f32": "no failure in 5", "f16": "not met: 1 of 2"},
+            "scores+declared": {"f32": "met within limits"}, "packed+declared": {"f32": "no case"},
+            "double+declared": {"f64": "no failure in 0"},
+            "memory+declared": {"f32": "not asked: 1 case needs memory"}})
+        self.assertEqual(self.take_in(row).returncode, 0)
+        self.assertIn("<td>masks: f32 no failure in 5, f16 not met: 1 of 2; scores: f32 met within "
+                      "limits</td>", self.page())
+        self.assertIn(">9 undeclared, 5 limits, 3 not promised</td>", self.page())
+
     def test_what_random_problems_found_counts_as_found_by_them(self):
         fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
         self.assertEqual(self.take_in(record(TOLD, groups=[], fuzz=fuzz)).returncode, 0)
-        self.assertIn("0 by the tier, 1 by random problems alone", self.page())
+        self.assertIn("1 of 1 distinct bugs, each a thread of a tracker: 0 by the tier, 1 by "
+                      "random problems alone, 0 not at all.", self.page())
 
     def test_what_one_bug_explains_is_not_another_found(self):
         both = record({**findings.BY_ID["onnx-softcap-order"], "versions": ["1.20.1"]}, groups=[
@@ -122,7 +247,18 @@ class PublishTest(unittest.TestCase):
 
     def test_a_bug_that_is_not_found_is_told(self):
         self.assertEqual(self.take_in(record(TOLD, groups=[])).returncode, 0)
-        self.assertIn("0 of 1: 0 by the tier, 0 by random problems alone, 1 not", self.page())
+        self.assertIn("0 of 1 distinct bugs, each a thread of a tracker: 0 by the tier, 0 by "
+                      "random problems alone, 1 not at all.", self.page())
+        self.assertIn("<td></td><td></td><td>jax 0.7.2: jax_nn</td></tr>", self.page())
+
+    def test_a_bug_counts_once_whatever_versions_and_kernels_have_it(self):
+        two = [{**record(TOLD), "kernel": "jax_nn"}, {**record(TOLD, groups=[]),
+                                                      "kernel": "jax_nn_bf16"}]
+        self.assertEqual(self.take_in(*two).returncode, 0)
+        self.assertIn("1 of 1 distinct bugs", self.page())
+        self.assertIn("for each version and kernel that has it: 1 of 2.", self.page())
+        self.assertIn("<td>jax 0.7.2: jax_nn</td><td></td><td>jax 0.7.2: jax_nn_bf16</td></tr>",
+                      self.page())
 
 
 class PageTest(unittest.TestCase):
@@ -133,6 +269,34 @@ class PageTest(unittest.TestCase):
         done = subprocess.run([sys.executable, "-B", str(FOLDER / "publish"), "--check"], env=env,
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_explains_failures_comes_to_them(self):
+        for file in PUBLISHED.glob("*.json"):
+            for kernel in json.loads(file.read_text())["kernels"]:
+                failed = sum(each["count"] for each in kernel["groups"]
+                             if each["outcome"] == "FAIL")
+                self.assertEqual(failed, kernel["outcomes"].get("FAIL", 0),
+                                 f"{file.name} {kernel['kernel']}")
+
+    def test_causes_are_of_findings_as_they_are_now(self):
+        """As far as what is kept of a failure tells."""
+        for file in PUBLISHED.glob("*.json"):
+            about = json.loads(file.read_text())
+            for kernel in about["kernels"]:
+                record = {**about, "kernel": kernel["kernel"]}
+                for each in kernel["groups"] + kernel.get("fuzz", {}).get("groups", []):
+                    if each["outcome"] != "FAIL" or each["finding"] == findings.HELD_BACK:
+                        continue
+                    where = f"{file.name} {kernel['kernel']} {each['finding']}: {each['message']}"
+                    finding = findings.BY_ID[each["finding"]]
+                    self.assertTrue(findings.concerns(finding, record), where)
+                    known = {name: each[name] for name in ("reason", "blamed", "message", "example")
+                             if name != "message" or len(each[name]) < 300}  # or it is cut
+                    entries = [{name: patterns for name, patterns in entry.items() if name in known}
+                               for entry in finding["where"]
+                               if each["reason"] not in findings.WITHOUT_NUMBERS
+                               or {"reason", "message"} & set(entry)]
+                    self.assertTrue(any(findings.matches(entry, known) for entry in entries), where)
 
     def test_each_clause_has_a_row_and_each_kernel_a_column(self):
         page = (PUBLISHED / "index.html").read_text()
