@@ -70,23 +70,20 @@ std::vector<std::string> owners(const std::vector<Library>& libraries) {
 }
 
 // It can neither compute before it is asked, nor after its reply, nor while another is timed.
+// Those of one kernel that have another number have another home.
 WorkerOptions still_worker(const Testee& testee, const TesteeOptions& options,
-                           const Surroundings& around) {
+                           const Surroundings& around, int number = 0) {
   WorkerOptions worker = worker_options(testee, options.limits, around);
+  worker.number = number;
   worker.interrupted = interrupted;
   worker.still_between_requests = true;
   return worker;
 }
 
-// A worker whose calls are timed. Those of one kernel have a number, and share no home.
+// A worker whose calls are timed.
 struct Guarded {
-  Guarded(WorkerOptions options, int number, std::uint64_t seed)
-      : worker(with_number(std::move(options), number)), armed(worker), stale(armed, seed) {}
-
-  static WorkerOptions with_number(WorkerOptions options, int number) {
-    options.number = number;
-    return options;
-  }
+  Guarded(const WorkerOptions& options, std::uint64_t seed)
+      : worker(options), armed(worker), stale(armed, seed) {}
 
   WorkerExecutor worker;
   Armed armed;
@@ -98,8 +95,8 @@ struct Timed {
   Timed(const Testee& testee, const TesteeOptions& options, const Surroundings& around,
         std::uint64_t seed)
       : has_two(testee.description.has("backward")),
-        first(still_worker(testee, options, around), 0, seed),
-        second(still_worker(testee, options, around), 1, seed),
+        first(still_worker(testee, options, around, 0), seed),
+        second(still_worker(testee, options, around, 1), seed),
         workers(first.stale, second.stale),
         contender{.testee = testee,
                   .executor = has_two ? static_cast<Executor&>(workers) : first.stale,
@@ -237,6 +234,26 @@ void write_examples(const GateArguments& asked, const Testee& testee, const RunO
   write_file(file, to_case_file("What attest gate found.", entries));
 }
 
+// What a reader of the result is to know beside.
+void add_notes(bool is_timed, Told& told) {
+  if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
+    told.notes.push_back(
+        "NOT_RUN is what there was no memory for, as the kernel says or of the machine: without it "
+        "nothing is concluded");
+  }
+  if (told.result.outcomes.contains(std::string(name(Outcome::inconclusive)))) {
+    told.notes.push_back(
+        "INCONCLUSIVE is what no result would tell a right kernel from a wrong one by: it counts "
+        "for neither");
+  }
+  told.notes.push_back(fmt::format("nothing larger was asked than {} queries and {} keys",
+                                   told.result.most_queries, told.result.most_keys));
+  if (told.result.conforms() && is_timed && told.result.speeds.empty() &&
+      told.result.untold.empty()) {
+    told.notes.push_back("no speed: the budget ended in the first round, which warms up");
+  }
+}
+
 // One of each class of inputs in each format comes first: a kernel may tell by its numbers whether
 // it is checked or timed.
 std::vector<Case> each_class_first(std::vector<Case> cases) {
@@ -352,22 +369,7 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
                           start, interrupted);
   const std::vector<std::string> code = code_of(own.family());
   told.libraries = libraries_among(code);
-  if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
-    told.notes.push_back(
-        "NOT_RUN is what there was no memory for, as the kernel says or of the machine: without it "
-        "nothing is concluded");
-  }
-  if (told.result.outcomes.contains(std::string(name(Outcome::inconclusive)))) {
-    told.notes.push_back(
-        "INCONCLUSIVE is what no result would tell a right kernel from a wrong one by: it counts "
-        "for neither");
-  }
-  told.notes.push_back(fmt::format("nothing larger was asked than {} queries and {} keys",
-                                   told.result.most_queries, told.result.most_keys));
-  if (told.result.conforms() && !tasks.timed.empty() && told.result.speeds.empty() &&
-      told.result.untold.empty()) {
-    told.notes.push_back("no speed: the budget ended in the first round, which warms up");
-  }
+  add_notes(!tasks.timed.empty(), told);
   FileSums known;
   told.files = sums_of(testee, known);
   told.undecided = undecided_of(testee, told, own, code);

@@ -281,13 +281,13 @@ void ProcessorTime::look(const std::vector<pid_t>& family) {
 }
 
 std::optional<double> ProcessorTime::seconds(const std::vector<pid_t>& family) {
-  constexpr double kTickSeconds = 0.02;
+  constexpr double kTwoTicks = 0.02;
   look(family);
   double left = 0;  // by those who have ended
   for (const auto& [each, seconds] : seen_) {
     if (std::find(family.begin(), family.end(), each) == family.end()) left += seconds;
   }
-  const bool is_told = left <= children_seconds(family) - of_children_ + kTickSeconds;
+  const bool is_told = left <= children_seconds(family) - of_children_ + kTwoTicks;
   return is_told ? std::optional(most_) : std::nullopt;
 }
 
