@@ -156,13 +156,12 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told, co
         fmt::format("on how many threads it computes: its calls are too short to tell ({})",
                     fmt::join(told.result.threads_untold, ", ")));
   }
-  const auto are = [&](const auto& so) { return timed.any(so); };
-  if (are([](const WorkerExecutor& each) { return each.has_left_processes(); })) {
+  if (timed.any([](const WorkerExecutor& each) { return each.has_left_processes(); })) {
     all.push_back(
         "it leaves processes behind, which are stopped while nothing is asked of it: what they are "
         "for is not told");
   }
-  if (are([](const WorkerExecutor& each) { return !each.is_stillness_told(); })) {
+  if (timed.any([](const WorkerExecutor& each) { return !each.is_stillness_told(); })) {
     all.push_back(
         "whether it computes between calls, when it is stopped, is not told: this system has no "
         "clock of another process's time");
