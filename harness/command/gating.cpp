@@ -23,6 +23,7 @@
 #include "harness/run/sha256.h"
 #include "harness/selfcheck/hunt.h"
 #include "reports/files.h"
+#include "reports/text.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -153,8 +154,8 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told, co
   }
   if (!speeds.empty() && !told.result.threads_untold.empty()) {
     all.push_back(
-        fmt::format("on how many threads it computes: its calls are too short to tell ({})",
-                    fmt::join(told.result.threads_untold, ", ")));
+        fmt::format("on how many threads it computes: the calls of {} are too short to tell",
+                    count_text(std::ssize(told.result.threads_untold), "timing")));
   }
   if (timed.any([](const WorkerExecutor& each) { return each.has_left_processes(); })) {
     all.push_back(
