@@ -126,6 +126,11 @@ TEST(OddProbeTest, TellsOfACallThatDoesNotComeBack) {
   EXPECT_THAT(told_less(seen, "hangs_on_sinks"), testing::ElementsAre("features.sink"));
 }
 
+TEST(OddProbeTest, BelievesNoOneCallThatThereIsOneThread) {
+  const Probed seen = probed("seldom_two_threads");
+  EXPECT_EQ(answer_of(seen, "threads").value, true) << answer_of(seen, "threads").words;
+}
+
 TEST(OddProbeTest, TellsFirstThatNothingIsWritten) {
   const Probed seen = probed("writes_nothing");
   EXPECT_EQ(seen.answers.front().key, "calls that left outputs unwritten");
