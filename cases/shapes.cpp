@@ -70,8 +70,7 @@ class File {
                                          file_, line));
       }
       read_entries([&] { return read_shape_lines(text); });
-    } else if (line.front() == '{' && line.data() + line.size() < text.data() + text.size() &&
-               json::accept(line)) {
+    } else if (line.front() == '{' && !json::accept(text) && json::accept(line)) {
       read_json_lines(text);
     } else {
       read_json(text);

@@ -183,6 +183,12 @@ std::vector<std::string> undecided_of(const Testee& testee, const Told& told, co
                   [](const std::string& file) { return file.starts_with("/memfd:"); })) {
     all.push_back("it runs code that no file holds (memfd_create): whose that is, is not told");
   }
+  if (const std::size_t bytes = bytes_of_code_in_memory(family); bytes > 0) {
+    all.push_back(
+        fmt::format("{} KiB of its code lie in memory alone, made at run time or copied: "
+                    "whose that is, is not told",
+                    (bytes + 1023) / 1024));
+  }
   if (!told.result.long_rows.empty()) {
     all.push_back(fmt::format(
         "in rows of so many keys bounds are wider than what lower precision than is declared, or "
@@ -238,8 +244,9 @@ void write_examples(const GateArguments& asked, const Testee& testee, const RunO
 void add_notes(bool is_timed, Told& told) {
   if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
     told.notes.push_back(
-        "NOT_RUN is what there was no memory for, as the kernel says or of the machine: without it "
-        "nothing is concluded");
+        "NOT_RUN is what was interrupted, or what there was no memory for, as the kernel says or "
+        "of "
+        "the machine: without it nothing is concluded");
   }
   if (told.result.outcomes.contains(std::string(name(Outcome::inconclusive)))) {
     told.notes.push_back(

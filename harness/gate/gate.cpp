@@ -99,7 +99,7 @@ class Gate {
       compare_left_out(n);
       add_untold(n);
       const auto& problem = times_[n].problem;
-      if (problem && problem->key_len >= kLongRow) {
+      if (problem && problem->key_len >= long_row(problem->dtype)) {
         result_.long_rows.push_back(tasks_.timed[n].name);
       }
     }

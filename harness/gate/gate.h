@@ -75,7 +75,7 @@ struct GateResult {
   std::vector<std::string> not_believed = {};        // times, in words
   std::vector<std::string> untold = {};              // timed problems whose results tell nothing
   std::vector<std::string> declared_too_loose = {};  // formats, and what of their arithmetic
-  std::vector<std::string> long_rows = {};           // timed problems of kLongRow keys and more
+  std::vector<std::string> long_rows = {};           // timed problems whose keys are many
   std::vector<std::string> threads_untold = {};      // whose calls are too short to count them
 
   bool conforms() const {
@@ -85,8 +85,11 @@ struct GateResult {
 };
 
 // The bound of a row of n keys allows sums in any order, which grows as n; what rounding each key's
-// share costs in the mean falls as the root of n. From here on bf16 in place of f32 passes.
-constexpr Index kLongRow = 2048;
+// share costs in the mean falls as the root of n. From so many keys on that may pass: of operands
+// in TF32 in place of f32, and of what formats that round anyhow have instead.
+constexpr Index long_row(DType dtype) {
+  return format_of(dtype).bytes < format_of(DType::f32).bytes ? 2048 : 384;
+}
 
 // What events on a device leave out of a call, beyond what they leave out of the baseline's, is
 // seen from so many seconds on: of starting and stopping workers of other libraries some differ.

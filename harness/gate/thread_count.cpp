@@ -11,10 +11,12 @@ namespace {
 // of the machine, several are not.
 constexpr double kBeside = 0.1, kBesideInACall = 0.5;
 constexpr int kSeen = 3;
+// A speed is a median: a quarter of the calls on more threads than in the mean may move it.
+constexpr double kBesideInSome = 0.15, kSome = 0.25;
 // Of shorter calls most is to start and to stop their worker, on one thread; of all calls together
-// the time of processes that ended meanwhile is known to a hundredth or two.
-// From 25 ms on twice the threads are seen all the same.
-constexpr double kCallToldFrom = 1e-3, kToldFrom = 0.025, kTickSeconds = 0.02;
+// the time of processes that ended meanwhile is known to a hundredth or two. Of calls from
+// kCallCounts on each is looked at by itself.
+constexpr double kCallToldFrom = 1e-3, kToldFrom = 0.2, kTickSeconds = 0.02, kCallCounts = 5e-3;
 
 }  // namespace
 
@@ -23,6 +25,8 @@ void ThreadCount::add(const std::string& what, const PassTime& call) {
   ++sum.calls;
   sum.wall_s += call.clock;
   sum.computed_s += call.computed.value_or(0);
+  sum.beyond += call.clock >= kCallCounts &&
+                call.computed.value_or(0) > (granted_ + kBesideInSome) * call.clock;
   is_known_ &= call.computed.has_value();
 }
 
@@ -32,7 +36,8 @@ void ThreadCount::add_running(double threads) {
 }
 
 bool ThreadCount::is_told(const Sum& sum) {
-  return sum.wall_s > kToldFrom && sum.wall_s > sum.calls * kCallToldFrom;
+  return (sum.calls >= kSeen && sum.wall_s > sum.calls * kCallCounts) ||
+         (sum.wall_s >= kToldFrom && sum.wall_s > sum.calls * kCallToldFrom);
 }
 
 std::vector<std::string> ThreadCount::not_believed() const {
@@ -43,11 +48,17 @@ std::vector<std::string> ThreadCount::not_believed() const {
         "leaves the end of processes that it starts to nobody");
   }
   for (const auto& [what, sum] : sums_) {
-    if (sum.computed_s - kTickSeconds <= (granted_ + kBeside) * sum.wall_s) continue;
-    all.push_back(
-        fmt::format("{}: its calls compute on {:.1f} threads, where --threads grants {}: "
-                    "their times are no measure",
-                    what, sum.computed_s / sum.wall_s, granted_));
+    if (sum.computed_s - kTickSeconds > (granted_ + kBeside) * sum.wall_s) {
+      all.push_back(
+          fmt::format("{}: its calls compute on {:.1f} threads, where --threads grants {}: "
+                      "their times are no measure",
+                      what, sum.computed_s / sum.wall_s, granted_));
+    } else if (sum.beyond >= std::max<double>(kSeen, kSome * sum.calls)) {
+      all.push_back(
+          fmt::format("{}: {} of its {} calls compute on more threads than --threads grants, which "
+                      "is {}: their times are no measure",
+                      what, sum.beyond, sum.calls, granted_));
+    }
   }
   if (all.empty() && crowded_ >= kSeen) {
     all.push_back(

@@ -29,7 +29,7 @@ class ThreadCount {
 
  private:
   struct Sum {
-    int calls = 0;
+    int calls = 0, beyond = 0;  // of these, on more threads
     double wall_s = 0, computed_s = 0;
   };
   static bool is_told(const Sum& sum);

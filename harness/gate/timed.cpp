@@ -125,7 +125,11 @@ TimedCall call_of(const Contender& contender, PreparedCase& prepared, bool measu
   const Outcome outcome = call.verdict.outcome;
   if (told && (outcome == Outcome::pass || outcome == Outcome::warn) &&
       !testee.beyond_caps.contains(dtype)) {
-    if (const auto zeros = check_zeros(prepared, testee.arithmetic_in(dtype), judged.trial)) {
+    // A keep-mask that the testee drew belongs to what it is judged by.
+    std::optional<PreparedCase> own;
+    if (judged.trial.keep) own = prepared.with_keep(*judged.trial.keep);
+    if (const auto zeros =
+            check_zeros(own ? *own : prepared, testee.arithmetic_in(dtype), judged.trial)) {
       call.verdict.outcome = zeros->outcome;
       call.verdict.message = zeros->message;
     }

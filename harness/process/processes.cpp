@@ -353,22 +353,47 @@ bool ignores_children(pid_t pid) {
   return false;
 }
 
+namespace {
+
+// Calls visit(bytes, path) for what may be executed of the memory of a process; without a file the
+// path is empty, or a name in brackets.
+template <class Visit>
+void for_each_code(pid_t pid, const Visit& visit) {
+  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
+  for (std::string line; std::getline(maps, line);) {
+    // "BEGIN-END PERMISSIONS OFFSET DEVICE INODE   PATH"
+    std::istringstream words(line);
+    std::string addresses, permissions, offset, device, inode, path;
+    words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
+    std::getline(words, path);
+    if (permissions.size() <= 2 || permissions[2] != 'x') continue;
+    unsigned long long begin = 0, end = 0;
+    if (std::sscanf(addresses.c_str(), "%llx-%llx", &begin, &end) != 2) continue;
+    visit(std::size_t(end - begin), path);
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> code_of(const std::vector<pid_t>& processes) {
   std::set<std::string> files;
   for (const pid_t pid : processes) {
-    std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-    for (std::string line; std::getline(maps, line);) {
-      // "ADDRESSES PERMISSIONS OFFSET DEVICE INODE   PATH"
-      std::istringstream words(line);
-      std::string addresses, permissions, offset, device, inode, path;
-      words >> addresses >> permissions >> offset >> device >> inode >> std::ws;
-      std::getline(words, path);
-      if (permissions.size() > 2 && permissions[2] == 'x' && path.starts_with('/')) {
-        files.insert(path);
-      }
-    }
+    for_each_code(pid, [&](std::size_t, const std::string& path) {
+      if (path.starts_with('/')) files.insert(path);
+    });
   }
   return {files.begin(), files.end()};
+}
+
+std::size_t bytes_of_code_in_memory(const std::vector<pid_t>& processes) {
+  std::size_t all = 0;
+  for (const pid_t pid : processes) {
+    for_each_code(pid, [&](std::size_t bytes, const std::string& path) {
+      const bool is_of_the_system = path.starts_with("[v");  // [vdso], [vsyscall]
+      if (!is_of_the_system && !path.starts_with('/')) all += bytes;
+    });
+  }
+  return all;
 }
 
 }  // namespace attest

@@ -18,6 +18,9 @@ std::vector<pid_t> family_of(pid_t root);
 
 // The files from which they run code: programs and libraries. Empty where that cannot be told.
 std::vector<std::string> code_of(const std::vector<pid_t>& processes);
+// How many bytes of code they have that no file holds: made by themselves, as compilers at run time
+// make it, or copied from somewhere.
+std::size_t bytes_of_code_in_memory(const std::vector<pid_t>& processes);
 
 using FileId = std::pair<dev_t, ino_t>;
 

@@ -56,6 +56,13 @@ TEST_F(ShapesTest, ALineIsAShapeInEachFormatAndInClassesThatTell) {
   EXPECT_EQ(data, (std::set<std::string>{"normal", "ascending", "one_hot", "key_names"}));
 }
 
+TEST_F(ShapesTest, AnObjectOnOneLineMayEndWithOne) {
+  const std::string object = R"({"shapes": [{"name": "a", "problem": {"query_len": 8}}]})";
+  for (const char* const end : {"", "\n", "\r\n\n"}) {
+    EXPECT_THAT(load("a.json", object + end).cases, testing::Not(IsEmpty())) << end;
+  }
+}
+
 TEST_F(ShapesTest, CommentsBlankLinesAHeaderAndAMaskLeftOut) {
   const Shapes plain = load("a.csv", "# what we serve\n\n1, 2, 1, 3, 4, 5, 6  # no mask\r\n");
   EXPECT_EQ(plain.cases[0].test_case.problem.mask.kind, Mask::Kind::full);

@@ -53,6 +53,14 @@ void sees_inputs(const Call& c) {
   forward(c);
 }
 
+// As who moves a library's code to where it has no name.
+void copies_code(const Call& c) {
+  static void* const code =
+      mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (code == MAP_FAILED) std::abort();
+  forward(c);
+}
+
 // Whoever saw them in a forward call could have computed much of this beforehand.
 void fails_if_it_has_seen_inputs(const Call& c) {
   if (seen().contains(first_of(c.q))) std::abort();
@@ -77,6 +85,7 @@ namespace hacks = attest::hacks;
 
 HACK("starts_processes", hacks::starts_processes)
 HACK("runs_from_memory", hacks::runs_from_memory)
+HACK("copies_code", hacks::copies_code)
 HACK("finds_home_empty", hacks::finds_home_empty)
 ATTEST_KERNEL("sees_inputs", hacks::declared(), hacks::sees_inputs,
               hacks::fails_if_it_has_seen_inputs)

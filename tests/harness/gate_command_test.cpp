@@ -90,8 +90,22 @@ TEST_F(GateCommandTest, WhoseCodeRunsIsNamedAsUndecidedWhereItIsNotTold) {
   };
   EXPECT_THAT(text("starts_processes"), HasSubstr("its calls start processes"));
   EXPECT_THAT(text("runs_from_memory"), HasSubstr("it runs code that no file holds"));
+  EXPECT_THAT(text("copies_code"), HasSubstr("4 KiB of its code lie in memory alone"));
   EXPECT_THAT(text("honest"),
-              AllOf(Not(HasSubstr("start processes")), Not(HasSubstr("no file holds"))));
+              AllOf(Not(HasSubstr("start processes")), Not(HasSubstr("no file holds")),
+                    Not(HasSubstr("in memory alone"))));
+}
+
+TEST_F(GateCommandTest, ADropoutThatTheKernelDrawsIsTimedAndJudgedByItsOwnMask) {
+  const auto file = folder_ / "draws.json";
+  std::ofstream(file) << R"({"shapes": [{"name": "draws", "dtypes": ["f32"], "problem": {
+    "query_heads": 2, "key_heads": 2, "query_len": 8, "key_len": 16, "head_dim": 64,
+    "dropout": {"mode": "generated", "probability": 0.1, "seed": 7}}}]})"
+                      << "\n";
+  const Result told =
+      attest_command("gate fa2 --steps 1 --rounds 3 --json --shapes " + file.string() + out());
+  EXPECT_EQ(told.exit_code, 0) << told.text;
+  EXPECT_GT(parse_json(told.text)["outcomes"].value("PASS", 0), 3) << told.text;
 }
 
 // It has two of the kernel, of which one meets the backward calls of what the other has seen.

@@ -168,6 +168,17 @@ TEST(ThreadCountTest, BelievesWhatARuntimeHasBesideAndATickOfChildren) {
   EXPECT_THAT(count.not_believed(), IsEmpty());
 }
 
+// In half of the calls a fifth of the work lies with another thread: the median is a fifth less.
+TEST(ThreadCountTest, SeesThreadsInSoManyCallsThatTheyMoveTheMedian) {
+  ThreadCount count(1);
+  for (int call = 0; call < 20; ++call) count.add("often", of(call % 2 ? 0.01 : 0.008, 0.01));
+  for (int call = 0; call < 20; ++call) count.add("seldom", of(call % 10 ? 0.01 : 0.008, 0.01));
+  EXPECT_THAT(
+      count.not_believed(),
+      ElementsAre("often: 10 of its 20 calls compute on more threads than --threads grants, "
+                  "which is 1: their times are no measure"));
+}
+
 TEST(ThreadCountTest, NamesWhatIsTooShortToTell) {
   ThreadCount count(1);
   for (int call = 0; call < 1000; ++call) count.add("short calls", of(0.0005, 0.0005));
