@@ -58,6 +58,7 @@ struct ExcerptHeads {
 // What the tensors beside Q, K and V hold.
 struct Extras {
   std::string bias = "normal";      // one of bias_kinds() in side_inputs.h
+  bool least_numbers = false;       // of what is stored in 8 bits, subnormal ones alone
   DenseMask bias_allows = {};       // of the bias's shape: -inf where it is 0; empty: all finite
   std::vector<double> slopes = {};  // of ALiBi, in dense order; empty: the standard ones
   std::string sink = "normal";      // one of sink_kinds()

@@ -16,7 +16,7 @@ namespace {
 
 // The short names of axes in ids, in the order in which they stand there. Names that a mask or a
 // layout uses in braces follow, under their own name.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kShortNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kShortNames = {{
     {"batch", "b"},           {"query_heads", "hq"},   {"key_heads", "hk"},
     {"query_len", "sq"},      {"key_len", "sk"},       {"head_dim", "d"},
     {"value_dim", "dv"},      {"scale", "scale"},      {"mask", "mask"},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kShortNa
     {"backward", "backward"}, {"softcap", "cap"},      {"bias", "bias"},
     {"alibi", "alibi"},       {"sink", "sink"},        {"dropout", "dropout"},
     {"packed", "packed"},     {"paging", "paging"},    {"d_lse", "dlse"},
+    {"stored", "stored"},
 }};
 
 std::size_t rank_of(const std::string& axis) {

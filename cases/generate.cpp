@@ -14,6 +14,7 @@
 #include "cases/keep.h"
 #include "cases/random_source.h"
 #include "cases/side_inputs.h"
+#include "cases/stored_inputs.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -102,7 +103,9 @@ Inputs generate(const Case& test_case, int threads) {
   if (p.dropout.mode == Dropout::Mode::given) inputs.keep = make_keep(p);
   if (p.backward) inputs.d_o = fill(source, kDO, recipe.d_o, threads);
   if (p.d_lse) inputs.d_lse = make_d_lse(test_case);
+  if (p.stored.any()) make_scales(test_case, inputs);
   if (test_case.hidden != Hidden::plain) hide(test_case, source, inputs);
+  if (p.stored.any()) round_to_scales(p, inputs);
   return inputs;
 }
 

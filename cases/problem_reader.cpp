@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "cases/mask_reader.h"
 #include "cases/philox.h"
@@ -18,10 +19,11 @@
 namespace attest {
 namespace {
 
-constexpr std::array<std::string_view, 21> kFields = {
-    "batch", "query_heads", "key_heads", "query_len", "key_len",    "head_dim", "value_dim",
-    "scale", "softcap",     "mask",      "key_lens",  "query_lens", "bias",     "alibi",
-    "sink",  "dropout",     "packed",    "paging",    "backward",   "d_lse",    "layouts"};
+constexpr std::array<std::string_view, 22> kFields = {
+    "batch",     "query_heads", "key_heads", "query_len", "key_len",  "head_dim",
+    "value_dim", "scale",       "softcap",   "mask",      "key_lens", "query_lens",
+    "bias",      "alibi",       "sink",      "dropout",   "packed",   "paging",
+    "stored",    "backward",    "d_lse",     "layouts"};
 
 bool is_field(std::string_view name) {
   return std::find(kFields.begin(), kFields.end(), name) != kFields.end();
@@ -224,6 +226,44 @@ Paging read_paging(ObjectReader& fields, const Problem& problem, std::string_vie
   return paging;
 }
 
+// "qkv e4m3", "kv e4m3.e5m2 bh", "qk e5m2 least": the tensors, their formats, one for all or one
+// each, the axes along which scales differ, and whether these leave subnormal numbers alone.
+StoredInputs read_stored(ObjectReader& fields, Extras& extras) {
+  StoredInputs stored;
+  if (!fields.find("stored")) return stored;
+  const auto text = fields.get<std::string>("stored");
+  const auto wrong = [&](const std::string& what) {
+    return InputError(fields.pointer("stored"),
+                      fmt::format("\"stored\" is such as \"kv e4m3.e5m2 bh\", tensors of qkv, "
+                                  "formats and axes of bhs: \"{}\" {}",
+                                  text, what));
+  };
+  std::istringstream words(text);
+  std::string tensors, formats, axes, more;
+  words >> tensors >> formats >> axes >> more;
+  if (formats.empty() || !words.eof()) throw wrong("has not two to four words");
+  if (axes == "least") std::swap(axes, more);
+  if (!more.empty() && more != "least") throw wrong("has other words");
+  extras.least_numbers = !more.empty();
+  if (axes.find_first_not_of("bhs") != axes.npos) throw wrong("has other axes");
+  const auto has = [&](char axis) { return axes.find(axis) != axes.npos; };
+  std::istringstream each_format(formats);
+  std::string format;
+  for (std::size_t n = 0; n < tensors.size(); ++n) {
+    if (std::string next; std::getline(each_format, next, '.')) format = next;
+    const auto dtype = element_type_named(format);
+    if (!dtype || format_of(*dtype).bytes != 1) throw wrong("has other formats");
+    const auto tensor = std::string_view("qkv").find(tensors[n]);
+    if (tensor == std::string_view::npos) throw wrong("has other tensors");
+    auto& of = *std::array{&stored.q, &stored.k, &stored.v}[tensor];
+    if (of) throw wrong("has a tensor twice");
+    of =
+        Stored{.dtype = *dtype, .by_batch = has('b'), .by_head = has('h'), .by_position = has('s')};
+  }
+  if (std::getline(each_format, format)) throw wrong("has more formats than tensors");
+  return stored;
+}
+
 Layout read_layout(const nlohmann::json& value, const std::string& pointer) {
   if (!value.is_string()) throw InputError(pointer, "a layout is a text such as \"bshd gap=3\"");
   try {
@@ -360,6 +400,7 @@ Problem ProblemReader::read(std::string_view seed, Extras& extras) const {
     read_sink(reader, problem, extras);
     problem.dropout = read_dropout(reader);
     problem.paging = read_paging(reader, problem, seed);
+    problem.stored = read_stored(reader, extras);
     problem.backward = reader.get_or("backward", false);
     problem.d_lse = reader.get_or("d_lse", false);
     problem.layouts = read_layouts(reader, problem);
@@ -400,6 +441,7 @@ std::string ProblemReader::culprit_of(std::string_view clause) const {
       {"DROP-1", {"dropout"}},
       {"GRAD-5", {"d_lse"}},
       {"PAGE-1", {"paging"}},
+      {"FORMAT-5", {"stored"}},
   };
   const auto place = kFieldsOf.find(clause);
   const std::vector<const char*> mask = {"mask"};

@@ -11,6 +11,8 @@
 //   "alibi": {"slopes": "standard" or [0.5, 0.25], "axes": "bh"}
 //   "dropout": {"mode": "given", "probability": 0.25, "seed": 7, "offset": 0}
 //   "paging": {"page_size": 16, "order": "shuffled", "unused": 2, "spare_entries": 1}
+//   "stored": "qkv e4m3", "kv e4m3.e5m2 bh", "qk e5m2 least": tensors, formats, axes of their
+//   scales
 //
 // where a bias is -inf wherever "allows" doesn't allow (MASK-14).
 #pragma once

@@ -19,7 +19,7 @@ Index longest_of(const json& problem, const char* lens) {
 
 void repair(json& problem) {
   const bool packed = problem.value("packed", false), paged = problem.contains("paging");
-  if (!problem.value("backward", false)) problem.erase("d_lse");
+  problem.erase(problem.value("backward", false) ? "stored" : "d_lse");
   if (const auto layouts = problem.find("layouts");
       layouts != problem.end() && layouts->is_object()) {
     if (!problem.contains("bias")) layouts->erase(wire_name(TensorName::bias));

@@ -105,7 +105,12 @@ struct Refusal {
   bool (*applies)(const attest_problem& problem);
 };
 
-// Formats of 8 bits and what is ill formed; of tables and lengths, more below.
+// What Q, K or V is stored in, of a problem that may be older than that.
+attest_dtype or_that(attest_dtype stored, const attest_problem& p) {
+  return stored == 0 ? p.dtype : stored;
+}
+
+// What is ill formed; of tables and lengths, more below.
 constexpr Refusal kRefusals[] = {
     {"no kernel takes that dtype", [](const attest_problem& p) { return !name_of(p.dtype); }},
     {"a size is negative",
@@ -150,6 +155,17 @@ constexpr Refusal kRefusals[] = {
      }},
     {"paged keys have no backward pass",
      [](const attest_problem& p) { return p.page_size > 0 && p.backward; }},
+    {"Q, K or V is stored in what is neither the dtype nor one of 8 bits",
+     [](const attest_problem& p) {
+       for (const attest_dtype stored : {p.q_dtype, p.k_dtype, p.v_dtype}) {
+         if (stored != p.dtype && !is_stored(stored)) return true;
+       }
+       return false;
+     }},
+    {"what is stored in 8 bits has no backward pass, nor one in f64",
+     [](const attest_problem& p) {
+       return has_stored(p) && (p.backward || p.dtype == ATTEST_F64);
+     }},
     {"the mask is missing", [](const attest_problem& p) { return p.mask_count > 0 && !p.mask; }},
 };
 
@@ -315,9 +331,18 @@ void check_tensors(const Call& call, bool backward) {
   const Shape scores = {p.batch, p.query_heads, p.query_len, p.key_len};
   const Shape heads = {1, p.query_heads, 1, 1};
 
-  check(in.q, {"q", p.dtype, q});
-  check(in.k, {"k", p.dtype, k});
-  check(in.v, {"v", p.dtype, v});
+  check(in.q, {"q", p.q_dtype, q});
+  check(in.k, {"k", p.k_dtype, k});
+  check(in.v, {"v", p.v_dtype, v});
+  const auto check_scales = [&](const char* name, const attest_tensor& scales, attest_dtype dtype,
+                                const Shape& shape) {
+    if (is_stored(dtype)) {
+      check_broadcast(scales, {name, ATTEST_F32, with_channels(shape, 1)}, 3);
+    }
+  };
+  check_scales("q_scale", in.q_scale, p.q_dtype, q);
+  check_scales("k_scale", in.k_scale, p.k_dtype, k);
+  check_scales("v_scale", in.v_scale, p.v_dtype, v);
   check_page_table(call, in.k.shape[0]);
   if (p.has_bias) check_broadcast(in.bias, {"bias", p.dtype, scores}, 4);
   if (p.has_alibi) {
@@ -354,11 +379,17 @@ void check_tensors(const Call& call, bool backward) {
 Call accept(const KernelCode& code, const attest_problem* problem) {
   Call call;
   call.problem = read(problem, kProblemSize, "attest_problem");
+  call.problem.q_dtype = or_that(call.problem.q_dtype, call.problem);
+  call.problem.k_dtype = or_that(call.problem.k_dtype, call.problem);
+  call.problem.v_dtype = or_that(call.problem.v_dtype, call.problem);
   const attest_problem& p = call.problem;
   for (const Refusal& refused : kRefusals) {
     if (refused.applies(p)) throw std::runtime_error(refused.reason);
   }
   check_dtype(code, p.dtype);
+  if (has_stored(p) && !code.takes_stored) {
+    throw std::runtime_error("this kernel takes nothing that is stored in 8 bits");
+  }
   const auto pairs = static_cast<double>(p.query_len) * static_cast<double>(p.key_len);
   if (code.longest && pairs > static_cast<double>(*code.longest) * double(*code.longest)) {
     throw std::runtime_error(

@@ -115,7 +115,7 @@ struct SplitTiles {
 
   std::int64_t stride;          // of scores
   R *k_transposed, *v, *q, *s;  // K' and V as panels
-  R* page;                      // a block of K or V from its pages; null unless keys are paged
+  R* page;                      // a block of K or V, gathered; null unless that is needed
   std::uint8_t* visible;
   std::uint64_t bytes;
 
@@ -127,7 +127,7 @@ struct SplitTiles {
         v(arena.take<R>(keys, engine.padded(p.value_dim))),
         q(arena.take<R>(queries, p.head_dim)),
         s(arena.take<R>(queries, stride)),
-        page(p.page_size == 0 ? nullptr : arena.take<R>(keys, std::max(p.head_dim, p.value_dim))),
+        page(gathers_keys(p) ? arena.take<R>(keys, std::max(p.head_dim, p.value_dim)) : nullptr),
         visible(arena.take<std::uint8_t>(queries, keys)),
         bytes(arena.used()) {}
 };
@@ -200,6 +200,19 @@ bool load_keys_and_values(const SplitWorker<R>& w, std::int64_t b, std::int64_t 
       gather_keys<T>(w.call, in.v, b, key_head, keys.begin, keys.size(), w.tile.page), w.tile.v);
 }
 
+template <class T, class R = Real<T>>
+Tile<R> query_tile(const SplitWorker<R>& w, std::int64_t b, std::int64_t h, std::int64_t begin,
+                   std::int64_t rows) {
+  const Call& call = w.call;
+  const std::int64_t channels = call.problem.head_dim;
+  if (is_stored(call.problem.q_dtype)) {
+    load_queries<T>(call, b, h, begin, rows, w.tile.q);
+    return {w.tile.q, rows, channels, channels};
+  }
+  const auto q = query_plane<const T>(call, call.inputs.q, b, h).from(begin);
+  return as_tile(w.engine, q, rows, channels, w.tile.q);
+}
+
 // Lines 9 to 13 for one piece: its queries take its keys in.
 template <class T, class R = Real<T>>
 void take_in(const SplitWorker<R>& w, std::int64_t b, std::int64_t h, const Tile<R>& q,
@@ -249,15 +262,13 @@ void attend(SplitWorker<R>& w, std::int64_t b, std::int64_t key_head, const Rang
     bool loaded = false, values_finite = true;
     for (std::int64_t g = 0; g < group; ++g) {
       const std::int64_t h = key_head * group + g;
-      const auto q = query_plane<const T>(call, call.inputs.q, b, h);
       for (std::int64_t begin = 0; begin < queries; begin += kQueryBlock) {  // line 7
         const Block block = {begin, std::min(begin + kQueryBlock, queries), these.begin, these.end};
         const Coverage coverage = w.mask.cover(b, h, block, w.tile.visible);
         if (coverage == Coverage::empty) continue;
         if (!loaded) values_finite = load_keys_and_values<T>(w, b, key_head, these);
         loaded = true;
-        const Tile<R> q_tile =
-            as_tile(w.engine, q.from(begin), block.queries(), p.head_dim, w.tile.q);  // line 8
+        const Tile<R> q_tile = query_tile<T>(w, b, h, begin, block.queries());  // line 8
         for_each_piece(block, coverage, w.tile.visible, w.engine.panel, [&](const Piece& piece) {
           call.report(w.number, b, h, piece.block, piece.visible, kForwardPass);
           const std::int64_t rows = piece.block.queries();
@@ -464,7 +475,8 @@ extern "C" const attest_plugin* attest_plugin_get(void) {
                                               .backward = &backward,
                                               .schedule = &flash_schedule<kUpwards>,
                                               .memory = &memory,
-                                              .shared_workspace = &shared_workspace},
+                                              .shared_workspace = &shared_workspace,
+                                              .takes_stored = true},
                                              engines<float>()));
   return plugin.table();
 }

@@ -90,6 +90,7 @@ KernelCode flash_kernel(const char* name) {
           [](const Call& call, bool backward) {
             return flash_shared_workspace(call, backward, kForm);
           },
+      .takes_stored = true,
   };
 }
 

@@ -40,6 +40,9 @@ constexpr const char* kAllFeatures[] = {"backward",
                                         "dropout-generated",
                                         "long",
                                         "new-shapes"};
+constexpr const char* kStoredFeatures[] = {
+    "stored-qkv", "stored-qk",       "stored-kv",          "e4m3",
+    "e5m2",       "scales-of-heads", "scales-of-positions"};
 
 }  // namespace
 
@@ -88,6 +91,10 @@ std::string description_of(const KernelCode& code) {
   };
   if (std::count(code.dtypes.begin(), code.dtypes.end(), "f64") > 0) {
     description["profiles"].push_back("double");
+  }
+  if (code.takes_stored) {
+    for (const char* const feature : kStoredFeatures) description["features"].push_back(feature);
+    description["profiles"].push_back("stored");
   }
   if (code.longest) description["limits"]["pairs"]["max"] = *code.longest * *code.longest;
   if (code.schedule) {

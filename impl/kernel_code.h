@@ -42,6 +42,7 @@ struct KernelCode {
   // If it keeps something for each pair of a query and a key: the longest square that it takes, at
   // least 16384, and whatever has as many pairs.
   std::optional<std::int64_t> longest = {};
+  bool takes_stored = false;  // Q, K and V in 8 bits, with scales
 };
 
 // The kernel itself and, as NAME/TARGET, the same on each instruction set of the processor that the

@@ -181,7 +181,7 @@ Coverage form_probabilities(Worker<T, S>& w, std::int64_t b, std::int64_t h) {
   const Call& call = w.call;
   const attest_problem& p = call.problem;
   const auto [queries, keys] = call.lengths_of(b);
-  load(query_plane<const T>(call, call.inputs.q, b, h), 0, queries, p.head_dim, w.m.q);
+  load_queries<T>(call, b, h, 0, queries, w.m.q);
   const Tile<R> s = w.result(w.m.s, queries, keys);
   const Block all = {0, queries, 0, keys};
   const Coverage coverage =
@@ -383,6 +383,7 @@ KernelCode kernel(const char* name) {
       .schedule = &schedule,
       .memory = &memory,
       .longest = 16384,
+      .takes_stored = true,
   };
 }
 

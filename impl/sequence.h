@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "impl/call.h"
+#include "impl/stored.h"
 #include "impl/tile.h"
 
 namespace attest::impl {
@@ -52,11 +53,55 @@ void for_each_run(const Call& call, const attest_tensor& tensor, std::int64_t ba
   }
 }
 
+// tile[rows, channels] = the rows of Q from `begin` on.
+template <class T, class R = Real<T>>
+void load_queries(const Call& call, std::int64_t batch, std::int64_t head, std::int64_t begin,
+                  std::int64_t rows, R* tile) {
+  const attest_tensor& q = call.inputs.q;
+  const std::int64_t channels = q.shape[3];
+  if constexpr (std::is_same_v<R, float>) {
+    if (is_stored(q.dtype)) {
+      const auto scales = query_plane<const float>(call, call.inputs.q_scale, batch, head);
+      return with_stored_type(q.dtype, [&](auto e) {
+        load_as(query_plane<const decltype(e)>(call, q, batch, head), scales, begin, rows, channels,
+                tile);
+      });
+    }
+  }
+  load(query_plane<const T>(call, q, batch, head), begin, rows, channels, tile);
+}
+
+// The same of keys of K or V that are stored in 8 bits.
+inline void load_stored_keys(const Call& call, const attest_tensor& tensor, std::int64_t batch,
+                             std::int64_t head, std::int64_t begin, std::int64_t keys,
+                             float* tile) {
+  const std::int64_t channels = tensor.shape[3], page_size = call.problem.page_size;
+  const attest_tensor& scale = key_scales(call, tensor);
+  with_stored_type(tensor.dtype, [&](auto e) {
+    using E = decltype(e);
+    for_each_run<E>(call, tensor, batch, head, begin, keys,
+                    [&](const Plane<const E>& plane, std::int64_t position, std::int64_t count,
+                        std::int64_t done) {
+                      const auto scales =
+                          page_size == 0
+                              ? key_plane<const float>(call, scale, batch, head)
+                              : Plane<const float>(
+                                    scale, page_of(call, batch, (begin + done) / page_size), head);
+                      load_as(plane, scales, position, count, channels, tile + done * channels);
+                    });
+  });
+}
+
 // tile[keys, channels] = the keys of K or V from `begin` on.
 template <class T, class R = Real<T>>
 void load_keys(const Call& call, const attest_tensor& tensor, std::int64_t batch, std::int64_t head,
                std::int64_t begin, std::int64_t keys, R* tile) {
   const std::int64_t channels = tensor.shape[3];
+  if constexpr (std::is_same_v<R, float>) {
+    if (is_stored(tensor.dtype)) {
+      return load_stored_keys(call, tensor, batch, head, begin, keys, tile);
+    }
+  }
   for_each_run<T>(
       call, tensor, batch, head, begin, keys,
       [&](const Plane<const T>& plane, std::int64_t position, std::int64_t count,

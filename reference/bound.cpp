@@ -40,7 +40,8 @@ bool rounds_operands(const Arithmetic& a) {
 
 template <class Real>
 Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings)
-    : declared(roundings == Roundings::all ? arithmetic : systematic_part(arithmetic)),
+    : declared(roundings == Roundings::all ? with_stored(arithmetic, problem)
+                                           : systematic_part(with_stored(arithmetic, problem))),
       u_ref(kRoundoff<Real>),
       u_s(Real(arithmetic.softmax_roundoff) + u_ref),
       e_x(Real(arithmetic.exp_error) + 4 * u_ref),
@@ -57,7 +58,7 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
   e_t = Real(declared.tanh_error) + 4 * u_ref;
   set_scores(problem);
   set_narrowing(problem);
-  set_flushing(problem, rounds_operands(arithmetic));
+  set_flushing(problem, rounds_operands(declared));
   set_outputs(problem, roundings);
   if (problem.dropout.mode != Dropout::Mode::none) set_dropout(problem);
   set_gradients();
@@ -67,17 +68,24 @@ Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundin
 template <class Real>
 void Model<Real>::set_scores(const Problem& problem) {
   scale_share = 0;
-  if (tau > 0 && tau < z) {
+  // Of what is stored, scales may be multiplied with it first.
+  const int with_scales = problem.stored.q.has_value() + problem.stored.k.has_value();
+  const Real least_tau = tau * std::pow(Real(kLeastScale), Real(with_scales));
+  if (tau > 0 && least_tau < z) {
     const Real spacing = z * Real(2 * unit_roundoff(problem.lse_dtype()));
     const bool flushes_scale = declared.flushes_inputs || declared.flushes_outputs;
-    scale_share = flushes_scale ? Real(1) : std::min(Real(1), 4 * spacing / tau);
+    scale_share = flushes_scale ? Real(1) : std::min(Real(1), 4 * spacing / least_tau);
   }
-  // Two more roundings: q, or q and k, may be scaled before the product.
+  // Two more roundings: q, or q and k, may be scaled before the product; and two for each scale of
+  // what is stored.
   score_share = G(declared.qk, steps<Real>(declared.qk, problem.head_dim, problem.head_dim)) +
-                2 * u_s + scale_share;
+                2 * Real(1 + with_scales) * u_s + scale_share;
   dp_share = G(declared.dp, steps<Real>(declared.dp, problem.value_dim, problem.value_dim));
-  // A score is kept over the scale, or over the softcap, on its way.
-  const Real score_size = std::max(std::max(Real(1), tau), softcap);
+  // A score is kept over the scale, or over the softcap, on its way, and over those of what is
+  // stored.
+  const Real score_size =
+      std::max(std::max(Real(1), tau), softcap) * std::pow(Real(kMostScale), Real(with_scales));
+  stores_values = problem.stored.v.has_value();
   score_absolute = z * score_size * Real(problem.head_dim);
   score_operand = z * score_size * Real(2 * unit_roundoff(problem.lse_dtype()));
   score_overflow = Real(largest_finite(problem.lse_dtype())) / 2;
@@ -245,8 +253,9 @@ void complete_row(const Model<Real>& model, Row<Real>& row) {
   // Steps of a matrix unit lie side by side, unless blocks come in any order.
   const Index span = declared.any_block_order ? 4 * row.n : row.span;
   Real roundings = steps<Real>(declared.pv, row.n, span) + Real(row.R + 8);
-  if (row.has_sink) roundings += 8;      // a term and a block more
-  if (model.u_zeta > 0) roundings += 2;  // the product with what is kept, of P or of V
+  if (row.has_sink) roundings += 8;         // a term and a block more
+  if (model.stores_values) roundings += 2;  // a scale, before P or after the sums
+  if (model.u_zeta > 0) roundings += 2;     // the product with what is kept, of P or of V
   if (declared.rescales_output) {
     const Index block = declared.key_block > 0 ? declared.key_block : 16;
     roundings += Real(4 * std::min(row.n, row.span / block + 2));

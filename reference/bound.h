@@ -112,6 +112,7 @@ struct Model {
   Real slack = Real(kSlack);  // of what may be multiplied by it
 
   bool stores_scores_in_less_range = false;  // than the softmax's
+  bool stores_values = false;                // V in fewer bits, with scales
 
   bool random_sums = false;  // sums of the softmax are left to the deviation
 
@@ -145,7 +146,7 @@ struct Model {
   // Whether every value of P is 1 before its sum is divided out, if all scores are exactly 0, and
   // stays so: then sums of small integers are exact.
   bool adds_exactly() const {
-    return declared.kv_splits >= 1 && !declared.rescales_output &&
+    return declared.kv_splits >= 1 && !declared.rescales_output && !stores_values &&
            declared.pv.operand_roundoff == 0 && declared.p_normalised == Choice::last &&
            !declared.exp_zero_inexact;
   }

@@ -108,6 +108,32 @@ Narrowing parse_narrowing(ObjectReader& reader, const std::string& key, DType dt
   return *format == dtype && dtype != wide(dtype) ? narrowing(dtype) : Narrowing{};
 }
 
+// P as it is kept where V is stored in 8 bits: in such a format too, so many times as large.
+std::optional<Narrowing> parse_stored_p(ObjectReader& declaration, DType dtype) {
+  const nlohmann::json* value = declaration.find("stored_p");
+  if (!value) return std::nullopt;
+  ObjectReader reader(*value, declaration.pointer("stored_p"));
+  const auto text = reader.get<std::string>("format");
+  const auto format = element_type_named(text);
+  const bool is_stored = format && format_of(*format).bytes == 1;
+  if (!format || dtype == DType::f64 ||
+      (!is_stored && *format != dtype && *format != wide(dtype))) {
+    throw InputError(reader.pointer("format"),
+                     fmt::format("P is kept in e4m3, e5m2, {} or {}, not in \"{}\"", name(dtype),
+                                 name(wide(dtype)), text));
+  }
+  const auto times = reader.get_or<double>("times", 1);
+  if (!(times >= 1 && times <= largest_finite(is_stored ? *format : DType::f16))) {
+    throw InputError(reader.pointer("times"),
+                     fmt::format("P is kept at least once as large as it is, and within the range "
+                                 "of its format, not {} times",
+                                 times));
+  }
+  reader.finish();
+  if (*format == wide(dtype)) return Narrowing{};
+  return Narrowing{unit_roundoff(*format), half_smallest_subnormal(*format) / times};
+}
+
 // What goes beyond the default column, each with what must be declared beside it.
 void parse_beyond_default(ObjectReader& reader, Arithmetic& result) {
   const auto needs = [&](const std::string& key, bool met, const std::string& what) {
@@ -181,6 +207,21 @@ Arithmetic loosest(DType dtype) {
   };
 }
 
+Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem) {
+  Arithmetic result = arithmetic;
+  const auto round_operands = [&](Product& product) {
+    // One after the other: scaled operands may be rounded again.
+    product.operand_roundoff =
+        (1 + product.operand_roundoff) * (1 + arithmetic.unstored_roundoff) - 1;
+  };
+  if (problem.stored.q || problem.stored.k) round_operands(result.qk);
+  if (problem.stored.v) {
+    round_operands(result.pv);
+    if (arithmetic.stored_p) result.p = *arithmetic.stored_p;
+  }
+  return result;
+}
+
 void parse_products(const nlohmann::json& products, const std::string& pointer,
                     Arithmetic& result) {
   ObjectReader reader(products, pointer);
@@ -250,6 +291,8 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
   if (parse_choice(reader, "output_rounding", "nearest", "faithful") == Choice::first) {
     result.output_rounding = Rounding::nearest;
   }
+  result.unstored_roundoff = parse_narrowing(reader, "unstored", dtype, {}).roundoff;
+  result.stored_p = parse_stored_p(reader, dtype);
   parse_beyond_default(reader, result);
   result.deterministic = reader.get_or("deterministic", false);
   result.thread_invariant = reader.get_or("thread_invariant", false);
@@ -277,6 +320,8 @@ std::vector<std::string> beyond_default(const Arithmetic& a) {
   say(a.rounds_head_gradients,
       fmt::format("dK and dV of each query head rounded to {}", name(a.dtype)));
   say(a.rounds_dbias_terms, fmt::format("terms of dBias rounded to {}", name(a.dtype)));
+  say(a.unstored_roundoff > 0, fmt::format("operands times their scales in {}", name(a.dtype)));
+  say(a.stored_p && a.stored_p->roundoff > unit_roundoff(a.dtype), "P in 8 bits");
   say(a.lse.base_2 && !a.lse.apart, "LSE in base 2");
   say(a.lse.apart,
       fmt::format("maximum{} and sum instead of LSE", a.lse.base_2 ? " in base 2" : ""));

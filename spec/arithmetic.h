@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "spec/dtype.h"
+#include "spec/problem.h"
 
 namespace attest {
 
@@ -76,6 +77,10 @@ struct Arithmetic {
   bool rounds_dbias_terms = false;     // each dS to the dtype, before they are summed to dBias
   bool flushes_inputs = false;         // subnormal inputs are taken as 0
   bool flushes_outputs = false;        // subnormal results become 0
+  // Of problems whose operands are stored in fewer bits: in which format a number is kept that is
+  // multiplied by its scale, and P where V is stored so. None: in that of the softmax, and as `p`.
+  double unstored_roundoff = 0;
+  std::optional<Narrowing> stored_p = {};
   Rounding output_rounding = Rounding::nearest;
   LseForm lse = {};               // declared of all formats at once
   bool deterministic = false;     // the same call gives the same bits (DET-1)
@@ -86,6 +91,10 @@ struct Arithmetic {
 
 // The loosest arithmetic that `dtype` has by saying nothing: the column "default" of NUMERICS.md.
 Arithmetic loosest(DType dtype);
+
+// The same where some operands of `problem` are stored in fewer bits: what it says of such becomes
+// what it says of P and of products.
+Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem);
 
 // What of an arithmetic lies beyond the default column, in words: "exp of 736 units".
 std::vector<std::string> beyond_default(const Arithmetic& arithmetic);

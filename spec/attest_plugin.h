@@ -106,8 +106,8 @@ enum {
 
 typedef struct attest_problem {
   size_t struct_size;
-  /* Of Q, K, V, O and their gradients, but that O of the 8-bit formats is bf16. LSE is f32, or f64
-   * for f64. */
+  /* Of O and the gradients, and of Q, K, V unless these are stored in fewer bits. LSE is f32, or
+   * f64 for f64. */
   attest_dtype dtype;
   int32_t backward; /* whether a backward call follows the forward call */
   int64_t batch, query_heads, key_heads, query_len, key_len, head_dim, value_dim;
@@ -129,6 +129,10 @@ typedef struct attest_problem {
   int32_t reserved;
   double dropout_probability;
   uint64_t dropout_seed, dropout_offset;
+  /* What Q, K and V are stored in: dtype, or of these one of 8 bits, and then with scales. An older
+   * host has none of these fields. */
+  attest_dtype q_dtype, k_dtype, v_dtype;
+  int32_t reserved2;
 } attest_problem;
 
 /* Node `index` of the mask, counted from 0; mask_count - 1 is the root. */
@@ -147,7 +151,9 @@ typedef struct attest_inputs {
   attest_tensor alibi_slopes; /* f32 [B or 1, Hq, 1, 1]; the bias is -slope |i + shift - j| */
   attest_tensor sink;         /* f32 [1, Hq, 1, 1] */
   attest_tensor keep;         /* bits [B, Hq, Sq, Sk]: 1 keeps; strides in bits */
-  attest_tensor q_scale, k_scale, v_scale; /* f32, of the 8-bit formats */
+  /* Of what is stored in 8 bits: f32 [B or 1, H or 1, S or 1, 1], by which each number is meant to
+   * be multiplied. */
+  attest_tensor q_scale, k_scale, v_scale;
   /* Backward only. o and lse are what this kernel's own forward call returned. */
   attest_tensor o, lse;
   attest_tensor d_o, d_lse;

@@ -21,7 +21,20 @@ double smallest_normal(DType dtype) { return std::ldexp(1.0, format_of(dtype).mi
 
 double largest_finite(DType dtype) {
   const Format format = format_of(dtype);
-  return (2 - power_of_two(1 - format.digits)) * power_of_two(format.max_exponent);
+  // Without infinities, the last but one of the numbers in their place.
+  const int last = format.finite ? 2 - format.digits : 1 - format.digits;
+  return (2 - power_of_two(last)) * power_of_two(format.max_exponent);
+}
+
+double round_to_finite(DType dtype, double value) {
+  const Format format = format_of(dtype);
+  const double magnitude = std::abs(value), largest = largest_finite(dtype);
+  const double unit = power_of_two(spacing_exponent(format, magnitude));
+  // What would be the next number is none. Half way to it, the largest is the even one.
+  if (!(magnitude <= largest + power_of_two(spacing_exponent(format, largest)) / 2)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::copysign(std::nearbyint(magnitude / unit) * unit, value);
 }
 
 std::uint64_t encode_rounded(DType dtype, double value) {
@@ -31,13 +44,18 @@ std::uint64_t encode_rounded(DType dtype, double value) {
   }
   const int fraction_bits = format.digits - 1;
   const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (8 * format.bytes - 1);
-  const std::uint64_t infinity = std::uint64_t(2 * format.max_exponent + 1) << fraction_bits;
-  if (std::isnan(value)) return infinity | (std::uint64_t(1) << (fraction_bits - 1));
+  const int bias = 1 - format.min_exponent;
+  const std::uint64_t infinity = std::uint64_t(2 * bias + 1) << fraction_bits;
+  const std::uint64_t not_a_number = format.finite
+                                         ? (std::uint64_t(1) << (8 * format.bytes - 1)) - 1
+                                         : infinity | (std::uint64_t(1) << (fraction_bits - 1));
+  if (std::isnan(value)) return not_a_number;
   double magnitude = std::abs(value);
   const std::uint64_t below = (std::uint64_t(1) << (52 - fraction_bits)) - 1;
   const bool fits = (std::bit_cast<std::uint64_t>(magnitude) & below) == 0 &&
                     exponent_of(magnitude) >= format.min_exponent;
-  if (!fits) magnitude = round_to(dtype, magnitude);
+  if (!fits || format.finite) magnitude = round_to(dtype, magnitude);
+  if (std::isnan(magnitude)) return not_a_number;
   if (exponent_of(magnitude) > format.max_exponent) return sign | infinity;
   const int unit = format.min_exponent - fraction_bits;  // of subnormal numbers
   if (exponent_of(magnitude) < format.min_exponent) {
@@ -45,7 +63,7 @@ std::uint64_t encode_rounded(DType dtype, double value) {
   }
   // The same fields as a double's: fewer bits of the fraction, and another bias.
   const std::uint64_t fields = std::bit_cast<std::uint64_t>(magnitude) >> (52 - fraction_bits);
-  return sign | (fields - (std::uint64_t(1023 - format.max_exponent) << fraction_bits));
+  return sign | (fields - (std::uint64_t(1023 - bias) << fraction_bits));
 }
 
 double decode_f16(std::uint64_t bits) {
@@ -66,8 +84,23 @@ double decode_f16(std::uint64_t bits) {
   return bits & kSign ? -magnitude : magnitude;
 }
 
+double decode_short(DType dtype, std::uint64_t bits) {
+  if (dtype == DType::e5m2) return decode_f16(bits << 8);  // the upper half of one
+  constexpr Format kFormat = format_of(DType::e4m3);
+  constexpr int kFractionBits = kFormat.digits - 1;
+  const auto magnitude_bits = bits & 0x7f, fraction = magnitude_bits & 7;
+  const int exponent = int(magnitude_bits >> kFractionBits) + kFormat.min_exponent - 1;
+  double magnitude = std::numeric_limits<double>::quiet_NaN();
+  if (magnitude_bits >> kFractionBits == 0) {
+    magnitude = double(fraction) * power_of_two(kFormat.min_exponent - kFractionBits);
+  } else if (magnitude_bits != 0x7f) {
+    magnitude = double(8 + fraction) * power_of_two(exponent - kFractionBits);
+  }
+  return bits & 0x80 ? -magnitude : magnitude;
+}
+
 Cell rounding_cell(DType dtype, double value, Rounding rounding) {
-  ATTEST_ASSERT(!std::isnan(value));
+  ATTEST_ASSERT(!std::isnan(value) && !format_of(dtype).finite);  // no result is of such a format
   const Format format = format_of(dtype);
   const long double share = rounding == Rounding::nearest ? 0.5L : 1.0L;  // of a spacing
   constexpr long double kBeyond = std::numeric_limits<long double>::infinity();
@@ -102,6 +135,10 @@ std::string_view name(DType dtype) {
       return "f16";
     case DType::bf16:
       return "bf16";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
   }
   return "?";
 }
@@ -111,6 +148,13 @@ std::optional<DType> dtype_named(std::string_view text) {
     if (name(dtype) == text) return dtype;
   }
   return std::nullopt;
+}
+
+std::optional<DType> element_type_named(std::string_view text) {
+  for (const DType dtype : kStoredDTypes) {
+    if (name(dtype) == text) return dtype;
+  }
+  return dtype_named(text);
 }
 
 std::optional<DType> dtype_numbered(std::int32_t number) {

@@ -1,5 +1,5 @@
 // Number formats: what each holds, how a real number is rounded to it, and which real numbers a
-// stored value may stand for (SPEC.md, FORMAT-1 to FORMAT-4; NUMERICS.md, section "Rounding
+// stored value may stand for (SPEC.md, FORMAT-1 to FORMAT-5; NUMERICS.md, section "Rounding
 // cells").
 //
 // All arithmetic here is exact or correctly rounded: scaling by powers of two and one rounding to
@@ -22,9 +22,11 @@
 namespace attest {
 
 // The values are those of attest_dtype in attest_plugin.h.
-enum class DType : std::int32_t { f64 = 1, f32 = 2, f16 = 3, bf16 = 4 };
+enum class DType : std::int32_t { f64 = 1, f32 = 2, f16 = 3, bf16 = 4, e4m3 = 5, e5m2 = 6 };
 
+// Those that a problem may have, and those in which its inputs alone may be stored, with scales.
 inline constexpr std::array kDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16};
+inline constexpr std::array kStoredDTypes = {DType::e4m3, DType::e5m2};
 
 // A binary format in the terms of IEEE 754: p digits (the hidden one counted), and the exponents of
 // its smallest and largest normal numbers.
@@ -33,6 +35,8 @@ struct Format {
   int min_exponent;
   int max_exponent;
   int bytes;
+  // Without infinities: their patterns are numbers, but for the last, all ones, which is NaN.
+  bool finite = false;
 };
 
 constexpr Format format_of(DType dtype) {
@@ -45,6 +49,10 @@ constexpr Format format_of(DType dtype) {
       return {11, -14, 15, 2};
     case DType::bf16:
       return {8, -126, 127, 2};
+    case DType::e4m3:
+      return {4, -6, 8, 1, true};
+    case DType::e5m2:
+      return {3, -14, 15, 1};
   }
   return {};
 }
@@ -65,6 +73,10 @@ decltype(auto) with_constant(DType dtype, const Act& act) {
       return act(std::integral_constant<DType, DType::f32>());
     case DType::f16:
       return act(std::integral_constant<DType, DType::f16>());
+    case DType::e4m3:
+      return act(std::integral_constant<DType, DType::e4m3>());
+    case DType::e5m2:
+      return act(std::integral_constant<DType, DType::e5m2>());
     case DType::bf16:
       break;
   }
@@ -95,11 +107,16 @@ inline int spacing_exponent(const Format& format, double value) {
   return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
 }
 
-// `value` rounded to the nearest number of `dtype`, ties to even; beyond the range, an infinity.
+// Of a format without infinities, what round_to() says.
+double round_to_finite(DType dtype, double value);
+
+// `value` rounded to the nearest number of `dtype`, ties to even; beyond the range, an infinity, or
+// NaN in a format without.
 inline double round_to(DType dtype, double value) {
   if (dtype == DType::f32) return static_cast<float>(value);
-  if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
   const Format format = format_of(dtype);
+  if (format.finite) return round_to_finite(dtype, value);
+  if (dtype == DType::f64 || value == 0 || !std::isfinite(value)) return value;
   if (exponent_of(value) > format.max_exponent)
     return std::copysign(std::numeric_limits<double>::infinity(), value);
   // The numbers around this one are as far apart as those of the format around `value`: so the sum
@@ -135,6 +152,7 @@ inline std::uint64_t encode(DType dtype, double value) {
 
 // As decode(), but that a NaN has the sign of its pattern.
 double decode_f16(std::uint64_t bits);
+double decode_short(DType dtype, std::uint64_t bits);
 inline double decode_signed(DType dtype, std::uint64_t bits) {
   switch (dtype) {
     case DType::f64:
@@ -145,6 +163,9 @@ inline double decode_signed(DType dtype, std::uint64_t bits) {
       return decode_f16(bits);
     case DType::bf16:
       return std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16));
+    case DType::e4m3:
+    case DType::e5m2:
+      return decode_short(dtype, bits);
   }
   return 0;
 }
@@ -165,6 +186,8 @@ inline void store(DType dtype, double value, void* address) {
       return put(bits);
     case 4:
       return put(static_cast<std::uint32_t>(bits));
+    case 1:
+      return put(static_cast<std::uint8_t>(bits));
     default:
       return put(static_cast<std::uint16_t>(bits));
   }
@@ -180,6 +203,8 @@ inline double load(DType dtype, const void* address) {
       return decode(dtype, bits_as(std::uint64_t()));
     case 4:
       return decode(dtype, bits_as(std::uint32_t()));
+    case 1:
+      return decode(dtype, bits_as(std::uint8_t()));
     default:
       return decode(dtype, bits_as(std::uint16_t()));
   }
@@ -199,7 +224,10 @@ struct Cell {
 Cell rounding_cell(DType dtype, double value, Rounding rounding = Rounding::nearest);
 
 std::string_view name(DType dtype);  // "bf16"
+// Of kDTypes.
 std::optional<DType> dtype_named(std::string_view name);
 std::optional<DType> dtype_numbered(std::int32_t number);  // as attest_dtype has it
+// Of either.
+std::optional<DType> element_type_named(std::string_view name);
 
 }  // namespace attest

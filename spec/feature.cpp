@@ -31,6 +31,24 @@ template <Dropout::Mode kMode>
 bool drops(const Problem& p) {
   return p.dropout.mode == kMode;
 }
+bool is_stored_qkv(const Problem& p) { return p.stored.q && p.stored.k && p.stored.v; }
+bool is_stored_qk(const Problem& p) { return p.stored.q && p.stored.k && !p.stored.v; }
+bool is_stored_kv(const Problem& p) { return !p.stored.q && p.stored.k && p.stored.v; }
+template <class Test>
+bool some_stored(const Problem& p, const Test& test) {
+  const auto& [q, k, v] = p.stored;
+  return (q && test(*q)) || (k && test(*k)) || (v && test(*v));
+}
+template <DType kDType>
+bool is_stored_in(const Problem& p) {
+  return some_stored(p, [](const Stored& each) { return each.dtype == kDType; });
+}
+bool has_scales_of_heads(const Problem& p) {
+  return some_stored(p, [](const Stored& each) { return each.by_batch || each.by_head; });
+}
+bool has_scales_of_positions(const Problem& p) {
+  return some_stored(p, [](const Stored& each) { return each.by_position; });
+}
 bool has_groups(const Problem& p) { return p.key_heads != p.query_heads; }
 bool has_value_dim(const Problem& p) { return p.value_dim != p.head_dim; }
 bool is_long(const Problem& p) { return std::max(p.query_len, p.key_len) > kLong; }
@@ -134,6 +152,19 @@ constexpr Feature kFeatures[] = {
     of_format("f32", is_of<DType::f32>, {{{"FORMAT-2", kForwardCore}}}),
     of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
     of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
+    of_problem("stored-qkv", "Q, K and V are stored in fewer bits, with scales", is_stored_qkv,
+               {{{"FORMAT-5", "stored"}}}),
+    of_problem("stored-qk", "Q and K are, V is not", is_stored_qk, {{{"FORMAT-5", "stored"}}}),
+    of_problem("stored-kv", "K and V are, Q is not", is_stored_kv, {{{"FORMAT-5", "stored"}}}),
+    of_problem("e4m3", "any of them is stored in e4m3", is_stored_in<DType::e4m3>,
+               {{{"FORMAT-5", "stored"}}}),
+    of_problem("e5m2", "any of them is stored in e5m2", is_stored_in<DType::e5m2>,
+               {{{"FORMAT-5", "stored"}}}),
+    of_problem("scales-of-heads",
+               "a scale belongs to one batch element or head, not to the whole tensor",
+               has_scales_of_heads, {{{"FORMAT-5", "stored"}}}),
+    of_problem("scales-of-positions", "a scale belongs to one position", has_scales_of_positions,
+               {{{"FORMAT-5", "stored"}}}),
     of_problem("any-scale", "the scale is 0 or negative", has_any_scale, {{{"SCORE-5", "scores"}}}),
     taken_out_by([](Problem& p) { p.softcap = 0; },
                  of_problem("softcap", "there is a softcap", has_softcap,

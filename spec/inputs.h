@@ -1,6 +1,7 @@
 // The numbers of a problem: what a testee reads. Each is exactly representable in the format of its
 // tensor (problem.dtype, unless said otherwise), so that testee and reference start from the same
-// values (SPEC.md, chapter "Formats").
+// values (SPEC.md, chapter "Formats"). What is stored with scales stands here as it is meant: the
+// number that is stored times its scale, exactly.
 #pragma once
 
 #include <array>
@@ -36,6 +37,7 @@ struct Inputs {
   Keep keep = {};      // dropout; in the generated mode, what the testee returned
   Values d_o = {};     // the gradient with respect to O: of a backward pass
   Values d_lse = {};   // the gradient with respect to LSE; of the format of LSE
+  Values q_scale = {}, k_scale = {}, v_scale = {};  // of what is stored; f32
 
   // Of a tensor of kInputValues.
   const Values& operator[](TensorName tensor) const {
@@ -54,15 +56,27 @@ struct Inputs {
         return sink;
       case TensorName::d_o:
         return d_o;
+      case TensorName::q_scale:
+        return q_scale;
+      case TensorName::k_scale:
+        return k_scale;
+      case TensorName::v_scale:
+        return v_scale;
       default:
         ATTEST_ASSERT(tensor == TensorName::d_lse);
         return d_lse;
     }
   }
 };
-inline constexpr std::array kInputValues = {TensorName::q,    TensorName::k,      TensorName::v,
-                                            TensorName::bias, TensorName::slopes, TensorName::sink,
-                                            TensorName::d_o,  TensorName::d_lse};
+inline constexpr std::array kInputValues = {
+    TensorName::q,       TensorName::k,       TensorName::v,      TensorName::bias,
+    TensorName::slopes,  TensorName::sink,    TensorName::d_o,    TensorName::d_lse,
+    TensorName::q_scale, TensorName::k_scale, TensorName::v_scale};
+
+// Numbers as they are meant, of those that are stored, each times the scale that it has; and back,
+// exactly.
+Values scaled(const Values& stored, const Values& scales);
+Values unscaled(const Values& meant, const Values& scales);
 
 // Whether the query sees the key, a bias of -inf hiding it too (MASK-14).
 inline bool sees(const Problem& problem, const Inputs& inputs, const Position& at) {

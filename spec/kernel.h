@@ -40,6 +40,7 @@ struct Call {
   attest_context context;
   bool backward;  // which of the passes this is
   Tensor q, k, v, bias, alibi_slopes, sink, keep;
+  Tensor q_scale, k_scale, v_scale;  // of what is stored in 8 bits
   Tensor o, lse, maximum, sum;  // to be written; of a backward call what the forward call returned
   Tensor d_o, d_lse;            // of a backward call
   Tensor dq, dk, dv, dbias, dsink;  // likewise, to be written
@@ -54,6 +55,7 @@ struct Call {
         context(detail::read(the_context)),
         backward(is_backward) {
     q = inputs.q, k = inputs.k, v = inputs.v;
+    q_scale = inputs.q_scale, k_scale = inputs.k_scale, v_scale = inputs.v_scale;
     bias = inputs.bias, alibi_slopes = inputs.alibi_slopes, sink = inputs.sink;
     keep = outputs.keep.data ? outputs.keep : inputs.keep;  // drawn by the kernel, or given
     o = backward ? inputs.o : outputs.o;

@@ -101,9 +101,12 @@ std::string_view NamedArithmetic::of(DType dtype) const {
     case DType::f16:
       return f16;
     case DType::bf16:
-      break;
+      return bf16;
+    case DType::e4m3:
+    case DType::e5m2:
+      break;  // no problem is of these
   }
-  return bf16;
+  return {};
 }
 
 std::span<const NamedArithmetic> named_arithmetics() { return kNamed; }

@@ -7,7 +7,7 @@
 
 namespace attest {
 
-// What an element takes in memory. Undefined for the 8-bit formats, and what is none.
+// What an element takes in memory. Undefined for bfp8, and what is none.
 inline std::uint64_t bits_of(attest_dtype dtype) {
   switch (dtype) {
     case ATTEST_F64:
@@ -16,6 +16,8 @@ inline std::uint64_t bits_of(attest_dtype dtype) {
     case ATTEST_F32:
     case ATTEST_I32:
       return 32;
+    case ATTEST_FP8_E4M3:
+    case ATTEST_FP8_E5M2:
     case ATTEST_U8:
       return 8;
     case ATTEST_BITS:

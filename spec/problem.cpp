@@ -245,6 +245,17 @@ std::optional<Defect> defect_of_scores(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<Defect> defect_of_stored(const Problem& p) {
+  const StoredInputs& stored = p.stored;
+  if (!stored.any()) return std::nullopt;
+  const auto wrong = [](const char* what) { return Defect{"FORMAT-5", what}; };
+  if (p.backward) return wrong("what is stored in fewer bits has no backward pass");
+  if (p.dtype == DType::f64) return wrong("what is stored in fewer bits is not computed in f64");
+  const bool known = stored.q ? stored.k.has_value() : stored.k && stored.v;
+  if (!known) return wrong("stored in fewer bits are Q and K, K and V, or all three");
+  return std::nullopt;
+}
+
 }  // namespace
 
 Index Paging::entries() const {
@@ -273,6 +284,7 @@ std::optional<Defect> defect_of(const Problem& p) {
                                         p.query_heads)};
   }
   if (auto defect = defect_of_scores(p)) return defect;
+  if (auto defect = defect_of_stored(p)) return defect;
   for (const Layout* layout : {&p.layouts.o, &p.layouts.dq, &p.layouts.dk, &p.layouts.dv}) {
     for (const Axis axis : {kBatch, kHead, kPosition, kChannel}) {
       if (layout->expands(axis)) return Defect{"LAYOUT-1", "an output cannot be expanded"};
@@ -313,6 +325,16 @@ std::vector<TensorName> laid_out(const Problem& problem) {
 Layout& Layouts::operator[](TensorName tensor) { return layout_of(*this, tensor); }
 const Layout& Layouts::operator[](TensorName tensor) const { return layout_of(*this, tensor); }
 
+namespace {
+
+// "e4m3*bh": the axes of its scales behind the format.
+std::string to_string(const Stored& stored) {
+  return fmt::format("{}*{}{}{}", name(stored.dtype), stored.by_batch ? "b" : "",
+                     stored.by_head ? "h" : "", stored.by_position ? "s" : "");
+}
+
+}  // namespace
+
 std::string to_string(const Problem& p) {
   std::string text = fmt::format("{} b{} h{}/{} q{} k{} d{}", name(p.dtype), p.batch, p.query_heads,
                                  p.key_heads, p.query_len, p.key_len, p.head_dim);
@@ -325,6 +347,10 @@ std::string to_string(const Problem& p) {
   if (p.packed) text += " packed";
   if (p.paging.page_size > 0)
     text += fmt::format(" pages={}x{}", p.paging.pages, p.paging.page_size);
+  for (const auto& [tensor, stored] :
+       {std::pair{'q', p.stored.q}, std::pair{'k', p.stored.k}, std::pair{'v', p.stored.v}}) {
+    if (stored) text += fmt::format(" {}={}", tensor, to_string(*stored));
+  }
   if (p.bias_shape) text += fmt::format(" bias=[{}]", fmt::join(*p.bias_shape, ","));
   if (p.slopes_shape) text += " alibi";
   if (p.sink) text += " sink";

@@ -54,6 +54,30 @@ struct Paging {
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 
+// How Q, K or V is stored where that is not in the problem's format (FORMAT-5): each number in
+// fewer bits, meant times a scale.
+struct Stored {
+  DType dtype = DType::e4m3;  // of kStoredDTypes
+  // Whether each batch element, head and position of the tensor, as it is stored, has a scale of
+  // its own.
+  bool by_batch = false, by_head = false, by_position = false;
+  friend bool operator==(const Stored&, const Stored&) = default;
+
+  // Of the scales of a tensor of that shape.
+  Shape scale_shape(const Shape& of) const {
+    return {by_batch ? of[kBatch] : 1, by_head ? of[kHead] : 1, by_position ? of[kPosition] : 1, 1};
+  }
+};
+struct StoredInputs {
+  std::optional<Stored> q = {}, k = {}, v = {};  // none: as the problem has it
+  friend bool operator==(const StoredInputs&, const StoredInputs&) = default;
+
+  bool any() const { return q || k || v; }
+};
+// Scales are within these, so that no product of two with a scale of scores leaves the range of f32
+// that would not anyway.
+inline constexpr double kLeastScale = 0x1p-20, kMostScale = 0x1p20;
+
 // The batch and position coordinates of a row of a tensor.
 struct Place {
   Index batch;
@@ -61,7 +85,7 @@ struct Place {
 };
 
 struct Problem {
-  DType dtype = DType::f32;  // of all tensors but LSE (FORMAT-1 to FORMAT-4)
+  DType dtype = DType::f32;  // of all tensors but LSE, and of what is stored (FORMAT-1 to FORMAT-4)
   Index batch = 1;
   Index query_heads = 1;
   Index key_heads = 1;  // divides query_heads (HEAD-1)
@@ -83,7 +107,8 @@ struct Problem {
   // Packed THD: batch elements follow each other along the position axis, without padding; both
   // lengths are given, and query_len and key_len are the longest (LAYOUT-5).
   bool packed = false;
-  Paging paging = {};     // of K and V, instead of padding or packing
+  Paging paging = {};  // of K and V, instead of padding or packing
+  StoredInputs stored = {};
   bool backward = false;  // whether the gradients are wanted too: dQ, dK, dV, and those of bias and
                           // sink where there are any
   bool d_lse = false;     // whether the loss depends on LSE too (GRAD-5); backward only

@@ -34,6 +34,7 @@ std::vector<Profile> own_clauses() {
       {"paged", "keys behind a page table"},
       {"layouts", "expanded and transposed tensors, the order SBH"},
       {"double", "f64"},
+      {"stored", "Q, K and V in formats of 8 bits, with scales"},
       {"schedule",
        "the blocks that are computed, and who computes them",
        {"SCHED-1", "SCHED-2", "SCHED-3"}},

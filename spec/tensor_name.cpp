@@ -28,6 +28,9 @@ constexpr std::array kSpellings = {
     Spelling{TensorName::dsink, "dsink", "dSink"},
     Spelling{TensorName::maximum, "maximum", "maximum"},
     Spelling{TensorName::sum, "sum", "sum"},
+    Spelling{TensorName::q_scale, "q_scale", "scales of Q"},
+    Spelling{TensorName::k_scale, "k_scale", "scales of K"},
+    Spelling{TensorName::v_scale, "v_scale", "scales of V"},
 };
 
 constexpr bool in_order() {

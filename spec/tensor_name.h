@@ -35,6 +35,10 @@ enum class TensorName {
   // What it may return, and read again, in place of LSE: m and l of LSE = m + log l.
   maximum,
   sum,
+  // What it reads of Q, K and V that are stored in fewer bits.
+  q_scale,
+  k_scale,
+  v_scale,
 };
 
 std::string wire_name(TensorName tensor);

@@ -15,7 +15,7 @@ class Drawing {
  protected:
   Drawing(const Description& testee, Dice& dice) : testee_(testee), dice_(dice) {}
 
-  bool has(const char* feature) const { return testee_.has(feature); }
+  bool has(std::string_view feature) const { return testee_.has(feature); }
   Index within(Index least, Index most) const { return dice_.within(least, most); }
   bool chance(int percent) const { return dice_.chance(percent); }
   template <class T>

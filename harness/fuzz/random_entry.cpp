@@ -93,6 +93,7 @@ class Maker : Drawing {
   }
 
   json finished(DType dtype) {
+    if (dtype == DType::f64) problem_.erase("stored");
     entry_["problem"] = problem_;
     entry_["dtypes"] = json::array({std::string(name(dtype))});
     if (!entry_.contains("clauses")) entry_["clauses"] = json::array({"SOFTMAX-1"});
@@ -103,6 +104,11 @@ class Maker : Drawing {
 
   // A feature less, another one, or that of another entry.
   void change_feature(const json& donor) {
+    // Of whoever takes nothing that is stored so, the draws are what they were.
+    if (may_be_stored() && chance(10)) {
+      if (problem_.erase("stored") == 0) stored();
+      return;
+    }
     struct Feature {
       std::vector<const char*> fields;
       bool declared;
@@ -161,6 +167,33 @@ class Maker : Drawing {
     if (has("sink") && chance(20)) sink();
     if ((has("dropout") || has("dropout-generated")) && chance(22)) dropout();
     if (has("strides") && chance(30)) layouts();
+    if (!backward_ && may_be_stored() && chance(15)) stored();
+  }
+
+  // Q, K and V in 8 bits, as the testee takes them.
+  std::vector<std::string> formats_stored() const {
+    std::vector<std::string> formats;
+    for (const DType dtype : kStoredDTypes) {
+      if (has(name(dtype))) formats.emplace_back(name(dtype));
+    }
+    return formats;
+  }
+  bool may_be_stored() const {
+    return !formats_stored().empty() && (has("stored-qkv") || has("stored-qk") || has("stored-kv"));
+  }
+  void stored() {
+    if (problem_.value("backward", false)) return;
+    std::vector<std::string> tensors;
+    for (const char* const each : {"qkv", "qk", "kv"}) {
+      if (has(fmt::format("stored-{}", each))) tensors.emplace_back(each);
+    }
+    std::string text = one_of(tensors) + " " + one_of(formats_stored());
+    if (chance(40)) text += "." + one_of(formats_stored());
+    std::string axes;
+    if (has("scales-of-heads") && chance(50)) axes += one_of<std::string>({"b", "h", "bh"});
+    if (has("scales-of-positions") && chance(30)) axes += "s";
+    if (!axes.empty()) text += " " + axes;
+    problem_["stored"] = text;
   }
 
   void mask() {

@@ -11,6 +11,17 @@ Values cut(const Values& values, const Box& box) {
   return {box.size, cut(values.data, values.shape, box)};
 }
 
+// What goes with a part of a tensor: scales, whose axes of size 1 hold for all of it.
+Values cut_along(const Values& scales, const Box& box) {
+  Box own = {{}, {1, 1, 1, 1}};
+  for (const Axis axis : {kBatch, kHead, kPosition}) {
+    if (scales.shape[axis] == 1) continue;
+    own.begin[axis] = box.begin[axis];
+    own.size[axis] = box.size[axis];
+  }
+  return cut(scales, own);
+}
+
 // The cuts that make one batch element of a whole problem.
 class Knife {
  public:
@@ -68,6 +79,12 @@ Alone alone(const Problem& whole, const Inputs& in, Index b) {
   own.q = cut(in.q, knife.queries(in.q.shape));
   own.k = knife.paged() ? in.k : cut(in.k, knife.keys(in.k.shape));
   own.v = knife.paged() ? in.v : cut(in.v, knife.keys(in.v.shape));
+  if (whole.stored.q) own.q_scale = cut_along(in.q_scale, knife.queries(in.q.shape));
+  const auto cut_scales = [&](const Values& scales, const Values& of) {
+    return knife.paged() ? scales : cut_along(scales, knife.keys(of.shape));
+  };
+  if (whole.stored.k) own.k_scale = cut_scales(in.k_scale, in.k);
+  if (whole.stored.v) own.v_scale = cut_scales(in.v_scale, in.v);
   if (whole.bias_shape) {
     own.bias = cut(in.bias, knife.scores(*whole.bias_shape));
     p.bias_shape = own.bias.shape;

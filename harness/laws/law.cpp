@@ -90,6 +90,7 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs) 
                            problem.key_len, problem.head_dim, problem.value_dim}) {
     if (size == 0) return "a size is 0";
   }
+  if (problem.stored.any()) return "what a law makes of its inputs cannot be stored in 8 bits";
   if (has_expanded_tensor(problem.layouts)) return "elements of a tensor are one and the same";
   for (const TensorName tensor : kInputValues) {
     if (tensor == TensorName::bias) continue;  // may be -inf (MASK-14)

@@ -135,12 +135,33 @@ void read_scores(const attest_problem& given, const attest_inputs& in, Problem& 
   }
 }
 
+// How a tensor is stored, by itself and by its scales.
+std::optional<Stored> stored_of(const attest_tensor& tensor, const attest_tensor& scales,
+                                const std::string& name) {
+  const auto dtype = static_cast<DType>(tensor.dtype);
+  if (std::find(kStoredDTypes.begin(), kStoredDTypes.end(), dtype) == kStoredDTypes.end()) {
+    if (is_given(scales)) wrong(name + "_scale", "is given, but " + name + " is not of 8 bits");
+    return std::nullopt;
+  }
+  if (!is_given(scales)) wrong(name + "_scale", "is missing");
+  const auto has_own = [&](Axis axis) {
+    return scales.shape[axis] != 1 && scales.shape[axis] == tensor.shape[axis];
+  };
+  return Stored{.dtype = dtype,
+                .by_batch = has_own(kBatch),
+                .by_head = has_own(kHead),
+                .by_position = has_own(kPosition)};
+}
+
 Problem problem_of(const attest_problem& given, const attest_inputs& in) {
   Problem p;
   read_sizes(given, p);
   read_lengths(given, p);
   read_pages(given, in.k, p);
   read_scores(given, in, p);
+  p.stored = {.q = stored_of(in.q, in.q_scale, "inputs.q"),
+              .k = stored_of(in.k, in.k_scale, "inputs.k"),
+              .v = stored_of(in.v, in.v_scale, "inputs.v")};
   throw_if_defect(p);  // before a table is read whose size follows from it
   p.mask = given_mask(given, p);
   throw_if_defect(p);
@@ -159,14 +180,31 @@ void check_numbers(const Values& values, const std::string& where, bool may_hide
   }
 }
 
+// Q, K or V as it is meant, and its scales.
+void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor,
+                  const std::string& name, const Problem& p, const std::optional<Stored>& stored,
+                  const Shape& shape, Values& values, Values& scales) {
+  const auto dtype = static_cast<attest_dtype>(stored ? stored->dtype : p.dtype);
+  values = read_values(tensor, {name, dtype, shape});
+  if (!stored) return;
+  const std::string where = name + "_scale";
+  scales = read_values(scale_tensor, {where, ATTEST_F32, stored->scale_shape(shape)});
+  for (const double scale : scales.data) {
+    if (scale >= kLeastScale && scale <= kMostScale) continue;
+    wrong(where, fmt::format("has {}, expected numbers from 2^-20 to 2^20", scale));
+  }
+  values = scaled(values, scales);
+}
+
 Inputs inputs_of(const Problem& p, const attest_problem& given, const attest_inputs& in,
                  const attest_outputs& out) {
   const auto dtype = static_cast<attest_dtype>(p.dtype);
   const auto wide = static_cast<attest_dtype>(p.lse_dtype());
   Inputs inputs;
-  inputs.q = read_values(in.q, {"inputs.q", dtype, p.q_shape()});
-  inputs.k = read_values(in.k, {"inputs.k", dtype, p.k_shape()});
-  inputs.v = read_values(in.v, {"inputs.v", dtype, p.v_shape()});
+  const StoredInputs& stored = p.stored;
+  read_operand(in.q, in.q_scale, "inputs.q", p, stored.q, p.q_shape(), inputs.q, inputs.q_scale);
+  read_operand(in.k, in.k_scale, "inputs.k", p, stored.k, p.k_shape(), inputs.k, inputs.k_scale);
+  read_operand(in.v, in.v_scale, "inputs.v", p, stored.v, p.v_shape(), inputs.v, inputs.v_scale);
   if (p.bias_shape) {
     inputs.bias = read_values(in.bias, {"inputs.bias", dtype, *p.bias_shape});
     check_numbers(inputs.bias, "inputs.bias", true);

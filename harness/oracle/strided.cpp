@@ -132,6 +132,8 @@ std::vector<Result> read_floats(const attest_tensor& tensor, const Wanted& wante
       return read_as<Result, std::uint64_t>(tensor, wanted, read);
     case 32:
       return read_as<Result, std::uint32_t>(tensor, wanted, read);
+    case 8:
+      return read_as<Result, std::uint8_t>(tensor, wanted, read);
     default:
       return read_as<Result, std::uint16_t>(tensor, wanted, read);
   }

@@ -38,7 +38,7 @@ constexpr std::size_t kMessageBytes = 4096;
        sizeof((struct_pointer)->field))
 
 attest_dtype wire_dtype(const std::string& text) {
-  if (const auto dtype = dtype_named(text)) return static_cast<attest_dtype>(*dtype);
+  if (const auto dtype = element_type_named(text)) return static_cast<attest_dtype>(*dtype);
   static const std::map<std::string, attest_dtype> kNames = {
       {"u8", ATTEST_U8}, {"i32", ATTEST_I32}, {"i64", ATTEST_I64}, {"bits", ATTEST_BITS}};
   const auto place = kNames.find(text);
@@ -185,6 +185,12 @@ void fill(NativeProblem& native, const json& request, const Locate& locate) {
   p.dropout_probability = dropout.at("probability").get<double>();
   p.dropout_seed = std::stoull(dropout.at("seed").get<std::string>());
   p.dropout_offset = std::stoull(dropout.at("offset").get<std::string>());
+  const auto stored_in = [&](const char* key) {
+    return j.contains(key) ? wire_dtype(j[key].get<std::string>()) : p.dtype;
+  };
+  p.q_dtype = stored_in("q_dtype");
+  p.k_dtype = stored_in("k_dtype");
+  p.v_dtype = stored_in("v_dtype");
 }
 
 // The blocks that a call reports, from whatever threads.
@@ -230,6 +236,9 @@ NativeTensors tensors_of(const attest_problem& problem, const json& t, bool back
   in.q = tensor(TensorName::q);
   in.k = tensor(TensorName::k);
   in.v = tensor(TensorName::v);
+  in.q_scale = tensor(TensorName::q_scale);
+  in.k_scale = tensor(TensorName::k_scale);
+  in.v_scale = tensor(TensorName::v_scale);
   in.bias = tensor(TensorName::bias);
   in.alibi_slopes = tensor(TensorName::slopes);
   in.sink = tensor(TensorName::sink);

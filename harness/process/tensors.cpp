@@ -27,9 +27,16 @@ void add_problem(Exchange& exchange, const Problem& p) {
 
 std::vector<Crossing> inputs_of(const Problem& p, bool backward) {
   const Layouts& l = p.layouts;
-  std::vector<Crossing> inputs = {{TensorName::q, p.dtype, p.q_shape(), l.q},
-                                  {TensorName::k, p.dtype, p.k_shape(), l.k},
-                                  {TensorName::v, p.dtype, p.v_shape(), l.v}};
+  std::vector<Crossing> inputs, scales;
+  const auto add = [&](TensorName tensor, TensorName scale, const Shape& shape,
+                       const Layout& layout, const std::optional<Stored>& stored) {
+    inputs.push_back({tensor, stored ? stored->dtype : p.dtype, shape, layout});
+    if (stored) scales.push_back({scale, DType::f32, stored->scale_shape(shape)});
+  };
+  add(TensorName::q, TensorName::q_scale, p.q_shape(), l.q, p.stored.q);
+  add(TensorName::k, TensorName::k_scale, p.k_shape(), l.k, p.stored.k);
+  add(TensorName::v, TensorName::v_scale, p.v_shape(), l.v, p.stored.v);
+  inputs.insert(inputs.end(), scales.begin(), scales.end());
   if (p.bias_shape) inputs.push_back({TensorName::bias, p.dtype, *p.bias_shape, l.bias});
   if (p.slopes_shape) inputs.push_back({TensorName::slopes, DType::f32, *p.slopes_shape});
   if (p.sink) inputs.push_back({TensorName::sink, DType::f32, p.sink_shape()});
@@ -57,9 +64,26 @@ std::vector<Crossing> outputs_of(const Problem& p, bool backward,
   return outputs;
 }
 
+Values stored_values(const Problem& p, const Inputs& in, TensorName tensor) {
+  switch (tensor) {
+    case TensorName::q:
+      return p.stored.q ? unscaled(in.q, in.q_scale) : in.q;
+    case TensorName::k:
+      return p.stored.k ? unscaled(in.k, in.k_scale) : in.k;
+    case TensorName::v:
+      return p.stored.v ? unscaled(in.v, in.v_scale) : in.v;
+    default:
+      return in[tensor];
+  }
+}
+
 void add_inputs(Exchange& exchange, const Problem& p, const Inputs& in, bool backward) {
   for (const Crossing& t : inputs_of(p, backward)) {
-    exchange.add_input(wire_name(t.name), t.dtype, in[t.name], t.layout);
+    if (p.stored.any()) {
+      exchange.add_input(wire_name(t.name), t.dtype, stored_values(p, in, t.name), t.layout);
+    } else {
+      exchange.add_input(wire_name(t.name), t.dtype, in[t.name], t.layout);
+    }
   }
   if (p.dropout.mode == Dropout::Mode::given) {
     exchange.add_input(wire_name(TensorName::keep), in.keep);

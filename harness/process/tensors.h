@@ -26,6 +26,9 @@ struct Crossing {
 // not among them, nor a keep-mask, which is no numbers.
 std::vector<Crossing> inputs_of(const Problem& problem, bool backward);
 
+// The numbers of an input as they are stored: without their scales.
+Values stored_values(const Problem& problem, const Inputs& inputs, TensorName tensor);
+
 // What a call returns; a forward call O and `statistics`: LSE, or what a testee returns in its
 // place, or nothing.
 std::vector<Crossing> outputs_of(const Problem& problem, bool backward,

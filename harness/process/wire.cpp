@@ -123,6 +123,10 @@ json problem_to_json(const Problem& p, const WindowEnds& windows) {
   j["alibi"] = p.slopes_shape.has_value();
   j["sink"] = p.sink;
   j["dlse"] = p.d_lse;
+  for (const auto& [key, stored] :
+       {std::pair{"q_dtype", &p.stored.q}, {"k_dtype", &p.stored.k}, {"v_dtype", &p.stored.v}}) {
+    if (*stored) j[key] = name((*stored)->dtype);
+  }
   j["dropout"] = std::move(dropout);
   return j;
 }

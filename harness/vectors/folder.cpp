@@ -81,7 +81,8 @@ std::vector<ProblemFile> input_files(const Problem& problem, const Inputs& input
     files.push_back({npy_name(name), npy_of(shape, numbers)});
   });
   for (const Crossing& t : inputs_of(problem, problem.backward)) {
-    files.push_back({npy_name(wire_name(t.name)), npy_of(t.shape, inputs[t.name].data, t.dtype)});
+    files.push_back({npy_name(wire_name(t.name)),
+                     npy_of(t.shape, stored_values(problem, inputs, t.name).data, t.dtype)});
   }
   if (problem.dropout.mode == Dropout::Mode::given) {
     files.push_back(

@@ -191,6 +191,8 @@ char npy_kind(DType dtype) {
     case DType::f16:
       return 'f';
     case DType::bf16:
+    case DType::e4m3:
+    case DType::e5m2:
       break;
   }
   return 'u';
@@ -198,8 +200,9 @@ char npy_kind(DType dtype) {
 
 std::string npy_of(const Shape& shape, const std::vector<double>& values, DType dtype) {
   const int bytes = format_of(dtype).bytes;
-  const std::string type = fmt::format("<{}{}", npy_kind(dtype), bytes);
+  const std::string type = fmt::format("{}{}{}", bytes == 1 ? '|' : '<', npy_kind(dtype), bytes);
   if (dtype == DType::f64) return file_of(shape, type, values);
+  if (bytes == 1) return encoded<std::uint8_t>(shape, type, values, dtype);
   return bytes == 4 ? encoded<std::uint32_t>(shape, type, values, dtype)
                     : encoded<std::uint16_t>(shape, type, values, dtype);
 }

@@ -27,7 +27,7 @@ struct ForwardTiles {
   std::int64_t width;   // of rows of O
   // Of one key head: K' and V as panels, key block by key block.
   R *k_transposed, *v;
-  R* page;  // a block of K or V from its pages; null unless keys are paged
+  R* page;  // a block of K or V, gathered; null unless that is needed
   // Of one block.
   R *q, *s, *o;
   R *max, *sum;  // m and l
@@ -41,7 +41,7 @@ struct ForwardTiles {
         width(engine.padded(p.value_dim)),
         k_transposed(arena.take<R>(engine.padded(p.key_len), p.head_dim)),
         v(arena.take<R>(p.key_len, width)),
-        page(p.page_size == 0 ? nullptr : arena.take<R>(keys, std::max(p.head_dim, p.value_dim))),
+        page(gathers_keys(p) ? arena.take<R>(keys, std::max(p.head_dim, p.value_dim)) : nullptr),
         q(arena.take<R>(queries, p.head_dim)),
         s(arena.take<R>(queries, stride)),
         o(arena.take<R>(queries, width)),
@@ -126,9 +126,13 @@ void begin_rows(ForwardWorker<Real<T>>& w, const QueryRows& rows, bool with_sink
   using R = Real<T>;
   const attest_problem& p = w.call.problem;
   const ForwardTiles<R>& tile = w.tile;
-  const auto q = query_plane<const T>(w.call, w.call.inputs.q, rows.b, rows.h);
-  w.engine.load(stored(q.from(rows.begin), rows.count(), p.head_dim),
-                {tile.q, rows.count(), p.head_dim, p.head_dim});
+  if (is_stored(p.q_dtype)) {
+    load_queries<T>(w.call, rows.b, rows.h, rows.begin, rows.count(), tile.q);
+  } else {
+    const auto q = query_plane<const T>(w.call, w.call.inputs.q, rows.b, rows.h);
+    w.engine.load(stored(q.from(rows.begin), rows.count(), p.head_dim),
+                  {tile.q, rows.count(), p.head_dim, p.head_dim});
+  }
   std::fill_n(tile.o, rows.count() * tile.width, R(0));
   std::fill_n(tile.sum, rows.count(), p.has_sink && with_sink ? R(1) : R(0));
   std::fill_n(tile.max, rows.count(),

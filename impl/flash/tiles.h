@@ -54,16 +54,20 @@ Tile<R> as_tile(const Engine<R>& engine, const Plane<const T>& plane, std::int64
   return tile;
 }
 
-// Some keys of K or V; those on pages are gathered first.
+// Some keys of K or V; those on pages, and those that are stored in 8 bits, are gathered first.
 template <class T, class R = Real<T>>
 Stored gather_keys(const Call& call, const attest_tensor& tensor, std::int64_t b,
                    std::int64_t key_head, std::int64_t begin, std::int64_t keys, R* page) {
   const std::int64_t channels = tensor.shape[3];
-  if (call.problem.page_size == 0) {
+  if (call.problem.page_size == 0 && !is_stored(tensor.dtype)) {
     return stored(key_plane<const T>(call, tensor, b, key_head).from(begin), keys, channels);
   }
   load_keys<T>(call, tensor, b, key_head, begin, keys, page);
   return {page, kTypeOf<R>, keys, channels, channels, 1};
+}
+
+inline bool gathers_keys(const attest_problem& p) {
+  return p.page_size > 0 || is_stored(p.k_dtype) || is_stored(p.v_dtype);
 }
 
 template <class R>

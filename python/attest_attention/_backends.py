@@ -10,6 +10,7 @@ import numpy as np
 
 from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
+from attest_attention._formats import NAMES_ELSEWHERE, STORED
 
 _MUCH = 1 << 30  # bytes
 _NOT_OPENED = "CUDA call failed lazily at initialization"  # which PyTorch tries once
@@ -36,14 +37,14 @@ class Backend:
     def __init__(self, device: str, dtypes: Sequence[str]) -> None:
         self.device = device
         if "bf16" in dtypes:
-            self._bf16 = np.dtype(_ml_dtypes().bfloat16)
+            _ml_dtypes("bf16")  # or it is said before anything is asked
 
     def array(self, view: np.ndarray) -> Any:
         return view
 
-    def floats(self, bits: np.ndarray) -> Any:
-        """Of bits of bf16."""
-        return bits.view(self._bf16)
+    def floats(self, bits: np.ndarray, dtype: str) -> Any:
+        """Of bits of a format that NumPy lacks."""
+        return bits.view(_ml_dtypes(dtype))
 
     def use_threads(self, threads: int) -> None:
         """NumPy decides by itself."""
@@ -117,8 +118,9 @@ class Torch(Backend):
         array = self._torch.from_numpy(view)
         return array if self.device == "cpu" else array.to(self.device)
 
-    def floats(self, bits: np.ndarray) -> Any:
-        return self.array(bits.view(np.int16)).view(self._torch.bfloat16)
+    def floats(self, bits: np.ndarray, dtype: str) -> Any:
+        numbers = bits.view(np.int16) if dtype == "bf16" else bits
+        return self.array(numbers).view(getattr(self._torch, NAMES_ELSEWHERE[dtype]))
 
     def use_threads(self, threads: int) -> None:
         if threads != self._threads:
@@ -153,7 +155,10 @@ class Torch(Backend):
             self._torch.cuda.empty_cache()
 
     def lend(self, view: View) -> Any:
-        return self._torch.utils.dlpack.from_dlpack(view.__dlpack__())
+        array = self._torch.utils.dlpack.from_dlpack(view.__dlpack__())
+        if view.dtype in STORED:
+            return array.view(getattr(self._torch, NAMES_ELSEWHERE[view.dtype]))
+        return array
 
     def in_stream(self, stream: int) -> ContextManager[Any]:
         cuda = self._torch.cuda
@@ -207,15 +212,14 @@ class Jax(Backend):
             jax.config.update("jax_enable_x64", True)
         self._jax, self.device = jax, device
         self._place = jax.devices("gpu" if device == "cuda" else "cpu")[0]
-        self._bf16 = np.dtype(_ml_dtypes().bfloat16)
 
     def array(self, view: np.ndarray) -> Any:
         if view.dtype == np.int64:  # lengths, which JAX would cut itself, with a warning
             view = view.astype(np.int32)
         return self._jax.device_put(view, self._place)
 
-    def floats(self, bits: np.ndarray) -> Any:
-        return self.array(bits.view(self._bf16))
+    def floats(self, bits: np.ndarray, dtype: str) -> Any:
+        return self.array(bits.view(_ml_dtypes(dtype)))
 
     def device_of(self, value: Any) -> str:
         platform = next(iter(value.devices())).platform
@@ -233,7 +237,7 @@ class Jax(Backend):
         return "RESOURCE_EXHAUSTED" in str(error)
 
     def lend(self, view: View) -> Any:
-        if view.dtype == "i64" or not view.dense or 0 in view.shape:
+        if view.dtype == "i64" or view.dtype in STORED or not view.dense or 0 in view.shape:
             return None
         return self._jax.dlpack.from_dlpack(view)
 
@@ -241,11 +245,12 @@ class Jax(Backend):
         self._jax.block_until_ready(value)
 
 
-def _ml_dtypes() -> Any:
+def _ml_dtypes(dtype: str) -> Any:
+    """NumPy's dtype of a format that it lacks."""
     try:
-        return importlib.import_module("ml_dtypes")
+        return np.dtype(getattr(importlib.import_module("ml_dtypes"), NAMES_ELSEWHERE[dtype]))
     except ImportError as error:
-        raise Misuse("bf16 needs ml_dtypes beside NumPy: pip install ml_dtypes") from error
+        raise Misuse(f"{dtype} needs ml_dtypes beside NumPy: pip install ml_dtypes") from error
 
 
 LIBRARIES = {"numpy": Backend, "torch": Torch, "jax": Jax}

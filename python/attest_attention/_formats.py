@@ -18,5 +18,12 @@ FORMATS: Dict[str, Format] = {
     "f16": Format(3, np.float16, 0x7c00),
     "bf16": Format(4, np.uint16, 0x7f80),
 }
+# In which q, k and v may be stored, with scales: what holds their bits, and what ml_dtypes, torch
+# and JAX call them.
+STORED: Dict[str, Format] = {
+    "e4m3": Format(5, np.uint8, 0x7e),  # it has none: the last is its largest number
+    "e5m2": Format(6, np.uint8, 0x7c),
+}
+NAMES_ELSEWHERE = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 # Those that arrays of 16-bit integers may hold, if that is said.
 AS_BITS = tuple(name for name, each in FORMATS.items() if each.numpy is np.uint16)

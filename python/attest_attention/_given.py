@@ -15,7 +15,8 @@ from attest_attention._tensors import Tensors
 class Problem:
     """One problem. What Options has too is called the same; arrays are of the kernel's library.
 
-    dtype           "f64", "f32", "f16" or "bf16", of q, k, v, o, bias and their gradients
+    dtype           "f64", "f32", "f16" or "bf16", of q, k, v, o, bias and their gradients; but
+                    that q, k, v may be stored in 8 bits
     batch, query_heads, key_heads, query_len, key_len, head_dim, value_dim    sizes; of packed
                     sequences query_len and key_len are those of the longest
     scale, softcap  numbers; a softcap of 0 is none
@@ -28,6 +29,8 @@ class Problem:
                     cu_seqlens (of queries, of keys; of pages None) [batch + 1] says where each
                     begins
     page_size       of pages of k and v, 0 if there are none; and page_table [batch, pages]
+    q_scale, k_scale, v_scale    None, or, where q, k or v is stored in 8 bits, f32 that broadcasts
+                    to it, [batch or 1, heads or 1, positions or 1, 1]: meant is the product
     bias            None, or what broadcasts to [batch, query_heads, query_len, key_len]
     alibi_slopes    None, or [batch or 1, query_heads]
     sinks           None, or [query_heads]
@@ -103,6 +106,18 @@ class Problem:
     @cached_property
     def page_table(self) -> Any:
         return self._tensors.array("page_table", 2)
+
+    @cached_property
+    def q_scale(self) -> Any:
+        return self._tensors.array("q_scale")
+
+    @cached_property
+    def k_scale(self) -> Any:
+        return self._tensors.array("k_scale")
+
+    @cached_property
+    def v_scale(self) -> Any:
+        return self._tensors.array("v_scale")
 
     @cached_property
     def bias(self) -> Any:

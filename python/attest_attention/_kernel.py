@@ -24,6 +24,8 @@ PROFILES: Dict[str, Tuple[str, ...]] = {
     "packed": ("packed",),
     "paged": ("paged",),
     "layouts": ("expanded", "strides", "transposed"),
+    "stored": ("e4m3", "e5m2", "scales-of-heads", "scales-of-positions", "stored-kv", "stored-qk",
+               "stored-qkv"),
 }
 
 # Of device="cuda", and of libraries that are told their stream; each suffices for its profile.

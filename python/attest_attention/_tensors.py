@@ -8,10 +8,10 @@ import numpy as np
 
 from attest_attention._arrays import host
 from attest_attention._backends import Backend, Misuse
-from attest_attention._formats import FORMATS
+from attest_attention._formats import FORMATS, NAMES_ELSEWHERE, STORED
 from attest_attention._pages import Pages
 
-DTYPES = {**{name: each.numpy for name, each in FORMATS.items()},
+DTYPES = {**{name: each.numpy for name, each in {**FORMATS, **STORED}.items()},
           "i64": np.int64, "i32": np.int32, "u8": np.bool_}
 
 # Of outputs the axes that a kernel sees: LSE and its like have no channels, dSink has heads alone.
@@ -20,7 +20,8 @@ AXES = {**dict.fromkeys(("o", "keep", "dq", "dk", "dv", "dbias"), slice(4)),
 
 
 def _view(told: Dict[str, Any], buffer: Any, offset: int) -> np.ndarray:
-    """The tensor in `buffer`, with the strides that it has; of bf16 its bits, of bits whole bytes."""
+    """The tensor in `buffer`, with the strides that it has; of formats that NumPy lacks their bits,
+    of bits whole bytes."""
     if told["dtype"] == "bits":  # rows of whole bytes
         shape = (*told["shape"][:3], -(-told["shape"][3] // 8))
         strides = [stride // 8 for stride in told["stride"][:3]] + [1]
@@ -117,8 +118,10 @@ class Tensors:
     def _seen(self, name: str, view: np.ndarray, axes: slice) -> Any:
         taken = range(4)[axes]
         view = view[tuple(slice(None) if axis in taken else 0 for axis in range(4))]
-        bf16 = self._told[name]["dtype"] == "bf16"
-        return self.backend.floats(view) if bf16 else self.backend.array(view)
+        dtype = self._told[name]["dtype"]
+        if dtype in NAMES_ELSEWHERE:
+            return self.backend.floats(view, dtype)
+        return self.backend.array(view)
 
     def out(self, name: str) -> Any:
         """An output for the kernel to write to. Raises Misuse."""

@@ -28,10 +28,12 @@ Score product_of(const Symbols& sy, const View& view, Index j) {
   const Real phi = sy.tau * sum(d, [&](Index c) {
                      return q(c) * k(c) * Real(int(q(c) < sy.small_qk) + int(k(c) < sy.small_qk));
                    });
-  const Real larger = std::max({Real(1), sy.tau, Real(sy.p.softcap)});
+  const Real larger =
+      std::max({Real(1), sy.tau, Real(sy.p.softcap)}) * std::pow(Real(kMostScale), sy.stored_qk);
   const Real sizes = sum(d, [&](Index c) { return q(c) + k(c); });
   const Real G = share(sy.a.qk, steps(sy.a.qk, d, d), sy.u(sy.a.qk));
-  const Real eps = (G + 2 * sy.u_s + sy.scale_share) * a + phi + sy.z * Real(d) * larger +
+  const Real eps = (G + 2 * (1 + sy.stored_qk) * sy.u_s + sy.scale_share) * a + phi +
+                   sy.z * Real(d) * larger +
                    2 * Real(unit_roundoff(sy.p.lse_dtype())) * sy.z * larger * sizes;
   return {.s = x, .eps = eps + sy.stored(2, std::abs(x) + eps, sy.tau), .a = a};
 }
@@ -140,7 +142,7 @@ bool is_exact(const Symbols& sy, const Row& row) {
   const Index keys = sy.p.lengths(view.b).key;
   if (sy.p.sink || sy.p.dropout.mode != Dropout::Mode::none) return false;
   if (a.kv_splits == 0 || a.rescales_output || a.pv.operand_roundoff > 0 ||
-      a.p_normalised != Choice::last || a.exp_zero_inexact) {
+      a.p_normalised != Choice::last || a.exp_zero_inexact || sy.p.stored.v) {
     return false;
   }
   for (Index c = 0; c < sy.p.value_dim; ++c) {
@@ -168,7 +170,7 @@ void count_roundings(const Symbols& sy, Row& row) {
   if (a.rescales_output) {
     row.h += 4 * Real(std::min(n, span / (a.key_block > 0 ? a.key_block : 16) + 2));
   }
-  row.h += (sink ? 8 : 0) + (sy.u_zeta > 0 ? 2 : 0);
+  row.h += (sink ? 8 : 0) + (sy.u_zeta > 0 ? 2 : 0) + (sy.p.stored.v ? 2 : 0);
   const Real u = sy.widest(a.pv);
   row.G = share(a.pv, row.h, u);
   row.G_sum = gamma_of(row.h, u);

@@ -22,18 +22,20 @@ Real share(const Product& product, Real k, Real u) {
 
 Symbols::Symbols(const Problem& problem, const Arithmetic& arithmetic)
     : p(problem),
-      a(arithmetic),
+      a(with_stored(arithmetic, problem)),
       u_ref(p.dtype == DType::f64 ? kRoundoff<long double> : Real(kRoundoff<double>)),
       tau(std::abs(Real(p.scale))),
       z(smallest_normal(p.lse_dtype())),
+      stored_qk(Real(p.stored.q.has_value() + p.stored.k.has_value())),
       u_s(Real(a.softmax_roundoff) + u_ref),
       e_x(Real(a.exp_error) + 4 * u_ref),
       e_t(Real(a.tanh_error) + 4 * u_ref),
       m_lambda((Real(a.max_lag) + (a.integer_max ? 1 : 0)) * std::log(2.0L)),
       flushes(a.flushes_inputs || a.flushes_outputs) {
-  if (tau > 0 && tau < z) {
+  const Real least_tau = tau * std::pow(Real(kLeastScale), stored_qk);
+  if (tau > 0 && least_tau < z) {
     const Real spacing = z * 2 * Real(unit_roundoff(p.lse_dtype()));
-    scale_share = flushes ? 1 : std::min(1.0L, 4 * spacing / tau);
+    scale_share = flushes ? 1 : std::min(1.0L, 4 * spacing / least_tau);
   }
   const Real normal = smallest_normal(p.dtype);
   if (a.flushes_outputs) {

@@ -33,9 +33,10 @@ struct Symbols {
   Symbols(const Problem& problem, const Arithmetic& arithmetic);
 
   const Problem& p;
-  const Arithmetic& a;
+  const Arithmetic a;
   Real u_ref;
   Real tau, z;
+  Real stored_qk;  // how many of Q and K are stored in fewer bits
   Real u_s, e_x, e_t;
   Real m_lambda;
   Real scale_share = 0;  // of a subnormal scale

@@ -1,10 +1,13 @@
-// Numbers of 16 bits, for kernels that compute in float: f16 and bf16 (FORMAT-3, FORMAT-4).
+// Numbers of 16 and 8 bits, for kernels that compute in float: f16, bf16, e4m3 and e5m2 (FORMAT-3
+// to FORMAT-5).
 //
 // Each widens to a float by itself, and is made of one by rounding to the nearest, ties to even,
 // with subnormal numbers kept. A vendor's own types (__half, __nv_bfloat16) may stand in their
 // place wherever this header takes a type.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -61,6 +64,54 @@ struct f16 {
     const std::uint32_t finite = detail::bits_of(detail::float_of(magnitude << 13) * 0x1p112f);
     const std::uint32_t wide = magnitude < 0x7c00u ? finite : magnitude << 13 | 0x7f800000u;
     return detail::float_of(static_cast<std::uint32_t>(bits & 0x8000u) << 16 | wide);
+  }
+};
+
+namespace detail {
+
+// The pattern of a magnitude that is no NaN, to the nearest, ties to even, and no more than the
+// largest: of so many bits of fraction, and the exponent of the smallest normal number.
+inline std::uint8_t pattern_of(float magnitude, int fraction_bits, int least, float largest) {
+  magnitude = std::min(magnitude, largest);
+  const int exponent = std::max(magnitude > 0 ? std::ilogb(magnitude) : least, least);
+  // In units of the spacing there, which a carry makes twice as many as belong to the exponent.
+  const auto units =
+      static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
+  const std::uint32_t before = static_cast<std::uint32_t>(exponent - least) << fraction_bits;
+  return static_cast<std::uint8_t>(before + units);
+}
+
+}  // namespace detail
+
+// Of 8 bits. What lies beyond the largest number becomes that, as accelerators convert by default.
+struct e5m2 {
+  std::uint8_t bits;
+
+  e5m2() = default;
+  explicit e5m2(float value)
+      : bits(static_cast<std::uint8_t>(
+            (std::signbit(value) ? 0x80u : 0u) |
+            (std::isnan(value) ? 0x7fu : detail::pattern_of(std::fabs(value), 2, -14, 57344)))) {}
+  operator float() const {
+    f16 same;  // of which it is the upper half
+    same.bits = static_cast<std::uint16_t>(bits << 8);
+    return same;
+  }
+};
+
+struct e4m3 {
+  std::uint8_t bits;
+
+  e4m3() = default;
+  explicit e4m3(float value)
+      : bits(static_cast<std::uint8_t>(
+            (std::signbit(value) ? 0x80u : 0u) |
+            (std::isnan(value) ? 0x7fu : detail::pattern_of(std::fabs(value), 3, -6, 448)))) {}
+  operator float() const {
+    const std::uint32_t magnitude = bits & 0x7fu;
+    const std::uint32_t finite = detail::bits_of(detail::float_of(magnitude << 20) * 0x1p120f);
+    const std::uint32_t wide = magnitude < 0x7fu ? finite : 0x7fc00000u;
+    return detail::float_of(static_cast<std::uint32_t>(bits & 0x80u) << 24 | wide);
   }
 };
 

@@ -85,6 +85,8 @@ bool holds(attest_dtype dtype) {
   if (std::is_same_v<T, float>) return dtype == ATTEST_F32;
   if (std::is_same_v<T, f16>) return dtype == ATTEST_F16;
   if (std::is_same_v<T, bf16>) return dtype == ATTEST_BF16;
+  if (std::is_same_v<T, e4m3>) return dtype == ATTEST_FP8_E4M3;
+  if (std::is_same_v<T, e5m2>) return dtype == ATTEST_FP8_E5M2;
   return sizeof(T) == bytes_of(dtype);
 }
 
@@ -117,7 +119,7 @@ struct Tensor : attest_tensor {
   }
 };
 
-// Calls visit(T{}) with the type of elements of `dtype`: double, float, f16 or bf16.
+// Calls visit(T{}) with the type of elements of `dtype`: double, float, f16, bf16, e4m3 or e5m2.
 template <class Visit>
 auto with_element_type(attest_dtype dtype, Visit visit) {
   switch (dtype) {
@@ -129,8 +131,12 @@ auto with_element_type(attest_dtype dtype, Visit visit) {
       return visit(f16{});
     case ATTEST_BF16:
       return visit(bf16{});
+    case ATTEST_FP8_E4M3:
+      return visit(e4m3{});
+    case ATTEST_FP8_E5M2:
+      return visit(e5m2{});
     default:
-      throw std::logic_error("format " + std::to_string(dtype) + " is none of the four");
+      throw std::logic_error("format " + std::to_string(dtype) + " is none of numbers");
   }
 }
 
@@ -210,6 +216,18 @@ Dense<T> gather(const Tensor& from, Order order = Order::bhsd) {
       to(b, h, s, d) = static_cast<T>(view(b, h, s, d));
     });
   });
+  return to;
+}
+
+// Q, K or V as it is meant: each number times its scale, where it is stored in 8 bits (FORMAT-5).
+//   auto k = attest::gather<float>(c.k, c.k_scale);
+template <class T>
+Dense<T> gather(const Tensor& from, const Tensor& scales, Order order = Order::bhsd) {
+  Dense<T> to = gather<T>(from, order);
+  if (!scales) return to;
+  const auto scale = scales.view<float>();
+  detail::for_each(from,
+                   [&](auto b, auto h, auto s, auto d) { to(b, h, s, d) *= scale(b, h, s, 0); });
   return to;
 }
 

@@ -89,7 +89,8 @@ class Numbers {
 
   T flushed(T x) const { return std::abs(x) < smallest_ ? T(0) : x; }
   T input(double value) const {
-    const T x = static_cast<T>(value);
+    const bool narrows = style_.narrows_unstored && p_.stored.any();
+    const T x = static_cast<T>(narrows ? round_to(p_.dtype, value) : value);
     return style_.flushes_inputs ? flushed(x) : x;
   }
   // As a P or dS that is kept in the problem's format.
@@ -100,6 +101,10 @@ class Numbers {
     return style_.stores_scores ? flushed_result(static_cast<T>(round_to(p_.dtype, double(x)))) : x;
   }
   T narrow_p(T x) const {
+    if (p_.stored.v && style_.p_in_8_bits > 0) {
+      const double times = style_.p_in_8_bits;
+      return static_cast<T>(round_to(DType::e4m3, double(x) * times) / times);
+    }
     if (!style_.truncates_p || !style_.narrows) return narrow(x);
     double result = round_to(p_.dtype, double(x));
     if (result > double(x)) result = decode(p_.dtype, encode(p_.dtype, result) - 1);

@@ -125,7 +125,7 @@ class RowPass : protected Numbers<T> {
     for (Index t = 0; t < n; ++t) {
       if (row.s[first + t] > -kInfinity) w[at(t)] = weight(row.s[first + t], m);
     }
-    if (style_.sums_narrow_p) {
+    if (style_.sums_narrow_p && p_.dtype != p_.lse_dtype()) {  // where `p` can be declared so
       for (T& each : w) each = narrow_p(each);
     }
     T added = sum(w.data(), n);

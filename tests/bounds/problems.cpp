@@ -12,8 +12,8 @@
 namespace attest::bounds {
 namespace {
 
-constexpr std::array kFeatureNames = {"softcap", "bias",    "ALiBi",  "sink",
-                                      "dLSE",    "dropout", "packed", "plain"};
+constexpr std::array kFeatureNames = {"softcap", "bias",   "ALiBi",  "sink", "dLSE",
+                                      "dropout", "packed", "stored", "plain"};
 constexpr std::array kKindNames = {"normal",
                                    "logits 10",
                                    "logits 50",
@@ -156,10 +156,48 @@ Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
     p.dropout.probability = random.pick(std::array{0.1, 0.2, 0.5, 0.9});
   }
   p.d_lse = has[kDLse];
+  has[kStored] = !backward && p.dtype != DType::f64 && random.chance(0.2);
+  if (has[kStored]) {
+    has[kFeatures] = false;
+    const auto any = [&] {
+      return Stored{.dtype = random.pick(kStoredDTypes),
+                    .by_batch = random.chance(0.5),
+                    .by_head = random.chance(0.5),
+                    .by_position = random.chance(0.5)};
+    };
+    p.stored.k = any();
+    if (random.chance(0.6)) p.stored.q = any();
+    if (!p.stored.q || random.chance(0.6)) p.stored.v = any();
+  }
   return subject;
 }
 
 namespace {
+
+// Rounds the numbers to what is stored times scales, by which the largest of each lies within the
+// format's range, or far below it.
+void store(const std::optional<Stored>& stored, Random& random, Values& values, Values& scales) {
+  if (!stored) return;
+  scales = zeros(stored->scale_shape(values.shape));
+  const double most = largest_finite(stored->dtype);
+  const auto scale_of = [&](Index n) -> double& {
+    const auto [b, h, s, d] = coordinates(values.shape, n);
+    return scales.data[static_cast<std::size_t>(broadcast_index(scales.shape, b, h, s, d))];
+  };
+  for (Index n = 0; n < std::ssize(values.data); ++n) {
+    double& largest = scale_of(n);
+    largest = std::max(largest, std::abs(values.data[static_cast<std::size_t>(n)]));
+  }
+  for (double& scale : scales.data) {
+    const double room = (1 + random.uniform()) * random.pick(std::array{1.0, 1.0, 64.0});
+    scale = round_to(DType::f32, std::clamp(scale / most * room, kLeastScale, kMostScale));
+  }
+  for (Index n = 0; n < std::ssize(values.data); ++n) {
+    double& value = values.data[static_cast<std::size_t>(n)];
+    const double scale = scale_of(n);
+    value = round_to(stored->dtype, std::clamp(value / scale, -most, most)) * scale;
+  }
+}
 
 constexpr std::array kPlainDTypes = {DType::f32, DType::f16, DType::bf16};
 constexpr std::uint64_t kPlainKinds = static_cast<std::uint64_t>(Kind::offset_v) + 1;
@@ -370,6 +408,9 @@ Inputs make_inputs(const Subject& subject) {
     in.d_lse =
         draw_in(p.lse_dtype(), p.lse_shape(), times(random.pick(std::array{0.01, 1.0, 100.0})));
   }
+  store(p.stored.q, random, in.q, in.q_scale);
+  store(p.stored.k, random, in.k, in.k_scale);
+  store(p.stored.v, random, in.v, in.v_scale);
   return in;
 }
 

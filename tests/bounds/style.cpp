@@ -59,6 +59,12 @@ Arithmetic declared(const Style& style, DType dtype) {
       .rounds_dbias_terms = style.rounds_dbias_terms,
       .flushes_inputs = style.flushes_inputs,
       .flushes_outputs = style.flushes_outputs,
+      .unstored_roundoff = style.narrows_unstored && narrow_format ? unit_roundoff(dtype) : 0,
+      .stored_p =
+          style.p_in_8_bits > 0
+              ? std::optional(Narrowing{unit_roundoff(DType::e4m3),
+                                        half_smallest_subnormal(DType::e4m3) / style.p_in_8_bits})
+              : std::nullopt,
       .output_rounding = style.truncates_output ? Rounding::faithful : Rounding::nearest,
       .lse = style.lse,
   };

@@ -52,6 +52,9 @@ struct Style {
   bool narrows = true;            // P and dS to a 16-bit format
   bool normalises_p = false;      // before it is narrowed
   bool truncates_p = false;       // where it is narrowed
+  // Where V is stored in 8 bits: P in e4m3, so many times as large; 0: as elsewhere.
+  double p_in_8_bits = 0;
+  bool narrows_unstored = false;  // what is stored so, times its scale, to the problem's format
   // What the scale multiplies; `exponent`: s c - m c in one fma, c the scale times log2(e), where
   // nothing comes between the product and the softmax, and c = log2(e) otherwise.
   enum class Scale { product, query, both, exponent } scale = Scale::product;

@@ -310,6 +310,9 @@ Style mixed_style(Random& random) {
   style.folds_d_lse = coin();
   style.narrows_dbias = style.scale_ds != Style::ScaleDs::before && coin();
   style.outer_order = random.pick(kOuterOrders);
+  // Dropped P, of up to ten times 16, stays within the range.
+  if (style.lag == 0 && coin()) style.p_in_8_bits = random.pick(std::array{1.0, 16.0});
+  style.narrows_unstored = coin();
   if (random.chance(0.7)) return style;
   // What is declared or not done.
   const auto seldom = [&] { return random.chance(0.25); };
@@ -363,6 +366,8 @@ std::string describe(const Style& style) {
   add(style.adds_masks, "masks added");
   add(style.sums_narrow_p, "sums over narrow P");
   add(style.truncates_p, "P truncated");
+  add(style.p_in_8_bits > 0, "P in e4m3");
+  add(style.narrows_unstored, "scaled numbers narrowed");
   add(style.gradient_block > 0, "gradients stored");
   add(style.rounds_head_gradients, "gradients of heads rounded");
   add(style.rounds_dbias_terms, "terms of dBias rounded");

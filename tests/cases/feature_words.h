@@ -74,13 +74,24 @@ inline std::string impossible(const Combination& combination) {
       {{"lengths", "packed"}, "in a packed problem the lengths are the layout itself (LAYOUT-5)"},
       {{"lengths", "packed and paged"}, "as where it is packed (LAYOUT-5)"},
       {{"dropout", "dropout-generated"}, "a keep-mask is given or drawn (DROP-1, DROP-3)"},
+      {{"stored-qkv", "stored-qk"}, "V is stored in 8 bits or is not (FORMAT-5)"},
+      {{"stored-qkv", "stored-kv"}, "Q is stored in 8 bits or is not (FORMAT-5)"},
+      {{"stored-qk", "stored-kv"}, "Q is stored in 8 bits or is not (FORMAT-5)"},
   };
+  // None of these has a backward pass, nor f64 (FORMAT-5).
+  constexpr const char* kStored[] = {"stored-qkv", "stored-qk",       "stored-kv",          "e4m3",
+                                     "e5m2",       "scales-of-heads", "scales-of-positions"};
   const auto has = [&](const std::string& word) {
     return std::find(combination.begin(), combination.end(), word) != combination.end();
   };
   for (const auto& [words, why] : kReasons) {
     if (std::all_of(words.begin(), words.end(), has)) return why;
   }
+  const bool is_stored = std::any_of(std::begin(kStored), std::end(kStored), has);
+  if (is_stored && (has("backward") || has("dlse"))) {
+    return "what is stored in 8 bits has no backward pass (FORMAT-5)";
+  }
+  if (is_stored && has("f64")) return "what is stored in 8 bits is not computed in f64 (FORMAT-5)";
   return "";
 }
 

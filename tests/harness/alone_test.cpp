@@ -71,6 +71,15 @@ Problem paged(bool packed) {
   return p;
 }
 
+// Q, K and V in 8 bits, with scales along all axes but one.
+Problem stored(Problem p) {
+  p.backward = p.d_lse = false;
+  p.stored = {.q = Stored{.by_head = true, .by_position = true},
+              .k = Stored{.by_batch = true, .by_position = true},
+              .v = Stored{.dtype = DType::e5m2, .by_batch = true, .by_head = true}};
+  return p;
+}
+
 using ExpectedByName = std::map<TensorName, std::pair<Expected, Shape>>;
 
 ExpectedByName expected(const Problem& p, const Inputs& in) {
@@ -105,6 +114,16 @@ TEST_P(AloneTest, ElementIsWhatItIsInItsBatch) {
     const Alone one = alone(p, inputs, b);
     ASSERT_FALSE(defect_of(one.problem)) << defect_of(one.problem)->what;
     EXPECT_EQ(one.problem.batch, 1);
+    for (const auto& [how, meant, scales] :
+         {std::tuple{one.problem.stored.q, &one.inputs.q, &one.inputs.q_scale},
+          std::tuple{one.problem.stored.k, &one.inputs.k, &one.inputs.k_scale},
+          std::tuple{one.problem.stored.v, &one.inputs.v, &one.inputs.v_scale}}) {
+      if (!how) continue;
+      ASSERT_EQ(scales->shape, how->scale_shape(meant->shape));
+      for (const double number : unscaled(*meant, *scales).data) {
+        ASSERT_EQ(number, round_to(how->dtype, number)) << "by the scales of another element";
+      }
+    }
     for (const auto& [tensor, own] : expected(one.problem, one.inputs)) {
       const auto& [values, shape] = whole.at(tensor);
       Returned returned = {
@@ -129,7 +148,8 @@ TEST_P(AloneTest, ElementIsWhatItIsInItsBatch) {
 
 INSTANTIATE_TEST_SUITE_P(All, AloneTest,
                          testing::Values(everything(), with_lengths(everything()), packed(),
-                                         paged(false), paged(true)),
+                                         paged(false), paged(true), stored(everything()),
+                                         stored(packed()), stored(paged(true))),
                          [](const auto& problem) { return std::to_string(problem.index); });
 
 TEST(ShareTest, BiasThatTheBatchSharesHasNoShare) {

@@ -56,6 +56,20 @@ TEST(ElementsTest, BFloatIsConvertedExactlyAndBackForAllPatternsAndMidpoints) {
   expect_exhaustively<BFloat16>(DType::bf16);
 }
 
+TEST(ElementsTest, ElementsOf8BitsAreConvertedExactlyForAllPatterns) {
+  for (unsigned bits = 0; bits < 0x100; ++bits) {
+    const auto pattern = static_cast<std::uint8_t>(bits);
+    for (const auto& [dtype, wide] : {std::pair{DType::e4m3, widen(E4M3{pattern})},
+                                      std::pair{DType::e5m2, widen(E5M2{pattern})}}) {
+      const double exact = decode(dtype, bits);
+      ASSERT_EQ(std::isnan(wide), std::isnan(exact)) << name(dtype) << " " << bits;
+      if (std::isnan(exact)) continue;
+      ASSERT_EQ(wide, exact) << name(dtype) << " " << bits;
+      ASSERT_EQ(std::signbit(wide), std::signbit(exact)) << name(dtype) << " " << bits;
+    }
+  }
+}
+
 TEST(ElementsTest, OverflowStartsHalfAUnitBeyondTheLargest) {
   EXPECT_EQ(narrow<Half>(std::nextafter(65520.0f, 0.0f)).bits, 0x7bff);
   EXPECT_EQ(narrow<Half>(65520.0f).bits, 0x7c00);

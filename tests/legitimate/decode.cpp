@@ -113,6 +113,15 @@ Paging paging_of(const attest_problem& given, const std::vector<Index>& key_lens
   return paging;
 }
 
+std::optional<Stored> stored_of(const attest_tensor& tensor, const attest_tensor& scales) {
+  if (!is_given(scales)) return std::nullopt;
+  const auto has = [&](Axis axis) { return scales.shape[axis] > 1; };
+  return Stored{.dtype = static_cast<DType>(tensor.dtype),
+                .by_batch = has(kBatch),
+                .by_head = has(kHead),
+                .by_position = has(kPosition)};
+}
+
 }  // namespace
 
 Problem problem_of(const attest_problem& given) {
@@ -151,6 +160,9 @@ Problem problem_of(const attest_problem& given, const attest_inputs& inputs, boo
   if (given.page_size > 0) p.paging.pages = inputs.k.shape[kBatch];
   p.backward = backward;
   p.d_lse = backward && given.has_dlse != 0;
+  p.stored = {.q = stored_of(inputs.q, inputs.q_scale),
+              .k = stored_of(inputs.k, inputs.k_scale),
+              .v = stored_of(inputs.v, inputs.v_scale)};
   return p;
 }
 
@@ -164,9 +176,14 @@ Values values_of(const attest_tensor& t, DType dtype) {
 }
 
 Inputs inputs_of(const Problem& p, const attest_inputs& given) {
-  Inputs inputs = {.q = values_of(given.q, p.dtype),
-                   .k = values_of(given.k, p.dtype),
-                   .v = values_of(given.v, p.dtype)};
+  const auto read = [&](const attest_tensor& t, const attest_tensor& scales,
+                        const std::optional<Stored>& stored) {
+    if (!stored) return values_of(t, p.dtype);
+    return scaled(values_of(t, stored->dtype), values_of(scales, DType::f32));
+  };
+  Inputs inputs = {.q = read(given.q, given.q_scale, p.stored.q),
+                   .k = read(given.k, given.k_scale, p.stored.k),
+                   .v = read(given.v, given.v_scale, p.stored.v)};
   if (p.bias_shape) inputs.bias = values_of(given.bias, p.dtype);
   if (p.slopes_shape) inputs.slopes = values_of(given.alibi_slopes, DType::f32);
   if (p.sink) inputs.sink = values_of(given.sink, DType::f32);

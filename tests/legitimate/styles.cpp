@@ -95,6 +95,12 @@ std::vector<Style> more_styles() {
        .scale = Scale::both,
        .scale_ds = ScaleDs::operand},
       {.name = "3 splits, reversed", .order = Order::reversed, .block = 32, .splits = 3},
+      {.name = "fa2 128, 8-bit P",
+       .order = Order::lanes,
+       .block = 128,
+       .base_2 = true,
+       .p_in_8_bits = 16,
+       .narrows_unstored = true},
       {.name = "8 splits, scale in Q, exp2",
        .order = Order::lanes,
        .block = 32,
@@ -277,6 +283,10 @@ std::string arithmetic_json(const Style& given, DType dtype) {
   if (said.exp_zero_inexact) json["exp_zero"] = "inexact";
   if (said.sums_rounded_p) json["row_sum"] = "rounded_p";
   if (said.truncates_p) json["p_rounding"] = "truncated";
+  if (said.unstored_roundoff > 0) json["unstored"] = name(dtype);
+  if (said.stored_p && dtype != DType::f64) {
+    json["stored_p"] = {{"format", "e4m3"}, {"times", style.p_in_8_bits}};
+  }
   if (said.max_lag > 0) json["max_lag"] = said.max_lag;
   if (said.integer_max) json["max_rounding"] = "integer";
   if (said.any_block_order) json["block_order"] = "any";

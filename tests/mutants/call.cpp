@@ -156,6 +156,7 @@ Told::Told(FaultId fault, const attest_problem& p, const attest_inputs& in,
   if (fault == FaultId("dv_by_strides_of_dk") && outputs.dv.data) {
     std::copy(std::begin(outputs.dk.stride), std::end(outputs.dk.stride), outputs.dv.stride);
   }
+  unstore(fault);
 }
 
 // ---- The call -----------------------------------------------------------------------------------

@@ -224,8 +224,12 @@ struct Told {
   attest_problem problem;
   attest_inputs inputs;
   attest_outputs outputs;
+  std::array<std::vector<float>, 3> meant = {};  // Q, K and V that are stored in 8 bits
 
   Told(FaultId fault, const attest_problem& p, const attest_inputs& in, const attest_outputs& out);
+
+ private:
+  void unstore(FaultId fault);
 };
 
 // The kernels: textbook.cpp, tiled.cpp, tiled_backward.cpp.

@@ -23,7 +23,7 @@ inline constexpr const char* kKinds =
     "gradient grid headdim int-overflow layout lse lse-base lse-grad manners mask-align "
     "mask-blockskip mask-dropped mask-sink masked-row memory nan-leak oob overflow paged precision "
     "race rescale ring rowsum scale schedule sentinel sentinel-idx sink softcap softmax-inf "
-    "splitkv stale-index stale-max stride tail threads uaf uninit unwritten varlen window";
+    "splitkv stale-index stale-max stored stride tail threads uaf uninit unwritten varlen window";
 
 inline constexpr std::array kFaults = std::to_array<Fault>({
     // The kernels without a fault.
@@ -983,6 +983,28 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "no dense mask for one query over keys in pages, in heads of 128 channels", "MASK-7 PAGE-1"},
     {"wide_paged_dropout_ignored", textbook, "paged",
      "no dropout over keys in pages, in heads of 128 channels", "DROP-1 DROP-3 PAGE-1"},
+
+    // ---- Q, K and V in 8 bits ------------------------------------------------------------------
+    {"scales_left_out", textbook, "stored", "what is stored, without its scales", "FORMAT-5"},
+    {"v_scale_left_out", textbook, "stored", "V as it is stored", "FORMAT-5"},
+    {"scales_of_k_and_v_exchanged", textbook, "stored", "K by the scales of V, and the other way",
+     "FORMAT-5"},
+    {"scale_of_first_batch_element", textbook, "stored",
+     "the scales of the first batch element, or page, for all", "FORMAT-5"},
+    {"scale_of_first_head", textbook, "stored", "the scale of the first head for all", "FORMAT-5"},
+    {"scale_of_first_position", textbook, "stored", "the scale of the first position for all",
+     "FORMAT-5"},
+    {"scales_in_16_positions", textbook, "stored", "one scale for 16 positions", "FORMAT-5"},
+    {"e5m2_read_as_e4m3", textbook, "stored", "e5m2 read as e4m3", "FORMAT-5"},
+    {"e4m3_read_as_e5m2", textbook, "stored", "e4m3 read as e5m2", "FORMAT-5"},
+    {"e4m3_of_bias_8", textbook, "stored", "e4m3 with exponents one less, as some parts have it",
+     "FORMAT-5"},
+    {"subnormals_of_8_bits_flushed", textbook, "stored", "subnormal numbers of 8 bits taken as 0",
+     "FORMAT-5"},
+    {"sign_of_8_bits_lost", textbook, "stored", "numbers of 8 bits without their signs",
+     "FORMAT-5"},
+    {"weights_in_e4m3", fa2, "stored", "P rounded to e4m3, undeclared, where V is stored so",
+     "FORMAT-5 NUM-1 NUM-2"},
 
     // ---- Precision -----------------------------------------------------------------------------
     {"backward_without_maximum", textbook, "overflow",

@@ -75,6 +75,9 @@ class Forward {
       const float cut = p * 0x1.00001p+20f;
       return cut - (cut - p);
     }
+    if (call_.has("weights_in_e4m3") && call_.inputs().v_scale.data) {
+      return static_cast<float>(round_to(DType::e4m3, p));
+    }
     return call_.narrow_format() || call_.has("weights_16_bits") ? call_.in_16_bits(p) : p;
   }
 

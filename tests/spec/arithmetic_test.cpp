@@ -295,6 +295,26 @@ TEST(ArithmeticTest, EachProductHasItsName) {
   }
 }
 
+TEST(ArithmeticTest, WhatIsSaidOfNumbersOf8BitsHoldsWhereThereAreSome) {
+  const Arithmetic a = parse(
+      {{"p", "f32"}, {"unstored", "bf16"}, {"stored_p", {{"format", "e4m3"}, {"times", 256}}}},
+      DType::bf16);
+  Problem problem = {.dtype = DType::bf16};
+  EXPECT_EQ(with_stored(a, problem), a);
+  problem.stored = {.q = Stored{}, .k = Stored{}};
+  Arithmetic of_scores = a;
+  of_scores.qk.operand_roundoff = 0x1p-8;
+  EXPECT_EQ(with_stored(a, problem), of_scores);
+  problem.stored = {.k = Stored{}, .v = Stored{}};
+  Arithmetic of_both = of_scores;
+  of_both.pv.operand_roundoff = 0x1p-8;
+  of_both.p = {0x1p-4, 0x1p-10 / 256};
+  EXPECT_EQ(with_stored(a, problem), of_both);
+  // Who says nothing has P as elsewhere, and operands in f32.
+  const Arithmetic silent = parse({{"p", "bf16"}}, DType::bf16);
+  EXPECT_EQ(with_stored(silent, problem), silent);
+}
+
 TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
   const auto beyond = [](const json& declaration, DType dtype, const char* pointer) {
     EXPECT_THAT(declaration_error(declaration, dtype),
@@ -323,6 +343,12 @@ TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     beyond({{"exp_ulp", 1025}, {"key_block", 64}}, dtype, "/exp_ulp");
   }
+  beyond({{"unstored", "f16"}}, DType::bf16, "/unstored");
+  beyond({{"unstored", "e4m3"}}, DType::bf16, "/unstored");
+  beyond({{"stored_p", {{"format", "f16"}}}}, DType::bf16, "/stored_p/format");
+  beyond({{"stored_p", {{"format", "e4m3"}}}}, DType::f64, "/stored_p/format");
+  beyond({{"stored_p", {{"format", "e4m3"}, {"times", 449}}}}, DType::f16, "/stored_p/times");
+  beyond({{"stored_p", {{"format", "e4m3"}, {"times", 0.5}}}}, DType::f16, "/stored_p/times");
   beyond({{"max_lag", 8.01}}, DType::f16, "/max_lag");
   beyond({{"max_lag", -1}}, DType::f16, "/max_lag");
   beyond({{"gradient_block", 31}}, DType::f16, "/gradient_block");

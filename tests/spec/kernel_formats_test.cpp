@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "spec/dtype.h"
 #include "spec/kernel/tensor.h"
@@ -46,7 +48,9 @@ void expect_the_same(DType dtype) {
 
 // What a kernel on kernel.h is called with must have a type there.
 TEST(KernelFormatsTest, EveryFormatOfTheVocabularyHasAType) {
-  for (const DType dtype : kDTypes) {
+  std::vector<DType> all(kDTypes.begin(), kDTypes.end());
+  all.insert(all.end(), kStoredDTypes.begin(), kStoredDTypes.end());
+  for (const DType dtype : all) {
     attest_tensor tensor{};
     tensor.data = &tensor;
     tensor.dtype = static_cast<attest_dtype>(dtype);
@@ -58,6 +62,34 @@ TEST(KernelFormatsTest, EveryFormatOfTheVocabularyHasAType) {
   }
 }
 
+// As above, but that what lies beyond the largest number becomes that.
+template <class T>
+void expect_the_same_of_8_bits(DType dtype) {
+  const double largest = largest_finite(dtype);
+  for (unsigned bits = 0; bits < 0x100; ++bits) {
+    T number;
+    number.bits = static_cast<std::uint8_t>(bits);
+    const double exact = decode(dtype, bits);
+    const float wide = number;
+    ASSERT_EQ(std::isnan(wide), std::isnan(exact)) << bits;
+    if (std::isnan(exact)) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(T(wide)))) << bits;
+      continue;
+    }
+    ASSERT_EQ(wide, exact) << bits;
+    const double next = decode(dtype, bits + 1), middle = (exact + next) / 2;
+    for (const double x :
+         {exact, middle, std::nextafter(middle, 0.0), std::nextafter(middle, next), 2 * exact}) {
+      const auto narrow = static_cast<float>(x);
+      if (std::isnan(narrow)) continue;
+      const double clamped = std::clamp<double>(narrow, -largest, largest);
+      ASSERT_EQ(T(narrow).bits, encode(dtype, clamped)) << narrow;
+    }
+  }
+}
+
+TEST(KernelFormatsTest, E4m3IsThatOfTheVocabulary) { expect_the_same_of_8_bits<e4m3>(DType::e4m3); }
+TEST(KernelFormatsTest, E5m2IsThatOfTheVocabulary) { expect_the_same_of_8_bits<e5m2>(DType::e5m2); }
 TEST(KernelFormatsTest, F16IsThatOfTheVocabulary) { expect_the_same<f16>(DType::f16); }
 TEST(KernelFormatsTest, Bf16IsThatOfTheVocabulary) { expect_the_same<bf16>(DType::bf16); }
 

@@ -1,0 +1,74 @@
+#include "cases/stored_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cases/random_source.h"
+
+namespace attest {
+namespace {
+
+// A tensor that may be stored so, with its scales.
+struct Part {
+  const std::optional<Stored>& stored;
+  Values &values, &scales;
+  TensorName scales_name;
+  const Layout& layout;
+};
+std::array<Part, 3> parts_of(const Problem& p, Inputs& in) {
+  return {Part{p.stored.q, in.q, in.q_scale, TensorName::q_scale, p.layouts.q},
+          Part{p.stored.k, in.k, in.k_scale, TensorName::k_scale, p.layouts.k},
+          Part{p.stored.v, in.v, in.v_scale, TensorName::v_scale, p.layouts.v}};
+}
+
+// Calls visit(number, its scale) for all numbers.
+template <class Visit>
+void for_each(const Part& part, const Visit& visit) {
+  const Shape& shape = part.values.shape;
+  for (std::size_t n = 0; n < part.values.data.size(); ++n) {
+    const auto [b, h, s, d] = coordinates(shape, static_cast<Index>(n));
+    const Index scale = broadcast_index(part.scales.shape, b, h, s, d);
+    visit(part.values.data[n], part.scales.data[static_cast<std::size_t>(scale)]);
+  }
+}
+
+}  // namespace
+
+void make_scales(const Case& test_case, Inputs& inputs) {
+  for (const Part& part : parts_of(test_case.problem, inputs)) {
+    if (!part.stored) continue;
+    part.scales = zeros(part.stored->scale_shape(part.values.shape));
+    for_each(part, [](double value, double& largest) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    });
+    const auto key = key_of(test_case, part.scales_name);
+    for (std::size_t n = 0; n < part.scales.data.size(); ++n) {
+      double& scale = part.scales.data[n];
+      // Numbers that an expanded axis shares have one scale.
+      const auto [b, h, s, d] =
+          canonical(part.layout, coordinates(part.scales.shape, static_cast<Index>(n)));
+      const double room =
+          1 + ElementRandom(key, dense_index(part.scales.shape, b, h, s, d), 0).uniform();
+      const DType dtype = part.stored->dtype;
+      const double most =
+          test_case.extras.least_numbers ? smallest_normal(dtype) : largest_finite(dtype);
+      const double fitting = scale / most * room;
+      scale =
+          round_to(DType::f32, std::clamp(scale == 0 ? room : fitting, kLeastScale, kMostScale));
+    }
+  }
+}
+
+void round_to_scales(const Problem& problem, Inputs& inputs) {
+  for (const Part& part : parts_of(problem, inputs)) {
+    if (!part.stored) continue;
+    const DType dtype = part.stored->dtype;
+    const double most = largest_finite(dtype);
+    for_each(part, [&](double& value, double scale) {
+      if (std::isfinite(value)) value = std::clamp(value / scale, -most, most);
+      value = round_to(dtype, value) * scale;
+    });
+  }
+}
+
+}  // namespace attest

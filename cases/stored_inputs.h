@@ -1,0 +1,18 @@
+// Inputs that are stored in formats of 8 bits, with scales (FORMAT-5).
+#pragma once
+
+#include "cases/case.h"
+#include "spec/inputs.h"
+
+namespace attest {
+
+// Scales of what the problem stores so, by which the largest number of each lies in the upper half
+// of the format's range, as who quantises a tensor has them, or in that of its subnormal numbers;
+// but random within that, so that no two are the same and none is a power of two.
+void make_scales(const Case& test_case, Inputs& inputs);
+
+// Rounds these inputs to what is stored times its scale: numbers beyond the range become its
+// largest, and infinities NaN in a format without.
+void round_to_scales(const Problem& problem, Inputs& inputs);
+
+}  // namespace attest

@@ -1,0 +1,61 @@
+// Q, K and V that are stored in formats of 8 bits, with scales (FORMAT-5): each number is widened
+// to a float, and multiplied by its scale.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "impl/call.h"
+#include "impl/tile.h"
+
+namespace attest::impl {
+
+struct E4M3 {
+  std::uint8_t bits;
+};
+struct E5M2 {
+  std::uint8_t bits;
+};
+
+inline float widen(E5M2 value) { return widen(Half{static_cast<std::uint16_t>(value.bits << 8)}); }
+
+inline float widen(E4M3 value) {
+  const std::uint32_t magnitude = value.bits & 0x7fu;
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x80u) << 24;
+  // As for halves: in place the fields give 2^-120 of the value. There is no infinity, and one NaN.
+  const float scaled = std::bit_cast<float>(magnitude << 20) * 0x1p120f;
+  const std::uint32_t finite = std::bit_cast<std::uint32_t>(scaled);
+  return std::bit_cast<float>(sign | (magnitude == 0x7fu ? 0x7fc00000u : finite));
+}
+
+inline bool is_stored(attest_dtype dtype) {
+  return dtype == ATTEST_FP8_E4M3 || dtype == ATTEST_FP8_E5M2;
+}
+inline bool has_stored(const attest_problem& p) {
+  return is_stored(p.q_dtype) || is_stored(p.k_dtype) || is_stored(p.v_dtype);
+}
+
+// Of K or V.
+inline const attest_tensor& key_scales(const Call& call, const attest_tensor& tensor) {
+  return &tensor == &call.inputs.k ? call.inputs.k_scale : call.inputs.v_scale;
+}
+
+// tile[rows, channels] = the plane from position `begin` on, each row times its scale.
+template <class E>
+void load_as(const Plane<const E>& plane, const Plane<const float>& scales, std::int64_t begin,
+             std::int64_t rows, std::int64_t channels, float* tile) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float scale = scales.at(begin + row, 0);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      tile[row * channels + c] = widen(plane.at(begin + row, c)) * scale;
+    }
+  }
+}
+
+// Calls visit(E{}) with the element type of a format of 8 bits.
+template <class Visit>
+void with_stored_type(attest_dtype dtype, const Visit& visit) {
+  dtype == ATTEST_FP8_E4M3 ? visit(E4M3{}) : visit(E5M2{});
+}
+
+}  // namespace attest::impl

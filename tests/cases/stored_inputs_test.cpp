@@ -1,0 +1,128 @@
+#include "cases/stored_inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "cases/generate.h"
+#include "tests/cases/case_folder.h"
+
+namespace attest {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// The case of an entry with these fields of its problem.
+std::string stored_file(const std::string& fields, const std::string& data = "normal") {
+  return R"({"about": "x", "cases": [{"name": "it", "clauses": ["FORMAT-5"], "because": "x.",
+             "problem": {"batch": 2, "query_heads": 4, "key_heads": 2, "query_len": 5,
+                         "key_len": 9, "head_dim": 6, )" +
+         fields + R"(}, "dtypes": ["bf16"], "data": [")" + data + R"("]}]})";
+}
+Case stored_case(const std::string& fields, const std::string& data = "normal") {
+  const std::vector<Case> cases = CaseFolder().write("a.json", stored_file(fields, data)).load();
+  EXPECT_THAT(cases, SizeIs(1));
+  return cases.at(0);
+}
+std::string stored_error(const std::string& fields) {
+  return CaseFolder().write("a.json", stored_file(fields)).error();
+}
+
+double largest_magnitude(const Values& values) {
+  double largest = 0;
+  for (const double value : values.data) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+TEST(StoredInputsTest, WhatIsMeantIsANumberOfTheFormatTimesAScaleOfF32) {
+  for (const char* const data : {"normal", "std50", "heavy_tail", "key_names", "subnormal"}) {
+    const Case c = stored_case(R"("stored": "qkv e4m3.e5m2 hs")", data);
+    const Inputs in = generate(c);
+    const StoredInputs& stored = c.problem.stored;
+    for (const auto& [how, meant, scales] :
+         {std::tuple{*stored.q, &in.q, &in.q_scale}, std::tuple{*stored.k, &in.k, &in.k_scale},
+          std::tuple{*stored.v, &in.v, &in.v_scale}}) {
+      EXPECT_EQ(scales->shape, how.scale_shape(meant->shape));
+      for (const double scale : scales->data) {
+        EXPECT_EQ(scale, round_to(DType::f32, scale));
+        EXPECT_TRUE(scale >= kLeastScale && scale <= kMostScale) << scale;
+      }
+      for (const double number : unscaled(*meant, *scales).data) {
+        ASSERT_EQ(number, round_to(how.dtype, number)) << name(how.dtype) << " " << data;
+      }
+      EXPECT_EQ(scaled(unscaled(*meant, *scales), *scales).data, meant->data);
+    }
+  }
+}
+
+TEST(StoredInputsTest, TheLargestNumberIsInTheUpperHalfOfTheRangeOrAmongTheSubnormalOnes) {
+  const auto largest_stored = [](const std::string& stored) {
+    const Inputs in = generate(stored_case(R"("stored": ")" + stored + R"(")"));
+    return largest_magnitude(unscaled(in.k, in.k_scale));
+  };
+  EXPECT_GE(largest_stored("qkv e4m3"), 224);
+  EXPECT_LE(largest_stored("qkv e4m3"), 448);
+  EXPECT_GE(largest_stored("kv e5m2 h"), 28672);
+  EXPECT_LE(largest_stored("qkv e4m3 least"), smallest_normal(DType::e4m3));
+  EXPECT_GT(largest_stored("qkv e5m2 s least"), 0);
+  EXPECT_LE(largest_stored("qkv e5m2 s least"), smallest_normal(DType::e5m2));
+}
+
+TEST(StoredInputsTest, NoTwoScalesAreTheSameAndNumbersThatOneElementHoldsHaveOne) {
+  const Inputs in = generate(stored_case(R"("stored": "qkv e4m3 bhs")"));
+  std::set<double> scales;
+  for (const Values* each : {&in.q_scale, &in.k_scale, &in.v_scale}) {
+    scales.insert(each->data.begin(), each->data.end());
+  }
+  EXPECT_THAT(scales, SizeIs(2 * 4 * 5 + 2 * (2 * 2 * 9)));
+  const Case expanded = stored_case(R"("stored": "qkv e4m3 h", "layouts": {"k": "bhsd expand=h"})");
+  const Inputs shared = generate(expanded);
+  const Values stored = unscaled(shared.k, shared.k_scale);
+  EXPECT_EQ(shared.k_scale.data[0], shared.k_scale.data[1]);
+  EXPECT_EQ(stored.at(1, 0, 3, 2), stored.at(1, 1, 3, 2));
+}
+
+TEST(StoredInputsTest, WhatIsHiddenIsNaNWhereTheFormatHasNoInfinity) {
+  const std::string lens = R"("key_lens": [9, 4], )";
+  for (const char* const format : {"e4m3", "e5m2"}) {
+    Case c = stored_case(lens + R"("stored": "qkv )" + format + R"(")");
+    c.hidden = Hidden::nan;
+    const Inputs in = generate(c);
+    EXPECT_TRUE(std::isfinite(in.k.at(1, 0, 3, 0)));
+    bool some_infinite = false;
+    for (Index s = 4; s < 9; ++s) {
+      for (Index d = 0; d < 6; ++d) {
+        EXPECT_FALSE(std::isfinite(in.k.at(1, 0, s, d)));
+        some_infinite |= std::isinf(in.k.at(1, 0, s, d));
+      }
+    }
+    EXPECT_EQ(some_infinite, format == std::string("e5m2"));
+  }
+}
+
+TEST(StoredInputsTest, MistakesAreNamed) {
+  for (const auto& [text, what] : {std::pair{"qkv", "two to four words"},
+                                   {"qkv e4m3 h least more", "two to four words"},
+                                   {"qkv f16", "other formats"},
+                                   {"qkx e4m3", "other tensors"},
+                                   {"kk e4m3", "a tensor twice"},
+                                   {"kv e4m3.e5m2.e4m3", "more formats than tensors"},
+                                   {"kv e4m3 d", "other axes"},
+                                   {"kv e4m3 h most", "other words"}}) {
+    EXPECT_THAT(stored_error(R"("stored": ")" + std::string(text) + R"(")"),
+                AllOf(HasSubstr("a.json:"), HasSubstr("\"stored\" is such as"), HasSubstr(what)))
+        << text;
+  }
+  EXPECT_THAT(stored_error(R"("stored": "q e4m3")"), HasSubstr("Q and K, K and V, or all three"));
+  EXPECT_THAT(stored_error(R"("stored": "kv e4m3", "backward": true)"),
+              HasSubstr("has no backward pass"));
+  EXPECT_THAT(stored_error(R"("stored": "kv e4m3")"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace attest

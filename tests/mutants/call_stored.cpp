@@ -1,0 +1,70 @@
+// Q, K and V that are stored in 8 bits, with scales: made into f32 before the kernels look.
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "tests/mutants/call.h"
+
+namespace attest::mutants {
+namespace {
+
+DType format_as_read(FaultId fault, const attest_tensor& t) {
+  const auto dtype = static_cast<DType>(t.dtype);
+  if (fault == "e5m2_read_as_e4m3") return DType::e4m3;
+  if (fault == "e4m3_read_as_e5m2") return DType::e5m2;
+  return dtype;
+}
+
+// A number of 8 bits.
+float read(FaultId fault, DType dtype, const std::byte* at) {
+  const auto number = static_cast<float>(load(dtype, at));
+  const bool is_subnormal = std::abs(number) < smallest_normal(dtype);
+  if (fault == "e4m3_of_bias_8" && dtype == DType::e4m3) return number / 2;
+  if (fault == "subnormals_of_8_bits_flushed" && is_subnormal) return 0;
+  if (fault == "sign_of_8_bits_lost") return std::abs(number);
+  return number;
+}
+
+float scale_at(FaultId fault, const attest_tensor& scales, std::array<Index, 4> place, char name) {
+  if (fault == "scales_left_out") return 1;
+  if (fault == "v_scale_left_out" && name == 'v') return 1;
+  if (fault == "scale_of_first_batch_element") place[0] = 0;
+  if (fault == "scale_of_first_head") place[1] = 0;
+  if (fault == "scale_of_first_position") place[2] = 0;
+  if (fault == "scales_in_16_positions") place[2] = place[2] / 16 * 16;
+  return entry<float>(scales, place);
+}
+
+}  // namespace
+
+void Told::unstore(FaultId fault) {
+  const auto make_f32 = [&](attest_tensor& t, const attest_tensor& scales, char name,
+                            std::vector<float>& memory) {
+    if (!scales.data) return;
+    const DType dtype = format_as_read(fault, t);
+    const View view{t};
+    for (Index b = 0; b < t.shape[0]; ++b) {
+      for (Index h = 0; h < t.shape[1]; ++h) {
+        for (Index s = 0; s < t.shape[2]; ++s) {
+          const float scale = scale_at(fault, scales, {b, h, s, 0}, name);
+          for (Index d = 0; d < t.shape[3]; ++d) {
+            memory.push_back(read(fault, dtype, view.at(b, h, s, d)) * scale);
+          }
+        }
+      }
+    }
+    t.data = memory.data();
+    t.dtype = ATTEST_F32;
+    t.capacity_bytes = memory.size() * sizeof(float);
+    const std::array<Index, 4> dense = {t.shape[1] * t.shape[2] * t.shape[3],
+                                        t.shape[2] * t.shape[3], t.shape[3], 1};
+    std::copy(dense.begin(), dense.end(), t.stride);
+  };
+  attest_tensor k_scale = inputs.k_scale, v_scale = inputs.v_scale;
+  if (fault == "scales_of_k_and_v_exchanged" && v_scale.data) std::swap(k_scale, v_scale);
+  make_f32(inputs.q, inputs.q_scale, 'q', meant[0]);
+  make_f32(inputs.k, k_scale, 'k', meant[1]);
+  make_f32(inputs.v, v_scale, 'v', meant[2]);
+}
+
+}  // namespace attest::mutants
