@@ -23,6 +23,9 @@ struct Showing {
   std::string_view feature;
   std::initializer_list<const char*> problems;
   bool all = false;  // each of them has to come back right
+  // Asked of whoever declares it: who does not look at the formats of Q, K and V reads far beyond
+  // numbers of 8 bits.
+  bool of_declarers = false;
 };
 
 const Showing kShowings[] = {
@@ -87,6 +90,27 @@ const Showing kShowings[] = {
     {"strides", {R"({"layouts": "bshd gap=64"})", R"({"layouts": "bshd"})"}},
     {"transposed", {R"({"layouts": {"k": "bhds"}})"}},
     {"expanded", {R"({"batch": 2, "layouts": {"k": "bhsd expand=b"}})"}},
+    {"stored-qkv", {R"({"stored": "qkv e4m3"})", R"({"stored": "qkv e5m2"})"}, false, true},
+    {"stored-qk", {R"({"stored": "qk e4m3"})", R"({"stored": "qk e5m2"})"}, false, true},
+    {"stored-kv", {R"({"stored": "kv e4m3"})", R"({"stored": "kv e5m2"})"}, false, true},
+    {"e4m3",
+     {R"({"stored": "qkv e4m3"})", R"({"stored": "kv e4m3"})", R"({"stored": "qk e4m3"})"},
+     false,
+     true},
+    {"e5m2",
+     {R"({"stored": "qkv e5m2"})", R"({"stored": "kv e5m2"})", R"({"stored": "qk e5m2"})"},
+     false,
+     true},
+    {"scales-of-heads",
+     {R"({"query_heads": 2, "key_heads": 2, "stored": "qkv e4m3 h"})",
+      R"({"query_heads": 2, "key_heads": 2, "stored": "kv e4m3 h"})",
+      R"({"query_heads": 2, "key_heads": 2, "stored": "qkv e5m2 h"})"},
+     false,
+     true},
+    {"scales-of-positions",
+     {R"({"stored": "qkv e4m3 s"})", R"({"stored": "kv e4m3 s"})", R"({"stored": "qkv e5m2 s"})"},
+     false,
+     true},
 };
 
 // The case for a testee that looks at Q, K and V alone; nothing where there is no more to look at.
@@ -104,6 +128,9 @@ std::optional<Case> unheeded(Case it) {
 
 Answer show(Bench& bench, DType dtype, const Showing& showing) {
   Answer answer = {.key = fmt::format("features.{}", showing.feature), .value = false};
+  if (showing.of_declarers && !bench.testee().description.has(showing.feature)) {
+    return untold(answer.key, "asked of whoever declares it alone");
+  }
   bool shown = false;
   for (const char* text : showing.problems) {
     Case it;
