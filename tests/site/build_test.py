@@ -81,6 +81,10 @@ class SiteTest(unittest.TestCase):
             self.assertRegex(told, rf"<td>{re.escape(row[0])}</td>\s*<td[^>]*>{re.escape(row[1])}<")
         self.assertNotIn("<!-- from", told)
 
+    def test_bugs_are_not_named_before_their_owners_have_been_told(self):
+        self.assertFalse(list(self.out.rglob("findings.json")))
+        self.assertFalse((self.out / "tree/impl/adapters").exists())
+
     def test_nothing_comes_from_elsewhere(self):
         for path in self.out.rglob("*.html"):
             self.assertNotRegex(path.read_text(), r'(?:src|<link[^>]* href)="https?:', path)

@@ -3,7 +3,7 @@
 Each block of a page has a mark before it, which the site does not show:
 
     <!-- run -->          commands, behind $, in a folder of the page's own; the lines below each
-                          stand in that order in what it prints, numbers but nearly
+                          stand in that order in what it prints, with anything for ...
     <!-- file NAME -->    a file of that folder
     <!-- gpu -->          commands that need a GPU: their options are those that there are
     <!-- build -->        commands that build Attest, as whoever runs this has done
@@ -53,11 +53,12 @@ def commands(text):
 def missing(lines, printed):
     """The first of the lines that what was printed has not, behind those before it."""
     at, printed = 0, rounded(printed)
-    for line in map(rounded, lines):
-        found = printed.find(line.strip(), at)
-        if found < 0:
+    for line in lines:
+        parts = map(re.escape, rounded(line.strip()).split("..."))
+        found = re.compile(".*".join(parts)).search(printed, at)
+        if not found:
             return line
-        at = found + len(line.strip())
+        at = found.end()
     return None
 
 

@@ -8,7 +8,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "site"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check  # noqa: E402
+import quickstart_test  # noqa: E402
 import standard  # noqa: E402
 
 SPEC = """# The standard
@@ -154,6 +156,25 @@ class CheckTest(unittest.TestCase):
             told = list(check.permanence(check.Site(folder), ["#here", "gone/"], ["#here", "new/"]))
         self.assertEqual(told, ["gone/ is permanent, and leads nowhere",
                                 "new/ is not in the list of permanent addresses: append it"])
+
+
+class QuickstartTest(unittest.TestCase):
+    def test_block_without_a_mark_is_a_fault(self):
+        marked = "A\n\n<!-- run -->\n\n    $ x\n    1\n\n    2\n\nB\n"
+        self.assertEqual(list(quickstart_test.blocks(marked)), [("run", None, "$ x\n1\n\n2\n")])
+        with self.assertRaisesRegex(SystemExit, "no mark"):
+            list(quickstart_test.blocks(marked + "\n    $ y\n"))
+
+    def test_lines_are_printed_in_their_order(self):
+        printed = "one 0.30000001 of 2\ntwo\n"
+        self.assertIsNone(quickstart_test.missing(["one 0.3 of ...", "...", "two"], printed))
+        self.assertEqual(quickstart_test.missing(["two", "one ..."], printed), "one ...")
+        self.assertEqual(quickstart_test.missing(["one ... two"], printed), "one ... two")
+
+    def test_output_belongs_to_a_command(self):
+        self.assertEqual(quickstart_test.commands("$ a\nb\n$ c\n"), [("a", ["b"]), ("c", [])])
+        with self.assertRaisesRegex(SystemExit, "no command"):
+            quickstart_test.commands("b\n")
 
 
 class PermanentTest(unittest.TestCase):
