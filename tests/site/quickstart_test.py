@@ -63,7 +63,7 @@ def missing(lines, printed):
 
 
 def run(command, expected, folder, env):
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, text=True, timeout=120,
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, text=True, timeout=200,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lacks = missing(expected, done.stdout)
     if done.returncode != 0 or lacks is not None:
@@ -123,7 +123,8 @@ def main():
         os.chmod(shims, 0o755)
         os.symlink(python, pathlib.Path(shims) / "python3")
         attest = pathlib.Path(sys.argv[1]).resolve().parent
-        env = {**env, "PATH": f"{shims}:{attest}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        env = {**env, "PATH": f"{shims}:{attest}:{os.environ['PATH']}", "NO_COLOR": "1",
+               **({"CMAKE_GENERATOR": "Ninja"} if shutil.which("ninja") else {})}
         for name in sys.argv[2:] or sorted(p.relative_to(PAGES).as_posix()
                                            for p in PAGES.rglob("*.md")):
             lacking = [each for each in NEEDS.get(name, []) if not is_there(each, python)]
