@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "reports/page/files.h"
+
 namespace attest {
 namespace {
 
@@ -365,6 +367,23 @@ Record known_record() {
   record.footer->exit_code = 0;
   record.footer->judged = 165;
   return record;
+}
+
+std::string shown_of(std::string page) {
+  const auto drop = [&](const std::string& begin, const std::string& end) {
+    const std::size_t from = page.find(begin);
+    if (from == page.npos) return;
+    const std::size_t to = page.find(end, from + begin.size());
+    if (to != page.npos) page.erase(from, to + end.size() - from);
+  };
+  const auto drop_script = [&](const Embedded& file) {
+    if (!file.text.empty()) drop("<script>" + std::string(file.text), "</script>");
+  };
+  drop("<style>", "</style>");
+  drop("<script type=\"application/base64\" id=\"data\">", "</script>");
+  drop_script(page::chart_library());
+  for (const Embedded& file : page::scripts()) drop_script(file);
+  return page;
 }
 
 Record smoke_record() {

@@ -42,6 +42,10 @@ void count(Record& record);
 // A record with these verdicts, of one testee "naive", complete and counted.
 Record record_of(std::vector<VerdictRecord> verdicts, const std::string& conclusion);
 
+// What a page says and marks up, without its style sheet, its own scripts and the data that they
+// read: a script that slipped in stays.
+std::string shown_of(std::string page);
+
 struct Sample {
   std::string name;
   Record record;

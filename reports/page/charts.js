@@ -1,0 +1,5 @@
+// What Chart.js draws of all verdicts.
+"use strict";
+
+function drawCharts(data) {
+}

@@ -1,0 +1,5 @@
+// Pictures of one verdict.
+"use strict";
+
+function drawPictures(frame, data, i) {
+}
