@@ -21,6 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kMostWords = 4000;     // different sayings
 constexpr std::size_t kMostBytes = 150;      // of each, at either end
 constexpr std::size_t kMostEvidence = 1500;  // failures with their evidence
+constexpr std::size_t kMostSchedules = 600;  // verdicts with theirs
 
 // A command with the case left out, which \x01 stands for: so that most of a testee are the same.
 std::string without_case(std::string repro, const std::string& case_id) {
@@ -176,8 +177,11 @@ class Columns::Maker {
       for (const auto& [key, worst] : testee.worst) all.insert(worst.verdict);
       for (const auto& [key, slope] : testee.slopes) all.insert(slope.verdict);
     }
-    for (const VerdictRecord& each : record_.verdicts) {
-      if (!each.verdict.schedule.empty()) all.insert(&each);
+    std::size_t schedules = 0;
+    for (const VerdictRecord* each : order_) {
+      if (each->verdict.schedule.empty() || schedules == kMostSchedules) continue;
+      all.insert(each);
+      ++schedules;
     }
     std::map<std::size_t, json> sorted;
     for (const VerdictRecord* each : all) sorted[place_of(*each)] = evidence_json(digest_, *each);

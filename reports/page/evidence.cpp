@@ -50,6 +50,20 @@ json schedules(const Verdict& v) {
   return list;
 }
 
+json pictures(const Verdict& v) {
+  json list = json::array();
+  for (const Picture& picture : v.pictures) {
+    json letters = json::array();
+    for (const std::string& row : picture.letters) letters.push_back(one_line(row));
+    list.push_back({{"kind", one_line(picture.kind)},
+                    {"of", one_line(picture.of)},
+                    {"rows", picture.rows},
+                    {"columns", picture.columns},
+                    {"letters", letters}});
+  }
+  return list;
+}
+
 }  // namespace
 
 json evidence_json(const Digest& digest, const VerdictRecord& record) {
@@ -73,6 +87,7 @@ json evidence_json(const Digest& digest, const VerdictRecord& record) {
   if (!v.tensors.empty()) told["worst"] = worst_elements(v);
   if (!v.slopes.empty()) told["slopes"] = slopes(v);
   if (!v.schedule.empty()) told["schedule"] = schedules(v);
+  if (!v.pictures.empty()) told["pictures"] = pictures(v);
   return told;
 }
 

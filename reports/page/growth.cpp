@@ -14,10 +14,11 @@ namespace attest::page {
 namespace {
 
 struct Point {
+  Index length = 0;
   double error = -1, bound = 0;
 };
 
-using Key = std::tuple<std::string, TensorName, std::string, Index>;
+using Key = std::tuple<std::string, TensorName, std::string, int>;
 
 bool is_followed(TensorName tensor) {
   return tensor == TensorName::o || tensor == TensorName::dq || tensor == TensorName::dk ||
@@ -25,6 +26,11 @@ bool is_followed(TensorName tensor) {
 }
 
 }  // namespace
+
+int piece_of(Index length) {
+  if (length <= 16) return static_cast<int>(length);
+  return 17 + static_cast<int>(std::floor(4 * std::log2(static_cast<double>(length) / 16)));
+}
 
 Index length_in(std::string_view case_id) {
   Index longest = 0;
@@ -46,18 +52,18 @@ nlohmann::json growth(const Record& record, const Digest& digest) {
     const Index length = length_in(each.case_id);
     if (length == 0 || each.case_id.find("/data=normal/") == std::string::npos) continue;
     for (const auto& [tensor, e] : each.verdict.tensors) {
-      const double error = std::abs(e.actual - e.exact);
+      const double error = e.max_ratio * e.bound;
       if (!is_followed(tensor) || !std::isfinite(error) || !std::isfinite(e.bound)) continue;
-      Point& point = points[{each.testee, tensor, each.dtype, length}];
-      if (error > point.error) point = {error, e.bound};
+      Point& point = points[{each.testee, tensor, each.dtype, piece_of(length)}];
+      if (error > point.error) point = {length, error, e.bound};
     }
   }
   std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < digest.testees.size(); ++i) places[digest.testees[i].about.name] = i;
   nlohmann::json list = nlohmann::json::array();
   for (const auto& [key, point] : points) {
-    const auto& [testee, tensor, dtype, length] = key;
-    list.push_back({places[testee], static_cast<int>(tensor), one_line(dtype), length,
+    const auto& [testee, tensor, dtype, piece] = key;
+    list.push_back({places[testee], static_cast<int>(tensor), one_line(dtype), point.length,
                     code_of(point.error), code_of(point.bound)});
   }
   return list;

@@ -29,7 +29,8 @@ def found():
 class Browser:
     def __init__(self, width=1280, height=900, dark=False, phone=False):
         driver, program = found()
-        self.profile = tempfile.TemporaryDirectory(prefix="attest-browser-")
+        self.profile = tempfile.TemporaryDirectory(prefix="attest-browser-",
+                                                   ignore_cleanup_errors=True)
         self.process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
         try:
@@ -73,7 +74,7 @@ class Browser:
         self.process.terminate()
         self.process.wait()
         self.process.stdout.close()
-        shutil.rmtree(self.profile.name, ignore_errors=True)
+        self.profile.cleanup()
 
     def ask(self, method, path, body=None):
         data = None if method in ("GET", "DELETE") else json.dumps(body or {}).encode()

@@ -65,6 +65,14 @@ TEST(GrowthTest, LengthIsTheLongestThatAnIdNames) {
   EXPECT_EQ(length_in("a/sk=x"), 0);
 }
 
+TEST(GrowthTest, LengthsOfAQuarterOfAnOctaveShareAPlace) {
+  EXPECT_NE(piece_of(15), piece_of(16));
+  EXPECT_NE(piece_of(16), piece_of(17));
+  EXPECT_EQ(piece_of(64), piece_of(75));
+  EXPECT_NE(piece_of(64), piece_of(77));
+  EXPECT_LT(piece_of(Index(1) << 20), 100);
+}
+
 TEST(PageFilesTest, PolicyNamesEachScriptByItsDigest) {
   // SHA-256 of nothing, as RFC 6234 has it.
   const Embedded empty = {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"};
