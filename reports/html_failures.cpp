@@ -79,8 +79,7 @@ Markup failure_details(const Digest& d, const VerdictRecord& record, std::size_t
   if (!v.tensors.empty()) body += evidence_table(d, v.tensors);
   body += element("div", {{"class", "pictures"}, {"data-at", std::to_string(place)}}, "");
   if (!v.repro.empty()) {
-    body += Markup("Repeat it with") +
-            block(element("code", {{"class", "repro"}}, v.repro));
+    body += Markup("Repeat it with") + block(element("code", {{"class", "repro"}}, v.repro));
   }
   if (!v.captured.empty()) {
     body += Markup("What the testee printed") + block(excerpt(v.captured, 2000));

@@ -1,6 +1,16 @@
 // What lies compressed in the page: all verdicts, as columns (columns.h).
 "use strict";
 
+// An element with attributes and content; text never becomes markup.
+function make(tag, attributes = {}, ...content) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined) element.setAttribute(key, value);
+  }
+  element.append(...content);
+  return element;
+}
+
 // Compressed JSON in an element of that id.
 async function unpacked(id) {
   const digits = atob(document.getElementById(id).textContent.trim());

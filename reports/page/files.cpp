@@ -23,6 +23,7 @@ ATTEST_EMBEDDED(page_table)
 ATTEST_EMBEDDED(page_detail)
 ATTEST_EMBEDDED(page_pictures)
 ATTEST_EMBEDDED(page_charts)
+ATTEST_EMBEDDED(page_crossing)
 ATTEST_EMBEDDED(page_main)
 
 namespace page {
@@ -30,6 +31,12 @@ namespace {
 
 Embedded file_of(const unsigned char* begin, unsigned long bytes, const char* digest) {
   return {{reinterpret_cast<const char*>(begin), bytes}, digest};
+}
+
+void add(Scripts& scripts, const Embedded& file) {
+  if (file.text.empty()) return;
+  scripts.elements += element("script", {}, Markup::raw(file));
+  scripts.sources += (scripts.sources.empty() ? "" : " ") + source_of(file);
 }
 
 #define ATTEST_FILE(name) file_of(g_##name, g_##name##_bytes, g_##name##_sha256)
@@ -59,19 +66,26 @@ std::span<const Embedded> scripts() {
   return files;
 }
 
+std::span<const Embedded> scripts_of_crossings() {
+  static const std::array files = {ATTEST_FILE(page_data), ATTEST_FILE(page_pictures),
+                                   ATTEST_FILE(page_crossing)};
+  return files;
+}
+
 std::string source_of(const Embedded& script) {
   return fmt::format("'sha256-{}'", base64(bytes_of_hex(script.sha256)));
 }
 
 Scripts all_scripts() {
   Scripts all;
-  const auto add = [&](const Embedded& file) {
-    if (file.text.empty()) return;
-    all.elements += element("script", {}, Markup::raw(file));
-    all.sources += (all.sources.empty() ? "" : " ") + source_of(file);
-  };
-  add(chart_library());
-  for (const Embedded& file : scripts()) add(file);
+  add(all, chart_library());
+  for (const Embedded& file : scripts()) add(all, file);
+  return all;
+}
+
+Scripts crossing_scripts() {
+  Scripts all;
+  for (const Embedded& file : scripts_of_crossings()) add(all, file);
   return all;
 }
 

@@ -11,7 +11,8 @@
 namespace attest::page {
 
 const Embedded& style();
-std::span<const Embedded> scripts();  // in the order in which they are run
+std::span<const Embedded> scripts();  // of index.html, in the order in which they are run
+std::span<const Embedded> scripts_of_crossings();  // of pages with those (reports/crossing.h)
 
 // Empty if this was built where the package was not installed: then pages draw no charts.
 const Embedded& chart_library();
@@ -25,6 +26,7 @@ struct Scripts {
   Markup elements;
   std::string sources;
 };
-Scripts all_scripts();
+Scripts all_scripts();  // with the library
+Scripts crossing_scripts();
 
 }  // namespace attest::page

@@ -3,16 +3,6 @@
 
 const rowHeight = 36, spareRows = 10;
 
-// An element with attributes and content; text never becomes markup.
-function make(tag, attributes = {}, ...content) {
-  const element = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined) element.setAttribute(key, value);
-  }
-  element.append(...content);
-  return element;
-}
-
 // Places of verdicts that pass the filters, in order.
 function selectedPlaces(data, filters) {
   const words = (filters.q || "").toLowerCase().split(/\s+/).filter(Boolean);
