@@ -7,7 +7,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "reports/crossing.h"
 #include "reports/files.h"
 #include "reports/html_parts.h"
 #include "reports/markup.h"
@@ -188,8 +187,9 @@ Markup section(std::string_view heading, const Markup& content) {
   return element("section", {}, element("h2", {}, heading), content);
 }
 
-// All wrong kernels, each once for each format that its fault concerns, before all judges.
-Crossing crossing_of(const Side& side) {
+}  // namespace
+
+CatchTable catches_of(const Side& side) {
   std::set<std::pair<DType, std::string>> wrong;
   for (const auto& [judge, scores] : side.scores) {
     for (const auto& [dtype, score] : scores) {
@@ -198,9 +198,9 @@ Crossing crossing_of(const Side& side) {
       }
     }
   }
-  Crossing crossing = {.title = heading(side), .rows = {}, .columns = {}, .letters = {}};
+  CatchTable table = {.title = heading(side), .rows = {}, .columns = {}, .letters = {}};
   for (const auto& [dtype, each] : wrong) {
-    crossing.columns.push_back(fmt::format("{} {}", each, name(dtype)));
+    table.columns.push_back(fmt::format("{} {}", each, name(dtype)));
   }
   for (const Judge& judge : judges()) {
     std::string letters;
@@ -209,13 +209,11 @@ Crossing crossing_of(const Side& side) {
       letters += s && s->caught.contains(each) ? 'c' : s && s->missed.contains(each) ? 'm' : '.';
     }
     if (letters.find_first_not_of('.') == letters.npos) continue;
-    crossing.rows.push_back(judge.name);
-    crossing.letters.push_back(letters);
+    table.rows.push_back(judge.name);
+    table.letters.push_back(letters);
   }
-  return crossing;
+  return table;
 }
-
-}  // namespace
 
 std::string to_text(const Comparison& comparison) {
   std::string out;
@@ -295,15 +293,15 @@ std::string to_html(const Comparison& comparison) {
       element("p", {{"class", "quiet"}},
               fmt::format("Attest {}; {}; {}", comparison.suite_version, comparison.command,
                           duration_text(comparison.wall_s)));
-  std::vector<Crossing> crossings;
+  std::vector<CatchTable> tables;
   for (const Side& side : comparison.sides) {
-    const Markup picture = place_of_crossing(crossings.size());
-    crossings.push_back(crossing_of(side));
+    const Markup picture = place_of_catches(tables.size());
+    tables.push_back(catches_of(side));
     content += section(heading(side), table(side) + element("h3", {}, "What each misses") +
                                           picture + element("h3", {}, "By name") + names_of(side));
   }
   content += section("The judges", rules_table());
-  return crossing_page("Attest: criteria side by side", content, crossings);
+  return catches_page("Attest: criteria side by side", content, tables);
 }
 
 void write_comparison(const Comparison& comparison, const std::filesystem::path& folder) {

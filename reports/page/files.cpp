@@ -23,7 +23,7 @@ ATTEST_EMBEDDED(page_table)
 ATTEST_EMBEDDED(page_detail)
 ATTEST_EMBEDDED(page_pictures)
 ATTEST_EMBEDDED(page_charts)
-ATTEST_EMBEDDED(page_crossing)
+ATTEST_EMBEDDED(page_catches)
 ATTEST_EMBEDDED(page_main)
 
 namespace page {
@@ -66,9 +66,9 @@ std::span<const Embedded> scripts() {
   return files;
 }
 
-std::span<const Embedded> scripts_of_crossings() {
+std::span<const Embedded> scripts_of_catches() {
   static const std::array files = {ATTEST_FILE(page_data), ATTEST_FILE(page_pictures),
-                                   ATTEST_FILE(page_crossing)};
+                                   ATTEST_FILE(page_catches)};
   return files;
 }
 
@@ -83,9 +83,9 @@ Scripts all_scripts() {
   return all;
 }
 
-Scripts crossing_scripts() {
+Scripts catches_scripts() {
   Scripts all;
-  for (const Embedded& file : scripts_of_crossings()) add(all, file);
+  for (const Embedded& file : scripts_of_catches()) add(all, file);
   return all;
 }
 

@@ -12,7 +12,7 @@ namespace attest::page {
 
 const Embedded& style();
 std::span<const Embedded> scripts();  // of index.html, in the order in which they are run
-std::span<const Embedded> scripts_of_crossings();  // of pages with those (reports/crossing.h)
+std::span<const Embedded> scripts_of_catches();  // of pages with those (reports/catches.h)
 
 // Empty if this was built where the package was not installed: then pages draw no charts.
 const Embedded& chart_library();
@@ -27,6 +27,6 @@ struct Scripts {
   std::string sources;
 };
 Scripts all_scripts();  // with the library
-Scripts crossing_scripts();
+Scripts catches_scripts();
 
 }  // namespace attest::page

@@ -733,6 +733,13 @@ TEST(CriteriaReportTest, JsonHasEveryName) {
   }
 }
 
+TEST(CriteriaReportTest, ThePictureHasARowAJudgeAndAColumnAMutant) {
+  const CatchTable table = catches_of(sample().sides[0]);
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"<b> f32", "a f32", "c f32"}));
+  EXPECT_EQ(table.rows, (std::vector<std::string>{"ggml", "Attest"}));
+  EXPECT_EQ(table.letters, (std::vector<std::string>{"mcm", "ccc"}));
+}
+
 TEST(CriteriaReportTest, ThePageIsByItselfAndEscapes) {
   std::string html = to_html(sample());
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reports/catches.h"
 #include "reports/markup.h"
 #include "reports/page/files.h"
 #include "reports/reports.h"
@@ -194,6 +195,16 @@ TEST(HtmlTest, DialectAndWarningStandWithTheirReasons) {
   const std::string page = page_of(record);
   EXPECT_THAT(page, HasSubstr("dialect: rows that see no key hold what the testee declares"));
   EXPECT_THAT(page, HasSubstr("property:hidden_nan: NaN of a hidden key leaks."));
+}
+
+TEST(HtmlTest, NamesOfCatchesStayInItsData) {
+  const CatchTable table = {
+      .title = "</script><b>", .rows = {"</script>"}, .columns = {"<i>"}, .letters = {"c"}};
+  const std::string page = catches_page("Who & whom", place_of_catches(0), {table});
+  EXPECT_EQ(occurrences(page, "</script>"), page::scripts_of_catches().size() + 1);
+  EXPECT_THAT(page, Not(HasSubstr("<b>")));
+  EXPECT_THAT(page, HasSubstr("<title>Who &amp; whom</title>"));
+  EXPECT_THAT(page, HasSubstr("<div class=\"catches\" data-at=\"0\">"));
 }
 
 TEST(HtmlTest, EmptyRunSaysSo) {

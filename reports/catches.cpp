@@ -1,4 +1,4 @@
-#include "reports/crossing.h"
+#include "reports/catches.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,21 +19,21 @@ nlohmann::json lines_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-Markup place_of_crossing(std::size_t number) {
-  return element("div", {{"class", "crossing"}, {"data-at", std::to_string(number)}},
+Markup place_of_catches(std::size_t number) {
+  return element("div", {{"class", "catches"}, {"data-at", std::to_string(number)}},
                  html::quiet("Drawn by the script of this page."));
 }
 
-std::string crossing_page(std::string_view title, const Markup& content,
-                          const std::vector<Crossing>& crossings) {
+std::string catches_page(std::string_view title, const Markup& content,
+                         const std::vector<CatchTable>& tables) {
   nlohmann::json all = nlohmann::json::array();
-  for (const Crossing& each : crossings) {
+  for (const CatchTable& each : tables) {
     all.push_back({{"title", one_line(each.title)},
                    {"rows", lines_of(each.rows)},
                    {"columns", lines_of(each.columns)},
                    {"letters", each.letters}});
   }
-  const page::Scripts scripts = page::crossing_scripts();
+  const page::Scripts scripts = page::catches_scripts();
   return html::page(title,
                     element("body", {}, element("main", {}, content),
                             element("script", {{"type", "application/base64"}, {"id", "data"}},

@@ -11,17 +11,17 @@
 
 namespace attest {
 
-struct Crossing {
+struct CatchTable {
   std::string title;
   std::vector<std::string> rows, columns;  // their names
   // A text a row, a letter a column: 'c' caught, 'm' missed, '.' neither.
   std::vector<std::string> letters;
 };
 
-// Where the page's script draws the crossing of that number; what it says without one.
-Markup place_of_crossing(std::size_t number);
+// Where the page's script draws the table of that number; what it says without one.
+Markup place_of_catches(std::size_t number);
 
-std::string crossing_page(std::string_view title, const Markup& content,
-                          const std::vector<Crossing>& crossings);
+std::string catches_page(std::string_view title, const Markup& content,
+                         const std::vector<CatchTable>& tables);
 
 }  // namespace attest
