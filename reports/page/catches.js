@@ -50,7 +50,7 @@ function catchesFigure(table) {
       (catchTexts[letter] || "");
   });
   canvas.addEventListener("pointerleave", () => { told.textContent = usual; });
-  const names = make("ol", {class: "catches-rows"}, ...catches.rows.map((name, y) =>
+  const names = make("ol", {class: "catches-rows"}, ...table.rows.map((name, y) =>
     make("li", {}, make("span", {}, name), " ", make("small", {}, shareText(table.letters[y])))));
   const picture = make("div", {class: "scroll catches-picture", tabindex: "0", role: "group",
     "aria-label": table.title}, canvas);

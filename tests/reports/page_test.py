@@ -75,7 +75,7 @@ class PageTest(unittest.TestCase):
             [...row.cells].map((cell) => cell.textContent))""")
 
     def test_every_sample_opens_and_the_browser_complains_of_nothing(self):
-        for sample in sorted(self.samples.iterdir()):
+        for sample in sorted(self.samples.glob("*/")):
             with self.subTest(sample.name):
                 self.show(sample.name)
                 for place in ("distributions", "growths", "differences", "workers"):
@@ -203,6 +203,18 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.browser.run(
             "return document.querySelector('nav').getBoundingClientRect().top"), 0)
 
+    def test_catches_are_drawn(self):
+        self.browser.open(self.samples / "catches.html")
+        self.assertEqual(self.browser.console(), [])
+        self.assertIn("rule </b> 1 of 2", self.browser.run(
+            "return document.querySelector('.catches canvas').getAttribute('aria-label')"))
+        self.assertEqual(self.texts(".catches-rows span"), ["rule </b>", "ours"])
+        pixel = """const pen = document.querySelector(".catches canvas").getContext("2d");
+            return [...pen.getImageData(arguments[0], arguments[1], 1, 1).data].slice(0, 3)"""
+        shade = lambda x, y: self.browser.run(pixel, x, y)
+        self.assertEqual(shade(5, 5), shade(5, 23), "both catch the first")
+        self.assertNotEqual(shade(5, 5), shade(500, 5), "one misses the second")
+
     def test_phone_scrolls_only_down(self):
         with browser.Browser(width=390, height=844, phone=True) as phone:
             for sample in ("realistic", "hostile", "large"):
@@ -234,6 +246,9 @@ class PageTest(unittest.TestCase):
                         each.until(f"return document.getElementById('{place}').dataset.drawn")
                     each.run(rules)
                     self.assertEqual(each.wait_for(AXE), [], f"{sample}, dark: {dark}")
+                each.open(self.samples / "catches.html")
+                each.run(rules)
+                self.assertEqual(each.wait_for(AXE), [], f"catches, dark: {dark}")
                 self.show("realistic", "#cases?outcome=FAIL", on=each)
                 each.run("document.querySelector('tr[data-row] button').click()")
                 each.run(rules)
