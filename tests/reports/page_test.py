@@ -203,6 +203,28 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.browser.run(
             "return document.querySelector('nav').getBoundingClientRect().top"), 0)
 
+    def test_pictures_of_a_failure_are_drawn(self):
+        self.show("large", "#failure-2")
+        self.browser.until("return document.querySelector('#failure-2').open")
+        self.browser.until("return document.querySelector('#failure-2 canvas')")
+        self.assertEqual(self.browser.run(
+            "return document.querySelector('#failure-2 canvas').getAttribute('aria-label')"),
+            "Mask, batch 0, head 0. seen: 1024")
+        seen = self.browser.run("""return [...document.querySelector("#failure-2 canvas")
+            .getContext("2d").getImageData(9, 9, 1, 1).data].slice(0, 3)""")
+        self.assertEqual(seen, [0x0b, 0x62, 0xc4], "the colour of what is seen")
+
+    def test_charts_have_tables_of_their_numbers(self):
+        self.show("realistic")
+        self.browser.run("document.getElementById('distributions').scrollIntoView()")
+        self.browser.until("return document.querySelector('#distributions details')")
+        self.click("#distributions summary")
+        self.browser.until("return document.querySelector('#distributions details td')")
+        self.assertIn("O f32", self.texts("#distributions details th code"))
+        drawn = self.count("#distributions canvas")
+        self.choose("#distribution-testee", "1")
+        self.assertEqual(self.count("#distributions canvas"), drawn)
+
     def test_catches_are_drawn(self):
         self.browser.open(self.samples / "catches.html")
         self.assertEqual(self.browser.console(), [])
