@@ -63,7 +63,7 @@ function testeeChoice(id, data, changed) {
   return choice(id, "Testee", [["-1", "all"], ...values], changed);
 }
 
-// ---- Error over bound ----------------------------------------------------------------------------
+// ---- Error over bound ----
 
 const leastBin = -16, mostBin = 4;  // powers of 2; what is less or more is in the last ones
 
@@ -139,7 +139,7 @@ function drawDistributions(data, frame) {
   draw();
 }
 
-// ---- Error over length ---------------------------------------------------------------------------
+// ---- Error over length ----
 
 // Of powers of 10 alone.
 function powerText(value) {
@@ -192,11 +192,12 @@ function drawGrowth(data, frame) {
   frame.replaceChildren(make("p", {class: "quiet"},
     "Of normal inputs, by the longer of both lengths: how far the worst element lies from its " +
     "exact value, beyond the rounding of the result itself, and the bound proven for it. What is " +
-    "exact to its rounding has no place on these scales."), make("form", {}, first, second), plots, numbers);
+    "exact to its rounding has no place on these scales."),
+  make("form", {}, first, second), plots, numbers);
   draw();
 }
 
-// ---- Gradients beside differences ----------------------------------------------------------------
+// ---- Gradients beside differences ----
 
 function slopesFigure(data, features, tensors, worst) {
   return chartFigure("How far apart, over what is allowed, by feature", () => ({
@@ -236,7 +237,7 @@ function drawSlopes(data, frame) {
   draw();
 }
 
-// ---- Schedules -----------------------------------------------------------------------------------
+// ---- Schedules ----
 
 function imbalanceFigure(data, list) {
   const testees = [...new Set(list.map((each) => data.testee[each.at]))];

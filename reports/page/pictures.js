@@ -95,7 +95,8 @@ function gridPicture(picture) {
   const across = letters[0].length, down = letters.length;
   const side = Math.max(5, Math.min(18, Math.floor(300 / Math.max(across, down))));
   const canvas = make("canvas", {width: across * side, height: down * side, role: "img",
-    "data-side": side, "aria-label": `${kind.title(picture.of)}. ${summaryOf(letters, kind.textOf)}`});
+    "data-side": side,
+    "aria-label": `${kind.title(picture.of)}. ${summaryOf(letters, kind.textOf)}`});
   paint(canvas, letters, kind.colourOf);
   const told = make("p", {class: "quiet told"}, `${down} × ${across}, rows: ${kind.rows} ` +
     `(${picture.rows}), columns: ${kind.columns} (${picture.columns})`);

@@ -1,4 +1,4 @@
-"""Chromium without a window, driven by its own driver as W3C WebDriver says, with nothing but Python.
+"""Chromium without a window, driven by its own driver as W3C WebDriver says, by Python alone.
 
     with Browser(width=1280, height=900) as browser:
         browser.open(path)
@@ -122,4 +122,5 @@ class Browser:
 
     def picture(self, path, whole=False):
         options = {"captureBeyondViewport": True} if whole else {}
-        path.write_bytes(base64.b64decode(self.devtools("Page.captureScreenshot", **options)["data"]))
+        shot = self.devtools("Page.captureScreenshot", **options)["data"]
+        path.write_bytes(base64.b64decode(shot))

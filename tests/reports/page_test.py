@@ -41,6 +41,12 @@ class PageTest(unittest.TestCase):
         at.open(self.samples / sample / "index.html", address)
         return at
 
+    def draw(self, place, on=None):
+        """Brings pictures into sight, which are drawn then."""
+        at = on or self.browser
+        at.run("document.getElementById(arguments[0]).scrollIntoView()", place)
+        at.until(f"return document.getElementById('{place}').dataset.drawn")
+
     def text(self, selector):
         return self.browser.run("return document.querySelector(arguments[0]).textContent", selector)
 
@@ -71,22 +77,21 @@ class PageTest(unittest.TestCase):
 
     def rows(self):
         """What the rows say that exist: outcome, case, testee, ..."""
-        return self.browser.run("""return [...document.querySelectorAll("tr[data-row]")].map((row) =>
-            [...row.cells].map((cell) => cell.textContent))""")
+        return self.browser.run("""const rows = [...document.querySelectorAll("tr[data-row]")];
+            return rows.map((row) => [...row.cells].map((cell) => cell.textContent))""")
 
     def test_every_sample_opens_and_the_browser_complains_of_nothing(self):
         for sample in sorted(self.samples.glob("*/")):
             with self.subTest(sample.name):
                 self.show(sample.name)
                 for place in ("distributions", "growths", "differences", "workers"):
-                    self.browser.run("document.getElementById(arguments[0]).scrollIntoView()", place)
-                    self.browser.until(
-                        f"return document.getElementById('{place}').dataset.drawn")
+                    self.draw(place)
                 self.assertEqual(self.browser.console(), [])
 
     def test_conclusion_and_counts_stand_on_top(self):
         self.show("realistic")
-        self.assertEqual(self.text(".conclusion"), "Not conformant: fa2 does not pass 5 of 165 cases.")
+        self.assertEqual(self.text(".conclusion"),
+                         "Not conformant: fa2 does not pass 5 of 165 cases.")
         self.assertIn("314 PASS", self.texts(".tile"))
         self.assertEqual(self.count(".failure"), 5)
         self.assertIn("MASK-3", self.text(".group h3"))
@@ -198,7 +203,8 @@ class PageTest(unittest.TestCase):
         self.browser.run("""document.querySelector("#clauses").scrollIntoView();
             const frame = document.querySelector(".matrix"); frame.scrollTop = 150;""")
         top, head = self.browser.run("""const frame = document.querySelector(".matrix");
-            return [frame, frame.querySelector("th")].map((each) => each.getBoundingClientRect().top)""")
+            return [frame, frame.querySelector("th")]
+                .map((each) => each.getBoundingClientRect().top)""")
         self.assertAlmostEqual(top, head, delta=1)
         self.assertEqual(self.browser.run(
             "return document.querySelector('nav').getBoundingClientRect().top"), 0)
@@ -262,10 +268,10 @@ class PageTest(unittest.TestCase):
             with browser.Browser(dark=dark) as each:
                 for sample in ("realistic", "conformant", "hostile", "empty", "large"):
                     self.show(sample, on=each)
-                    each.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+                    each.run("""document.querySelectorAll("details")
+                        .forEach((details) => { details.open = true; })""")
                     for place in ("distributions", "growths", "differences", "workers"):
-                        each.run("document.getElementById(arguments[0]).scrollIntoView()", place)
-                        each.until(f"return document.getElementById('{place}').dataset.drawn")
+                        self.draw(place, on=each)
                     each.run(rules)
                     self.assertEqual(each.wait_for(AXE), [], f"{sample}, dark: {dark}")
                 each.open(self.samples / "catches.html")
