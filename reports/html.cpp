@@ -1,6 +1,7 @@
-// index.html: one page, readable offline, without script. From the top: the conclusion for whoever
-// has a minute, then verdicts, profiles, failures, and the matrices for whoever has to find out
-// why.
+// index.html: one page, readable offline. From the top: the conclusion for whoever has a minute,
+// then verdicts, profiles, clauses, failures, and pictures for whoever has to find out why. What is
+// counted and what failed stands in the page, and is there without script; all verdicts lie in it
+// compressed, and the scripts of page/ show them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +10,13 @@
 #include "reports/declared.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
+#include "reports/html_failures.h"
 #include "reports/html_matrices.h"
 #include "reports/html_parts.h"
 #include "reports/markup.h"
+#include "reports/page/columns.h"
+#include "reports/page/files.h"
+#include "reports/page/packed.h"
 #include "reports/reports.h"
 #include "reports/standing.h"
 #include "reports/text.h"
@@ -55,9 +60,23 @@ Markup bar(const Counts& counts) {
   return element("div", {{"class", "bar"}}, pieces);
 }
 
+// How many verdicts of each outcome, each leading to them.
+Markup tiles(const Digest& d) {
+  Markup list;
+  for (const auto& [outcome, count] : d.counts) {
+    const std::string words(name(outcome));
+    list += element("li", {},
+                    element("a",
+                            {{"href", cases_link({{"outcome", words}})},
+                             {"class", fmt::format("tile {}", tone(outcome))}},
+                            element("b", {}, std::to_string(count)), " ", words));
+  }
+  return list.empty() ? Markup() : element("ul", {{"class", "tiles"}}, list);
+}
+
 Markup verdicts(const Digest& d) {
   if (d.testees.empty()) return quiet("No testee.");
-  Markup head = title("Testee") + title("");
+  Markup head = title("Testee") + title("Share");
   for (const Outcome outcome : d.outcomes) head += number_title(name(outcome));
   head += number_title("Time");
   Markup rows;
@@ -66,12 +85,17 @@ Markup verdicts(const Digest& d) {
     for (const Outcome outcome : d.outcomes) {
       const Index count = count_of(testee.counts, outcome);
       const bool shout = count > 0 && outcome != Outcome::pass;
-      row += element("td", {{"class", fmt::format("number {}", shout ? tone(outcome) : "")}},
-                     std::to_string(count));
+      row += element(
+          "td", {{"class", fmt::format("number {}", shout ? tone(outcome) : "")}},
+          count == 0 ? Markup("0")
+                     : cases_anchor(
+                           {{"testee", testee.about.name}, {"outcome", std::string(name(outcome))}},
+                           fmt::format("{}: {} {}", testee.about.name, count, name(outcome)),
+                           std::to_string(count)));
     }
     rows += element("tr", {}, row, number(duration_text(testee.wall_s)));
   }
-  return table(head, rows);
+  return table("Verdicts of each testee", head, rows);
 }
 
 Markup profiles(const Digest& d) {
@@ -109,145 +133,7 @@ Markup profiles(const Digest& d) {
              "demands was run and passed; with arithmetic beyond the default only if it was "
              "claimed, or "
              "asked for, with +declared behind its name.") +
-         table(head, rows);
-}
-
-Markup evidence_table(const Digest& d, const std::map<TensorName, TensorEvidence>& tensors) {
-  Markup rows;
-  for (const TensorName tensor : d.tensors) {
-    const auto at = tensors.find(tensor);
-    if (at == tensors.end()) continue;
-    const TensorEvidence& e = at->second;
-    const bool within = e.max_ratio <= 1;
-    rows += element(
-        "tr", {}, id_cell(element_text(tensor, e)), number(number_text(e.actual)),
-        number(number_text(e.exact)), number(number_text(e.bound)),
-        element("td", {{"class", within ? "number" : "number bad"}}, ratio_text(e.max_ratio)),
-        number(ratio_text(e.rms)),
-        number(e.elements > e.compared ? fmt::format("{} of {}", e.compared, e.elements)
-                                       : std::to_string(e.compared)));
-  }
-  return table(title("Worst element") + number_title("actual") + number_title("exact") +
-                   number_title("bound") + number_title("ratio") + number_title("rms error") +
-                   number_title("compared"),
-               rows);
-}
-
-Markup clause_phrase(const std::string& id) {
-  const Clause* clause = find_clause(id);
-  return code(id) + Markup(clause ? fmt::format(" {}", clause->title) : "");
-}
-
-Markup failure_details(const Digest& d, std::size_t number) {
-  const VerdictRecord& record = *d.failures[number];
-  const Verdict& v = record.verdict;
-  Markup summary =
-      badge(v.outcome) + Markup(" ") + code(record.testee) + Markup(": ") + code(record.case_id);
-  if (const std::string clause = headline_clause(v); !clause.empty()) {
-    summary += Markup(v.outcome == Outcome::fail ? " breaks " : " on ") + element("b", {}, clause);
-  }
-  if (!v.message.empty()) summary += Markup(": ") + Markup(excerpt(v.message));
-  if (known_of(d, record)) summary += Markup(" (known)");
-
-  Markup list = fact("Testee", code(record.testee)) + fact("Format", record.dtype);
-  if (!v.reason.empty()) list += fact("Reason", v.reason);
-  if (const KnownFailure* known = known_of(d, record)) list += fact("Known", known_text(*known));
-  for (const std::string& id : cited_clauses(v)) list += fact("Clause", clause_phrase(id));
-  if (!record.problem.empty()) list += fact("Problem", record.problem);
-  if (!record.because.empty()) list += fact("The case hunts", record.because);
-  if (const auto at = d.diagnoses.find(&record); at != d.diagnoses.end()) {
-    list += fact("Diagnosis", diagnosis_text(*at->second));
-  }
-  list += fact("Time", duration_text(v.wall_s));
-  Markup body = element("dl", {{"class", "facts"}}, list);
-  if (!v.tensors.empty()) body += evidence_table(d, v.tensors);
-  if (!v.repro.empty()) {
-    body += Markup("Repeat it with") +
-            element("pre", {}, element("code", {{"class", "repro"}}, v.repro));
-  }
-  if (!v.captured.empty()) {
-    body += Markup("What the testee printed") + element("pre", {}, excerpt(v.captured));
-  }
-  return element("details", {{"class", "failure"}, {"id", anchor(number)}},
-                 element("summary", {}, summary), element("section", {}, body));
-}
-
-Markup failures(const Digest& d) {
-  if (d.failures.empty()) return quiet("None.");
-  Markup out;
-  for (std::size_t i = 0; i < d.failures.size(); ++i) out += failure_details(d, i);
-  return out;
-}
-
-// Verdicts of one outcome, under what was said with them and why.
-Markup grouped_by_message(const TesteeDigest& testee, Outcome outcome) {
-  std::map<std::string, std::vector<std::string>> groups;
-  for (const VerdictRecord* record : testee.verdicts) {
-    if (record->verdict.outcome != outcome) continue;
-    const Verdict& v = record->verdict;
-    const bool said = !v.message.empty();
-    const std::string reason = v.reason.empty() || !said ? v.reason : v.reason + ": ";
-    groups[reason + excerpt(v.message)].push_back(record->case_id);
-  }
-  Markup out;
-  for (const auto& [message, cases] : groups) {
-    Markup items;
-    for (const std::string& id : cases) items += element("li", {}, code(id));
-    out +=
-        element("details", {},
-                element("summary", {}, badge(outcome), " ", code(testee.about.name), ": ",
-                        message.empty() ? "no reason given" : message,
-                        fmt::format(" ({})", count_text(static_cast<Index>(cases.size()), "case"))),
-                element("ul", {}, items));
-  }
-  return out;
-}
-
-Markup refusals_and_warnings(const Digest& d) {
-  Markup out;
-  for (const Outcome outcome : {Outcome::warn, Outcome::unsupported}) {
-    for (const TesteeDigest& testee : d.testees) out += grouped_by_message(testee, outcome);
-  }
-  return out.empty() ? quiet("None.") : out;
-}
-
-std::string largest_ratio(const Verdict& verdict) {
-  std::string found;
-  double largest = -1;
-  for (const auto& [tensor, e] : verdict.tensors) {
-    if (!worse(e.max_ratio, largest)) continue;
-    largest = e.max_ratio;
-    found = fmt::format("{} {}", name(tensor), ratio_text(e.max_ratio));
-  }
-  return found;
-}
-
-Markup all_verdicts(const Digest& d) {
-  Markup out;
-  for (const TesteeDigest& testee : d.testees) {
-    std::map<std::string, std::vector<const VerdictRecord*>> topics;
-    for (const VerdictRecord* record : testee.verdicts) {
-      topics[record->case_id.substr(0, record->case_id.find('/'))].push_back(record);
-    }
-    for (const auto& [topic, records] : topics) {
-      Counts counts;
-      Markup rows;
-      for (const VerdictRecord* record : records) {
-        const Verdict& v = record->verdict;
-        ++counts[v.outcome];
-        rows += element("tr", {}, id_cell(record->case_id),
-                        element("td", {{"class", tone(v.outcome)}}, std::string(name(v.outcome))),
-                        number(largest_ratio(v)), number(duration_text(v.wall_s)));
-      }
-      out += element(
-          "details", {},
-          element("summary", {}, code(testee.about.name), " ", topic, ": ", counts_text(counts)),
-          table(title("Case") + title("Outcome") + number_title("Largest ratio") +
-                    number_title("Time"),
-                rows));
-    }
-  }
-  return out.empty() ? quiet("None.") : out;
+         table("Profiles", head, rows);
 }
 
 Markup declared(const TesteeRecord& about) {
@@ -266,7 +152,7 @@ Markup testees(const Digest& d) {
                    element("dl", {{"class", "facts"}},
                            fact("Profiles declared", list_text(about.profiles, "none")),
                            fact("Features", list_text(about.features, "none")), declared(about)),
-                   "Arithmetic as declared", element("pre", {}, arithmetic));
+                   "Arithmetic as declared", block(arithmetic));
   }
   return out.empty() ? quiet("None.") : out;
 }
@@ -299,36 +185,78 @@ Markup navigation(const Digest& d) {
   const auto link = [](const char* id, const std::string& text) {
     return element("a", {{"href", fmt::format("#{}", id)}}, text) + Markup("\n");
   };
-  return element("nav", {}, link("verdicts", "Verdicts"), link("profiles", "Profiles"),
-                 link("failures", fmt::format("Failures ({})", d.failures.size())),
-                 link("clauses", "Clauses"), link("ratios", "Worst ratios"),
-                 link("slopes", "Gradients"), link("refusals", "Warnings and refusals"),
-                 link("all", "All verdicts"), link("testees", "Testees"));
+  return element(
+      "nav", {{"aria-label", "Sections"}}, link("top", "Top"), link("verdicts", "Verdicts"),
+      link("profiles", "Profiles"), link("clauses", "Clauses"),
+      link("failures", fmt::format("Failures ({})", d.failures.size())), link("cases", "Cases"),
+      link("ratios", "Ratios"), link("growth", "Growth"), link("slopes", "Gradients"),
+      link("schedules", "Schedules"), link("refusals", "Refusals"), link("testees", "Testees"));
 }
 
-Markup body(const Record& record) {
-  const Digest d = digest(record);
+Markup top(const Record& record, const Digest& d) {
   Markup notes;
   for (const std::string& note : d.notes) notes += element("p", {}, note);
-  return element("body", {}, element("h1", {}, "Attest report"),
-                 element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence),
-                 notes, facts(record, d), navigation(d),
-                 section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()),
-                 section("profiles", "Profiles", profiles(d)),
-                 section("failures", fmt::format("Failures ({})", d.failures.size()), failures(d)),
-                 section("clauses", "Clauses", clause_matrix(d)),
-                 section("ratios", "Worst ratios", worst_ratios(d)),
-                 section("slopes", "Gradients against finite differences", slopes(d)),
-                 section("refusals", "Warnings and refusals", refusals_and_warnings(d)),
-                 section("all", "All verdicts", all_verdicts(d)),
-                 section("testees", "Testees", testees(d)));
+  return element(
+      "header", {{"id", "top"}}, element("h1", {}, "Attest report"),
+      element("p", {{"class", fmt::format("conclusion {}", tone(d))}}, d.sentence), tiles(d), notes,
+      element("details", {}, element("summary", {}, "About this run"), facts(record, d)));
+}
+
+// What a script fills; until then, and where none runs, it says so.
+Markup filled_by_script(const char* id, std::string_view what) {
+  return element("div", {{"id", id}, {"class", "filled"}}, quiet(what));
+}
+
+Markup pictures(const char* id) {
+  return filled_by_script(id, "Drawn by the script of this page.");
+}
+
+Markup licence() {
+  if (page::chart_library().text.empty()) return quiet("Made without a chart library.");
+  return element("details", {}, element("summary", {}, "The licence of Chart.js, which draws"),
+                 block(page::chart_licence().text));
+}
+
+Markup sections(const Record& record, const Digest& d, const page::Columns& columns,
+                const std::vector<FailureGroup>& groups) {
+  return section("verdicts", "Verdicts", verdicts(d) + outcome_meanings()) +
+         section("profiles", "Profiles", profiles(d)) +
+         section("clauses", "Clauses", clause_matrix(d)) +
+         section("failures", fmt::format("Failures ({})", d.failures.size()),
+                 failures(d, groups, columns)) +
+         section("cases", "Cases",
+                 filled_by_script(
+                     "browser", fmt::format("{} are listed here by the script of this "
+                                            "page; results.jsonl has them too.",
+                                            count_text(std::ssize(record.verdicts), "verdict")))) +
+         section("ratios", "Error over bound", worst_ratios(d) + pictures("distributions")) +
+         section("growth", "Error over length", pictures("growths")) +
+         section("slopes", "Gradients against finite differences",
+                 slopes(d) + pictures("differences")) +
+         section("schedules", "Schedules", pictures("workers")) +
+         section("refusals", "Warnings and refusals", refusals_and_warnings(d, columns)) +
+         section("testees", "Testees", testees(d));
+}
+
+// The verdicts are no element of their own; no script of the page runs before it is there.
+Markup body(const Record& record, const Markup& scripts) {
+  const Digest d = digest(record);
+  const std::vector<FailureGroup> groups = failure_groups(d);
+  const page::Columns columns(record, d, groups);
+  return element("body", {}, navigation(d),
+                 element("main", {}, top(record, d), sections(record, d, columns, groups)),
+                 element("footer", {}, licence()),
+                 element("script", {{"type", "application/base64"}, {"id", "data"}},
+                         page::packed(columns.text())),
+                 scripts);
 }
 
 }  // namespace
 }  // namespace html
 
 std::string to_html(const Record& record) {
-  return html::page("Attest report", html::body(record));
+  const page::Scripts scripts = page::all_scripts();
+  return html::page("Attest report", html::body(record, scripts.elements), scripts);
 }
 
 }  // namespace attest

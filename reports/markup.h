@@ -1,5 +1,5 @@
 // HTML and XML that cannot be injected into: strings become markup by being escaped, and in no
-// other way but `Markup::raw`, which takes our own literals.
+// other way but `Markup::raw`, which takes our own literals and files.
 //
 //   element("td", {{"class", "worst"}}, case_id, element("b", {}, ratio))
 #pragma once
@@ -11,6 +11,12 @@
 
 namespace attest {
 
+// A file of ours, or of a library, that was put into the program when it was built.
+struct Embedded {
+  std::string_view text;
+  std::string_view sha256;  // hexadecimal digits
+};
+
 class Markup {
  public:
   Markup() = default;
@@ -21,6 +27,11 @@ class Markup {
   static Markup raw(const char (&literal)[N]) {
     Markup markup;
     markup.text_ = literal;
+    return markup;
+  }
+  static Markup raw(const Embedded& file) {
+    Markup markup;
+    markup.text_ = file.text;
     return markup;
   }
 

@@ -91,7 +91,8 @@ Markup places(const json& ranking) {
                 element("td", {}, timed ? picture(kernel["speed"], most) : Markup()),
                 html::number(memory_text(kernel)), element("td", {}, why_not(kernel)));
   }
-  return html::table(html::number_title("Place") + html::title("Kernel") + html::title("Verdict") +
+  return html::table("Places",
+                     html::number_title("Place") + html::title("Kernel") + html::title("Verdict") +
                          html::number_title("Times as fast as " + baseline) + html::title("") +
                          html::number_title("Memory at most") + html::title("Why not"),
                      rows);
@@ -114,7 +115,8 @@ Markup side_by_side(const json& ranking) {
     all += element("h3", {},
                    fmt::format("{}, {}", text_of(compared["problem"]), text_of(compared["pass"]))) +
            html::quiet(text_of(compared["shape"])) +
-           html::table(html::title("Kernel") + html::number_title("Time of a call") +
+           html::table(text_of(compared["problem"]),
+                       html::title("Kernel") + html::number_title("Time of a call") +
                            html::number_title("Times as fast") + html::number_title("Calls") +
                            html::number_title("Memory at most"),
                        rows);

@@ -215,6 +215,13 @@ VerdictRecord verdict_from(const json& j) {
                           .imbalance = s.at("imbalance").get<double>(),
                           .seen = s.at("seen").get<bool>()});
   }
+  for (const json& p : j.value("pictures", json::array())) {
+    v.pictures.push_back({.kind = p.at("kind").get<std::string>(),
+                          .of = p.at("of").get<std::string>(),
+                          .rows = p.at("rows").get<Index>(),
+                          .columns = p.at("columns").get<Index>(),
+                          .letters = p.at("letters").get<std::vector<std::string>>()});
+  }
   for (const json& t : j.value("time", json::array())) {
     v.time.push_back({.wall_s = t.at("wall_s").get<double>(),
                       .cpu_s = t.at("cpu_s").get<double>(),
@@ -375,6 +382,13 @@ json to_json(const VerdictRecord& record) {
                              {"masked", s.masked},
                              {"imbalance", s.imbalance},
                              {"seen", s.seen}});
+  }
+  for (const Picture& p : v.pictures) {
+    j["pictures"].push_back({{"kind", p.kind},
+                             {"of", p.of},
+                             {"rows", p.rows},
+                             {"columns", p.columns},
+                             {"letters", p.letters}});
   }
   for (const TimeEvidence& t : v.time) {
     j["time"].push_back(

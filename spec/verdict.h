@@ -94,6 +94,16 @@ struct ScheduleEvidence {
   bool seen = false;
 };
 
+// A grid of letters that pages draw (harness/judge/pictures.h says what they stand for): where
+// errors lie, which keys are seen, which worker did which block. No part of what two records of the
+// same run have in common.
+struct Picture {
+  std::string kind;                       // "heat", "mask", "blocks"
+  std::string of;                         // the tensor, the plane or the call, in words
+  Index rows = 0, columns = 0;            // of what it shows; a letter may stand for many
+  std::vector<std::string> letters = {};  // a text a row, all as long as each other
+};
+
 struct Verdict {
   Outcome outcome = Outcome::not_run;
   Reason reason = {};  // of warn and fail, a dialect, a format beyond the caps; empty otherwise
@@ -106,6 +116,7 @@ struct Verdict {
   std::vector<SlopeEvidence> slopes = {};
   std::vector<std::string> features = {};  // that the problem asks for; given with slopes
   std::vector<ScheduleEvidence> schedule = {};
+  std::vector<Picture> pictures = {};  // of faults, and of schedules
   double wall_s = 0;
   // Of calls that were given up for their time; the second when the case was tried again alone.
   std::vector<TimeEvidence> time = {};

@@ -90,6 +90,7 @@ int selfcheck(const SelfcheckArguments& asked) {
   progress.finish();
   check.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   write_file(asked.recording.out / "selfcheck.json", json_text(to_json(check), 2) + "\n");
+  write_file(asked.recording.out / "selfcheck.html", to_html(check));
   // At once: the pages of a million verdicts take a minute.
   Terminal(stdout, terminal).write_coloured(to_text(check, terminal.loudness == Loudness::quiet));
   if (session) session->publish(record);

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "reports/files.h"
+#include "reports/html_parts.h"
 #include "reports/markup.h"
-#include "reports/style.h"
 #include "reports/text.h"
 #include "spec/json_text.h"
 
@@ -106,7 +106,7 @@ Markup caught_cell(const Score* s) {
   Markup pieces;
   if (!s->caught.empty()) pieces += piece("good", s->caught.size());
   if (!s->missed.empty()) pieces += piece("mute", s->missed.size());
-  return element("td", {}, element("div", {{"class", "bar"}}, pieces),
+  return element("td", {}, element("div", {{"class", "bar short"}}, pieces),
                  share(s->caught.size(), wrong(*s)));
 }
 
@@ -141,9 +141,7 @@ Markup table(const Side& side) {
     }
     rows += element("tr", {}, row);
   }
-  return element("div", {{"class", "scroll"}},
-                 element("table", {}, element("thead", {}, element("tr", {}, head)),
-                         element("tbody", {}, rows)));
+  return html::table(heading(side), head, rows);
 }
 
 std::string names_text(const std::set<std::string>& names) {
@@ -179,14 +177,10 @@ Markup rules_table() {
                     element("td", {}, fmt::format("{}", fmt::join(judge.lacks, ", "))),
                     element("td", {}, judge.source));
   }
-  return element(
-      "div", {{"class", "scroll"}},
-      element("table", {},
-              element("thead", {},
-                      element("tr", {},
-                              title("Judge") + title("Passes if") + title("NaN") +
-                                  title("Formats") + title("Does not try") + title("Read in"))),
-              element("tbody", {}, rows)));
+  return html::table("The judges",
+                     title("Judge") + title("Passes if") + title("NaN") + title("Formats") +
+                         title("Does not try") + title("Read in"),
+                     rows);
 }
 
 Markup section(std::string_view heading, const Markup& content) {
@@ -194,6 +188,32 @@ Markup section(std::string_view heading, const Markup& content) {
 }
 
 }  // namespace
+
+CatchTable catches_of(const Side& side) {
+  std::set<std::pair<DType, std::string>> wrong;
+  for (const auto& [judge, scores] : side.scores) {
+    for (const auto& [dtype, score] : scores) {
+      for (const auto& names : {score.caught, score.missed}) {
+        for (const std::string& each : names) wrong.emplace(dtype, each);
+      }
+    }
+  }
+  CatchTable table = {.title = heading(side), .rows = {}, .columns = {}, .letters = {}};
+  for (const auto& [dtype, each] : wrong) {
+    table.columns.push_back(fmt::format("{} {}", each, name(dtype)));
+  }
+  for (const Judge& judge : judges()) {
+    std::string letters;
+    for (const auto& [dtype, each] : wrong) {
+      const Score* s = find(side.scores, judge.name, dtype);
+      letters += s && s->caught.contains(each) ? 'c' : s && s->missed.contains(each) ? 'm' : '.';
+    }
+    if (letters.find_first_not_of('.') == letters.npos) continue;
+    table.rows.push_back(judge.name);
+    table.letters.push_back(letters);
+  }
+  return table;
+}
 
 std::string to_text(const Comparison& comparison) {
   std::string out;
@@ -273,22 +293,15 @@ std::string to_html(const Comparison& comparison) {
       element("p", {{"class", "quiet"}},
               fmt::format("Attest {}; {}; {}", comparison.suite_version, comparison.command,
                           duration_text(comparison.wall_s)));
+  std::vector<CatchTable> tables;
   for (const Side& side : comparison.sides) {
-    content += section(heading(side), table(side) + element("h3", {}, "By name") + names_of(side));
+    const Markup picture = place_of_catches(tables.size());
+    tables.push_back(catches_of(side));
+    content += section(heading(side), table(side) + element("h3", {}, "What each misses") +
+                                          picture + element("h3", {}, "By name") + names_of(side));
   }
   content += section("The judges", rules_table());
-  // Nothing is fetched and no script runs.
-  return (Markup::raw(R"html(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attest: criteria side by side</title>
-)html") + element("style", {}, style_sheet()) +
-          element("style", {}, Markup::raw(".bar { width: 7rem; } .bar .mute { opacity: .25; }")) +
-          Markup::raw("</head>\n") + element("body", {}, content) + Markup::raw("</html>\n"))
-      .str();
+  return catches_page("Attest: criteria side by side", content, tables);
 }
 
 void write_comparison(const Comparison& comparison, const std::filesystem::path& folder) {

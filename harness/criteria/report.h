@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/criteria/compare.h"
+#include "reports/catches.h"
 
 namespace attest::criteria {
 
@@ -22,6 +23,10 @@ std::string to_text(const Comparison& comparison);
 std::string to_json(const Comparison& comparison);
 std::string to_markdown(const Comparison& comparison);
 std::string to_html(const Comparison& comparison);
+
+// The picture of a side: a row a judge, a column a wrong kernel in a format that its fault
+// concerns.
+CatchTable catches_of(const Side& side);
 
 // criteria.json, criteria.md and criteria.html in that folder. Throws InputError if they cannot be
 // written.

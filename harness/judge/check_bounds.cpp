@@ -8,6 +8,7 @@
 
 #include "harness/judge/drawn.h"
 #include "harness/judge/judge.h"
+#include "harness/judge/pictures.h"
 
 namespace attest {
 namespace {
@@ -78,6 +79,16 @@ std::string why_nothing_is_told(TensorName tensor, const TensorEvidence& evidenc
       name(tensor));
 }
 
+// Once of each tensor, though it is judged in each of its calls.
+void add_heat_picture(Subject& subject, const Returned& tensor, const Expected& expected) {
+  auto& pictures = subject.verdict.pictures;
+  for (const Picture& picture : pictures) {
+    if (picture.kind == "heat" && picture.of == name(tensor.name)) return;
+  }
+  pictures.push_back(heat_picture(tensor.name, tensor.bits, tensor.dtype, tensor.shape, expected,
+                                  rounding_of(tensor.name, subject.arithmetic)));
+}
+
 }  // namespace
 
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
@@ -114,6 +125,7 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
     const auto [entry, fresh] = subject.verdict.tensors.emplace(tensor.name, e);
     if (!fresh && e.max_ratio > entry->second.max_ratio) entry->second = e;
     if (!judged.passed) {
+      add_heat_picture(subject, tensor, part ? *part : whole);
       forward_fails |= !gradient;
       const bool of_row = keeps_to_its_row(subject, tensor.name);
       const bool declared = is_declared(subject, tensor, e);

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "harness/judge/pictures.h"
 #include "harness/judge/schedule.h"
 #include "harness/process/wire.h"
 
@@ -16,9 +17,13 @@ Index most_balanced(const Problem& p) { return 3 * p.batch * p.query_heads; }
 // Keeps the figures of a schedule that is as it must be.
 void note_schedule(Subject& subject, const Trial& traced, const std::optional<Trial>& untraced,
                    int threads) {
+  auto& pictures = subject.verdict.pictures;
+  pictures.clear();  // of the most threads alone
   const auto note = [&](const CallFacts& facts, const CallFacts& unasked, bool backward) {
     subject.verdict.schedule.push_back(schedule_evidence(
         facts.blocks, backward, threads, facts.thread_seconds, unasked.thread_seconds));
+    pictures.push_back(
+        blocks_picture(subject.problem(), facts.blocks, subject.verdict.schedule.back()));
   };
   note(traced.forward, untraced ? untraced->forward : CallFacts(), false);
   if (subject.problem().backward) {

@@ -152,6 +152,21 @@ TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const S
       dtype, [&](auto format) { return judge_as<format()>(bits, shape, expected, rounding); });
 }
 
+std::vector<double> ratios_to_bounds(const std::vector<std::uint64_t>& bits, DType dtype,
+                                     const Expected& expected, Rounding rounding) {
+  std::vector<double> ratios(bits.size(), -1);
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const double bound = expected.bound[i];
+    if (std::isnan(expected.value[i]) || !std::isfinite(bound)) continue;
+    const long double away =
+        distance(decode(dtype, bits[i]), exact_at(expected, i), dtype, rounding);
+    ratios[i] = away == 0                          ? 0
+                : bound > 0 && std::isfinite(away) ? static_cast<double>(away / bound)
+                                                   : kInfinity;
+  }
+  return ratios;
+}
+
 std::vector<std::size_t> beyond_bounds(const std::vector<std::uint64_t>& bits, DType dtype,
                                        const Expected& expected, Rounding rounding) {
   std::vector<std::size_t> beyond;

@@ -36,6 +36,11 @@ inline Rounding rounding_of(TensorName tensor, const Arithmetic& arithmetic) {
 TensorVerdict judge(const std::vector<std::uint64_t>& bits, DType dtype, const Shape& shape,
                     const Expected& expected, Rounding rounding);
 
+// Of each element its error over its bound; infinite where it is beyond a bound of 0, or no number;
+// -1 where nothing is compared.
+std::vector<double> ratios_to_bounds(const std::vector<std::uint64_t>& bits, DType dtype,
+                                     const Expected& expected, Rounding rounding);
+
 // The elements that break what is required of them, by their dense index.
 std::vector<std::size_t> beyond_bounds(const std::vector<std::uint64_t>& bits, DType dtype,
                                        const Expected& expected, Rounding rounding);

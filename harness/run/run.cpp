@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cases/fit.h"
+#include "harness/judge/pictures.h"
 #include "harness/process/stage.h"
 #include "harness/run/audit.h"
 #include "harness/run/clock.h"
@@ -441,6 +442,7 @@ VerdictRecord examine_safely(const Preparation& preparation, const Case& test_ca
   }
   if (is_fault(record.verdict.outcome) || record.verdict.outcome == Outcome::warn) {
     record.problem = to_string(test_case.problem);
+    add_mask_picture(test_case.problem, record.verdict);
   }
   record.verdict.repro = repro_line(test_case, testee, options);
   return record;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/selfcheck/hunt.h"
+#include "reports/catches.h"
 
 namespace attest {
 
@@ -44,6 +45,11 @@ struct Selfcheck {
 // Briefly: without what caught each mutant.
 std::string to_text(const Selfcheck& check, bool briefly = false);
 nlohmann::json to_json(const Selfcheck& check);
+std::string to_html(const Selfcheck& check);  // a page by itself
+
+// Its picture, a column a mutant: a row a format, caught or not; below, a row an outcome and
+// reason, with what it caught first. There must be a hunt.
+CatchTable checks_and_mutants(const Selfcheck& check);
 
 // Conformant if every mutant is caught in every dtype that it concerns, no control is accused and
 // no legitimate kernel fails, and of those diagnosed 95 of 100 are blamed right; incomplete if

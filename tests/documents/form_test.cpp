@@ -56,7 +56,7 @@ TEST(DocumentFormTest, ContributingNamesFilesThatThereAre) {
   const fs::path root = ATTEST_SOURCE_DIR;
   std::vector<std::string> files = {"CMakeLists.txt"};
   for (const char* folder :
-       {"spec", "reference", "impl", "cases", "harness", "reports", "python", "tests"}) {
+       {"spec", "reference", "impl", "cases", "harness", "reports", "python", "site", "tests"}) {
     for (const auto& each : fs::recursive_directory_iterator(root / folder)) {
       files.push_back(each.path().lexically_relative(root).string());
     }

@@ -248,4 +248,5 @@ def main():
         raise SystemExit("\n".join(stale))
 
 
-main()
+if __name__ == "__main__":
+    main()

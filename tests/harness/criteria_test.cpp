@@ -733,12 +733,24 @@ TEST(CriteriaReportTest, JsonHasEveryName) {
   }
 }
 
+TEST(CriteriaReportTest, ThePictureHasARowAJudgeAndAColumnAMutant) {
+  Side side = sample().sides[0];
+  for (auto& [judge, scores] : side.scores) scores[f32].missed.insert("d");  // by all
+  const CatchTable table = catches_of(side);
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"<b> f32", "a f32", "c f32", "d f32"}));
+  EXPECT_EQ(table.rows, (std::vector<std::string>{"ggml", "Attest"}));
+  EXPECT_EQ(table.letters, (std::vector<std::string>{"mcmm", "cccm"}));
+}
+
 TEST(CriteriaReportTest, ThePageIsByItselfAndEscapes) {
-  const std::string html = to_html(sample());
+  std::string html = to_html(sample());
+  EXPECT_THAT(html, HasSubstr("default-src 'none'"));
   EXPECT_THAT(html, HasSubstr("&lt;b&gt;"));
   EXPECT_THAT(html, Not(HasSubstr("<b>")));
-  EXPECT_THAT(html, Not(HasSubstr("<script")));
   EXPECT_THAT(html, Not(HasSubstr("://"))) << "nothing is fetched";
+  // Its own scripts aside, and the data that they read, there is none.
+  html.erase(html.find("<script type=\"application/base64\""));
+  EXPECT_THAT(html, Not(HasSubstr("<script")));
 }
 
 }  // namespace

@@ -110,6 +110,18 @@ TEST_F(SelfcheckTest, MutantIsCaughtByTheFirstCaseOfAClauseThatItViolates) {
   EXPECT_THAT(to_text(result), HasSubstr("1 of 1 mutant caught"));
 }
 
+TEST_F(SelfcheckTest, PictureShowsWhatCatchesWhichMutant) {
+  const Selfcheck result =
+      check({{"mutants", {entry("a", "MASK-1"), entry("b", "LSE-1"), entry("c", "GRAD-1")}},
+             {"controls", {"none"}}},
+            {{"mutant/a", {6}}, {"mutant/b", {}}, {"mutant/c", {}}, {"mutant/none", {}}});
+  const CatchTable table = checks_and_mutants(result);
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(table.rows, (std::vector<std::string>{"f32", "FAIL(bound)"}));
+  EXPECT_EQ(table.letters, (std::vector<std::string>{"cm.", "c.."})) << "no case is of GRAD-1";
+  EXPECT_THAT(to_html(result), HasSubstr("<p class=\"conclusion bad\">Not every broken kernel"));
+}
+
 TEST_F(SelfcheckTest, CasesThatAreSaidToShowAMutantAreTriedFirst) {
   nlohmann::json mutant = entry("a", "MASK-1");
   mutant["shown_by"] = "test/**/sq=8/**";

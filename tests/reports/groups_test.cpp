@@ -76,7 +76,8 @@ TEST(GroupsTest, AllReportsThatShowGroupsShowTheirDiagnosis) {
       {.testee = "naive", .case_id = record.verdicts[0].case_id, .passes_without = {"a sink"}}};
   EXPECT_THAT(to_summary_text(record), HasSubstr("\n    diagnosis: passes without a sink\n"));
   EXPECT_THAT(to_summary_markdown(record), HasSubstr("\n  - diagnosis: passes without a sink\n"));
-  EXPECT_THAT(to_html(record), HasSubstr("<dt>Diagnosis</dt><dd>passes without a sink</dd>"));
+  EXPECT_THAT(shown_of(to_html(record)),
+              HasSubstr("<dt>Did you mean</dt><dd>passes without a sink</dd>"));
 }
 
 TEST(GroupsTest, HeadlineIsWhatIsBlamedOrElseWhatIsCitedFirst) {

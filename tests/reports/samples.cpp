@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "reports/page/files.h"
+
 namespace attest {
 namespace {
 
@@ -365,6 +367,66 @@ Record known_record() {
   record.footer->exit_code = 0;
   record.footer->judged = 165;
   return record;
+}
+
+Record large_record() {
+  constexpr int kMany = 20, kEach = 8500;
+  Record record;
+  record.header = {.suite_version = "0.1.0", .cases = kCases, .testees = {}, .tier = "standard"};
+  for (int t = 0; t < kMany; ++t) {
+    record.header.testees.push_back(testee(fmt::format("kernel_{:02}/avx2", t)));
+  }
+  std::uint64_t state = 1;
+  const auto random = [&] {
+    return (state = state * 6364136223846793005u + 1442695040888963407u) >> 40;
+  };
+  for (int c = 0; c < kEach; ++c) {
+    const Topic& topic = topics()[static_cast<std::size_t>(c) % topics().size()];
+    const auto heads = random() % 64;
+    for (const TesteeRecord& t : record.header.testees) {
+      VerdictRecord v = ordinary(t.name, topic, c % 9, t.dtypes[static_cast<std::size_t>(c) % 3]);
+      v.case_id =
+          fmt::format("{}/sq={},hk={}/dtype={}/data=normal/s=1", topic.path, c, heads, v.dtype);
+      v.because = fmt::format("Hunts the fault number {}.", c / 20);
+      v.verdict.repro = fmt::format("attest repro {} --testee {}", v.case_id, t.name);
+      for (auto& [tensor, e] : v.verdict.tensors) {
+        e.max_ratio = static_cast<double>(random()) / 0x1p24;
+        e.actual = e.exact + e.max_ratio * e.bound;
+      }
+      v.verdict.wall_s = 0.001 + static_cast<double>(random()) / 0x1p26;
+      if (&t - record.header.testees.data() < 3 && c % 17 < 2) {
+        fail(v, Outcome::fail, "bound", topic.clauses[0],
+             fmt::format("O[0,1,17,{}] = {}, and is wrong", c, random()));
+        v.verdict.tensors[TensorName::o] = evidence(2.16e5 + c);
+        v.verdict.pictures = {{.kind = "mask",
+                               .of = "batch 0, head 0",
+                               .rows = 32,
+                               .columns = 32,
+                               .letters = std::vector<std::string>(32, std::string(32, '#'))}};
+      }
+      record.verdicts.push_back(v);
+    }
+  }
+  record.footer = Footer{.counts = {}, .conclusion = "not conformant", .exit_code = 1};
+  count(record);
+  return record;
+}
+
+std::string shown_of(std::string page) {
+  const auto drop = [&](const std::string& begin, const std::string& end) {
+    const std::size_t from = page.find(begin);
+    if (from == page.npos) return;
+    const std::size_t to = page.find(end, from + begin.size());
+    if (to != page.npos) page.erase(from, to + end.size() - from);
+  };
+  const auto drop_script = [&](const Embedded& file) {
+    if (!file.text.empty()) drop("<script>" + std::string(file.text), "</script>");
+  };
+  drop("<style>", "</style>");
+  drop("<script type=\"application/base64\" id=\"data\">", "</script>");
+  drop_script(page::chart_library());
+  for (const Embedded& file : page::scripts()) drop_script(file);
+  return page;
 }
 
 Record smoke_record() {

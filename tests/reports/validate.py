@@ -2,10 +2,12 @@
 
 Given the samples' writer: report.json and every line of results.jsonl must meet their schemas, and mutated ones must not;
 junit.xml must be well-formed and count right; index.html must balance, fetch nothing and hold no
-script. diagnosis.json of a run of ATTEST on a mutant must meet its schema. So must what its gate
+script but those that its policy names. diagnosis.json of a run of ATTEST on a mutant must meet its schema. So must what its gate
 says of a right kernel and a wrong one, alone and side by side: without the samples that is all.
 """
+import base64
 import copy
+import hashlib
 import html.parser
 import json
 import pathlib
@@ -80,11 +82,17 @@ class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
         self.open, self.problems, self.ids, self.targets, self.text = [], [], [], [], []
+        self.policy, self.script = "", None
 
     def handle_starttag(self, tag, attributes):
         if tag not in VOID:
             self.open.append(tag)
-        if tag in {"script", "img", "link", "iframe", "object", "embed", "base", "form"}:
+        if tag == "script":
+            data = ("type", "application/base64") in attributes
+            self.script = None if data else ""
+        if tag == "meta" and ("http-equiv", "Content-Security-Policy") in attributes:
+            self.policy = dict(attributes)["content"]
+        if tag in {"img", "link", "iframe", "object", "embed", "base", "form"}:
             self.problems.append(f"<{tag}>")
         for name, value in attributes:
             if name.startswith("on") or name in {"src", "srcset", "action"}:
@@ -97,9 +105,17 @@ class Page(html.parser.HTMLParser):
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:
             self.problems.append(f"</{tag}> closes what is not open")
+        if tag == "script" and self.script is not None:
+            digest = base64.b64encode(hashlib.sha256(self.script.encode()).digest()).decode()
+            if f"'sha256-{digest}'" not in self.policy:
+                self.problems.append(f"a script that the policy does not name: {self.script[:80]}")
+            self.script = None
 
     def handle_data(self, data):
-        self.text.append(data)
+        if self.script is not None:
+            self.script += data
+        elif self.open and self.open[-1] not in {"script", "style"}:
+            self.text.append(data)
 
 
 def check_html(text):
@@ -110,8 +126,10 @@ def check_html(text):
     assert not page.problems, page.problems
     assert len(page.ids) == len(set(page.ids)), "an id occurs twice"
     for target in page.targets:
-        assert target.startswith("#") and target[1:] in page.ids, f"a link leads nowhere: {target}"
-    assert "@import" not in text and "url(" not in text, "the style sheet fetches something"
+        place = target[1:].split("?")[0]
+        assert target.startswith("#") and place in page.ids, f"a link leads nowhere: {target}"
+    style = text[text.index("<style>"):text.index("</style>")]
+    assert "@import" not in style and "url(" not in style, "the style sheet fetches something"
     return "".join(page.text)
 
 

@@ -85,6 +85,11 @@ VerdictRecord verdict(const std::string& id = "mask/causal") {
                             .masked = 4,
                             .imbalance = 1.25,
                             .seen = true}},
+              .pictures = {{.kind = "mask",
+                            .of = "batch 0, head 1",
+                            .rows = 2,
+                            .columns = 9,
+                            .letters = {"#.", "##"}}},
               .wall_s = 0.25,
               .time = {{.wall_s = 3, .cpu_s = 1, .idle_s = 2, .busy = true}},
               .repro = "attest repro mask/causal",
@@ -169,6 +174,10 @@ TEST(RecordTest, LinesComeBackAsTheyWere) {
   ASSERT_EQ(read_back.schedule.size(), 1u);
   EXPECT_EQ(read_back.schedule[0].imbalance, 1.25);
   EXPECT_TRUE(read_back.schedule[0].seen);
+  ASSERT_EQ(read_back.pictures.size(), 1u);
+  EXPECT_EQ(read_back.pictures[0].of, "batch 0, head 1");
+  EXPECT_EQ(read_back.pictures[0].columns, 9);
+  EXPECT_EQ(read_back.pictures[0].letters, (std::vector<std::string>{"#.", "##"}));
   ASSERT_EQ(read_back.time.size(), 1u);
   EXPECT_EQ(read_back.time[0].idle_s, 2);
   EXPECT_EQ(read_back.features, std::vector<std::string>{"sink"});
@@ -282,7 +291,8 @@ TEST(RecordTest, WhatNoWriterLeavesAndNoReaderNeedsIsADefectWithItsLine) {
 TEST(RecordTest, EveryKeyOfAVerdictIsNeeded) {
   const json line = parse_json(to_line(verdict()));
   for (const auto& [key, value] : line.items()) {
-    constexpr std::array kOptional = {"captured", "slopes", "features", "schedule", "time"};
+    constexpr std::array kOptional = {"captured", "slopes",   "features",
+                                      "schedule", "pictures", "time"};
     if (std::find(kOptional.begin(), kOptional.end(), key) != kOptional.end()) continue;
     json without = line;
     without.erase(key);

@@ -1,4 +1,4 @@
-#include "harness/command/standard.h"
+#include "reports/standard.h"
 
 #include <fmt/format.h>
 
