@@ -18,14 +18,17 @@ class OracleCall {
  public:
   OracleCall(const Problem& p, const Inputs& in)
       : host(p),
-        q_(p.dtype, p.q_shape(), p.layouts.q),
-        k_(p.dtype, p.k_shape(), p.layouts.k),
-        v_(p.dtype, p.v_shape(), p.layouts.v),
+        q_(p.stored.q ? p.stored.q->dtype : p.dtype, p.q_shape(), p.layouts.q),
+        k_(p.stored.k ? p.stored.k->dtype : p.dtype, p.k_shape(), p.layouts.k),
+        v_(p.stored.v ? p.stored.v->dtype : p.dtype, p.v_shape(), p.layouts.v),
         d_o_(p.dtype, p.o_shape(), p.layouts.d_o),
         d_lse_(p.lse_dtype(), p.lse_shape()),
         bias_(p.dtype, p.bias_shape.value_or(kOne), p.layouts.bias),
         slopes_(DType::f32, p.slopes_shape.value_or(kOne)),
         sink_(DType::f32, p.sink_shape()),
+        q_scale_(DType::f32, p.stored.q ? in.q_scale.shape : kOne),
+        k_scale_(DType::f32, p.stored.k ? in.k_scale.shape : kOne),
+        v_scale_(DType::f32, p.stored.v ? in.v_scale.shape : kOne),
         keep_(in.keep.kept.empty() ? Shape{} : p.keep_shape()),
         o(p.dtype, p.o_shape(), p.layouts.o),
         lse(p.lse_dtype(), p.lse_shape()),
@@ -34,9 +37,12 @@ class OracleCall {
         dv(p.dtype, p.v_shape(), p.layouts.dv),
         dbias(p.dtype, p.bias_shape.value_or(kOne)),
         dsink(DType::f32, p.sink_shape()) {
-    put(q_, in.q, inputs.q);
-    put(k_, in.k, inputs.k);
-    put(v_, in.v, inputs.v);
+    put(q_, p.stored.q ? unscaled(in.q, in.q_scale) : in.q, inputs.q);
+    put(k_, p.stored.k ? unscaled(in.k, in.k_scale) : in.k, inputs.k);
+    put(v_, p.stored.v ? unscaled(in.v, in.v_scale) : in.v, inputs.v);
+    if (p.stored.q) put(q_scale_, in.q_scale, inputs.q_scale);
+    if (p.stored.k) put(k_scale_, in.k_scale, inputs.k_scale);
+    if (p.stored.v) put(v_scale_, in.v_scale, inputs.v_scale);
     if (p.bias_shape) put(bias_, in.bias, inputs.bias);
     if (p.slopes_shape) put(slopes_, in.slopes, inputs.alibi_slopes);
     if (p.sink) put(sink_, in.sink, inputs.sink);
@@ -78,7 +84,7 @@ class OracleCall {
 
  private:
   static constexpr Shape kOne = {1, 1, 1, 1};
-  HostTensor q_, k_, v_, d_o_, d_lse_, bias_, slopes_, sink_;
+  HostTensor q_, k_, v_, d_o_, d_lse_, bias_, slopes_, sink_, q_scale_, k_scale_, v_scale_;
   HostKeep keep_;
 
  public:

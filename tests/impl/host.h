@@ -319,7 +319,7 @@ struct Outputs {
 };
 
 // What a test may turn about a run.
-struct RunOptions {
+struct HostOptions {
   int threads = 1;
   std::vector<attest_block>* blocks = nullptr;  // receives the blocks reported
 };
@@ -333,7 +333,7 @@ inline void record_block(void* blocks, const attest_block* block) {
 // Runs a kernel forward, and backward if the problem asks for it. Throws what the kernel says when
 // it refuses or fails.
 inline Outputs run(const attest_kernel& kernel, const Problem& p, const Inputs& in,
-                   const RunOptions& options = {}) {
+                   const HostOptions& options = {}) {
   const HostProblem problem(p);
   char message[256] = "";
   if (!kernel.supports(&kernel, problem.get(), message, sizeof message)) {

@@ -109,7 +109,7 @@ std::string difference(const Problem& p, const Outputs& actual, PassesExpected e
 
 // Runs a kernel and compares it with what is expected of it, under the dropout that it used.
 std::string difference(const attest_kernel& kernel, const Problem& p, Inputs in,
-                       const RunOptions& options = {}) {
+                       const HostOptions& options = {}) {
   const Outputs actual = run(kernel, p, in, options);
   in.keep = actual.keep;
   return difference(p, actual, expect(p, in));
@@ -801,7 +801,7 @@ TEST(Fa1SplitKvTest, PartsOfRandomProblemsAreMergedWithinTolerance) {
   EXPECT_TRUE(rc::check([] {
     const Problem p = any_problem();
     const Inputs in = sixteenths(p, *rc::gen::arbitrary<unsigned>());
-    const RunOptions options{.threads = *rc::gen::element(2, 3, 7, 40)};
+    const HostOptions options{.threads = *rc::gen::element(2, 3, 7, 40)};
     const attest_plugin& plugin = load_plugin(ATTEST_FA1_SPLIT_KV);
     const attest_kernel& kernel = *plugin.kernels[within<std::uint32_t>(0, plugin.kernel_count)];
     const std::string found = difference(kernel, p, in, options);
@@ -820,7 +820,7 @@ TEST(Fa1SplitKvTest, PartsWithoutKeysAddNothing) {
                     .key_lens = {0, 1, 64, 65, 300},
                     .sink = sink};
     const Inputs in = sixteenths(p, 1);
-    const RunOptions options{.threads = 64};
+    const HostOptions options{.threads = 64};
     EXPECT_EQ(difference(fa1_split_kv(), p, in, options), "");
     const Outputs out = run(fa1_split_kv(), p, in, options);
     for (std::size_t row = 0; row < 6; ++row) {  // of the batch element without keys
@@ -840,7 +840,7 @@ TEST(Fa1SplitKvTest, PartsThatAreWhollyMaskedAddNothingWhateverTheyHold) {
                     .mask = Mask::window(10, 0, Anchor::bottom_right),
                     .sink = sink};
     Inputs in = sixteenths(p, 1);
-    const RunOptions options{.threads = 64};
+    const HostOptions options{.threads = 64};
     EXPECT_EQ(difference(fa1_split_kv(), p, in, options), "");
     const Outputs clean = run(fa1_split_kv(), p, in, options);
     fill_hidden(p, kNaN, kNaN, in);
