@@ -7,19 +7,21 @@ from typing import Any, Optional, Sequence, Tuple
 import numpy as np
 
 from attest_attention import _dlpack, _library
-from attest_attention._formats import AS_BITS, FORMATS
+from attest_attention._formats import AS_BITS, FORMATS, NAMES_ELSEWHERE, STORED
 
-_FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-_CODES = {**{name: each.code for name, each in FORMATS.items()},
+_FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16",
+           **{name: short for short, name in NAMES_ELSEWHERE.items()}}
+_CODES = {**{name: each.code for name, each in {**FORMATS, **STORED}.items()},
           "u8": _library.U8, "i32": _library.I32, "i64": _library.I64, "bits": _library.BITS}
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """An array on the host. That of a format in AS_BITS holds the bits, as unsigned integers."""
+    """An array on the host. That of a format that NumPy lacks holds the bits, as unsigned
+    integers."""
 
     data: np.ndarray
-    dtype: str  # of FORMATS; else NumPy's name
+    dtype: str  # of FORMATS or STORED; else NumPy's name
 
     @property
     def shape(self) -> Tuple[int, ...]:
@@ -68,6 +70,8 @@ def host(value: Any, name: str, bits: Optional[str] = None, floats: bool = True)
         dtype = bits
     if dtype in AS_BITS:
         return Host(data.view(np.uint16), dtype)
+    if dtype in STORED:
+        return Host(data.view(np.uint8), dtype)
     return Host(data.astype(data.dtype.newbyteorder("="), copy=False), dtype)
 
 
@@ -93,6 +97,8 @@ def _of_torch(value: Any, name: str) -> Host:
         there = value.detach().cpu()
         if there.dtype == torch.bfloat16:  # which NumPy lacks
             return Host(there.view(torch.int16).numpy().view(np.uint16), "bf16")
+        if format_name(there.dtype) in STORED:
+            return Host(there.view(torch.uint8).numpy(), format_name(there.dtype))
         data = there.resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError) as error:  # of a format of 8 bits, within vmap
         raise TypeError(f"{name}: expected a torch.Tensor that NumPy can read, got one of "

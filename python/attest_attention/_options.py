@@ -27,6 +27,9 @@ class Options(TypedDict, total=False):
     cu_seqlens      [batch + 1], where packed sequences begin, for both; or a tuple, for queries and
                     for keys. Then q, k, v, o and their gradients have no batch axis
     page_table      [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
+    q_scale, k_scale, v_scale    of q, k or v in float8_e4m3fn or float8_e5m2, by which it is meant
+                    to be multiplied: a number, or f32 [batch or 1, heads or 1], or of as many axes
+                    as the array in its layout, those of size 1 for all. Then o says the format
     softcap         c of c tanh(x / c); 0: none
     sinks           [query heads]: a logit each
     bias            is added to scores; broadcasts to [batch, query heads, queries, keys]; in the
@@ -49,6 +52,9 @@ class Options(TypedDict, total=False):
     key_lengths: Any
     cu_seqlens: Any
     page_table: Any
+    q_scale: Any
+    k_scale: Any
+    v_scale: Any
     softcap: float
     sinks: Any
     bias: Any
@@ -64,7 +70,7 @@ class Options(TypedDict, total=False):
 DEFAULTS: Dict[str, Any] = {
     "scale": None, "causal": False, "window": None, "mask": None, "segment_ids": None,
     "query_lengths": None, "key_lengths": None, "cu_seqlens": None, "page_table": None,
-    "softcap": 0.0, "sinks": None, "bias": None, "alibi_slopes": None, "dropout_p": 0.0,
+    "q_scale": None, "k_scale": None, "v_scale": None, "softcap": 0.0, "sinks": None, "bias": None, "alibi_slopes": None, "dropout_p": 0.0,
     "keep_mask": None, "layout": None, "dtype": None, "ignore_padding": False, "threads": 0,
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 from attest_attention import _library, _masks
 from attest_attention._arrays import (Host, Keeper, aligned_right, as_f32, booleans, expect_dtype,
                                       expect_shape, host, integers)
-from attest_attention._formats import AS_BITS, FORMATS
+from attest_attention._formats import AS_BITS, FORMATS, STORED
 
 LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 PACKED_LAYOUTS = {"hsd": (0, 1, 2), "shd": (1, 0, 2)}
@@ -95,20 +95,25 @@ class Call:
         return tuple(inner[axis] for axis in np.argsort(self._axes))
 
     def _array(self, value: Any, name: str, shape: Optional[Sequence[int]] = None) -> Host:
-        """In the format of q, of that shape of four axes if one is known."""
+        """In the format of the problem, of that shape of four axes if one is known."""
         array = host(value, name, self._bits)
         if array.data.ndim != len(self._axes):
             raise ValueError(f"{name}: expected {len(self._axes)} axes ({self.layout}), got shape "
                              f"{array.shape}")
         if shape is not None:
             expect_shape(array, self._outer(shape), name, f" ({self.layout})")
-        expect_dtype(array, self.dtype, name, " as q")
+        if name not in ("q", "k", "v") or array.dtype not in STORED:
+            expect_dtype(array, self.dtype, name, self._why)
         return self._native(array)
 
     # ---- The problem -------------------------------------------------------------------------
 
     def _read_qkv(self, arrays: Dict[str, Any]) -> None:
         q = host(arrays["q"], "q", self._bits)
+        # Of what is stored in 8 bits the results tell the format of the problem.
+        self._why = " as q"
+        if q.dtype in STORED and arrays.get("o") is not None:
+            q, self._why = host(arrays["o"], "o", self._bits), " as o"
         if q.dtype not in FORMATS:
             hint = ""
             if q.dtype in ("uint16", "int16"):
@@ -137,6 +142,34 @@ class Call:
         p.key_heads, p.key_len, p.value_dim = k.shape[1], k.shape[2], v.shape[3]
         self.inputs.q, self.inputs.k, self.inputs.v = tensor(q), tensor(k), tensor(v)
         self.o_shape = (*q.shape[:3], v.shape[3])
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            self._read_scales(f"{name}_scale", name, array)
+
+    def _read_scales(self, name: str, of: str, array: Host) -> None:
+        value = self._options[name]
+        if array.dtype not in STORED:
+            if value is not None:
+                raise ValueError(f"{name}: {of} is {array.dtype}, which is stored without scales")
+            return
+        if value is None:
+            raise ValueError(f"{name}: {of} is {array.dtype}, which is stored with scales")
+        if not hasattr(value, "shape"):
+            value = np.float32(value)
+        scales = as_f32(value, name, self._bits)
+        axes = scales.data.ndim
+        if axes == 0:
+            scales = scales.reshaped(1, 1, 1, 1)
+        elif axes == 2 and not self.packed:
+            scales = scales.reshaped(*scales.shape, 1, 1)
+        elif axes == len(self._axes):
+            scales = self._native(scales)
+        wanted = (*array.shape[:3], 1)
+        if len(scales.shape) != 4 or any(size not in (1, whole)
+                                         for size, whole in zip(scales.shape, wanted)):
+            raise ValueError(f"{name}: expected a number, [batch or 1, heads or 1], or shape "
+                             f"{self._outer(wanted)} with 1 for any of it ({self.layout}), got "
+                             f"{tuple(np.shape(value))}")
+        setattr(self.inputs, name, self._keeper.tensor(scales))
 
     def _table(self, array: Host) -> _library.Tensor:
         return self._keeper.tensor(array.reshaped(*array.shape, *(1,) * (4 - array.data.ndim)))

@@ -13,7 +13,7 @@ import numpy as np
 
 import attest_attention as attest
 import textbook
-from attest_attention._formats import AS_BITS, FORMATS
+from attest_attention._formats import AS_BITS, FORMATS, NAMES_ELSEWHERE, STORED
 from textbook import Kernel
 
 B, HQ, HK, SQ, SK, D, DV = 2, 4, 2, 9, 13, 8, 6
@@ -118,7 +118,7 @@ class OptionsTest(unittest.TestCase):
 
     def test_what_may_be_said_is_documented(self):
         for name in attest.Options.__annotations__:
-            self.assertRegex(attest.Options.__doc__, rf"(?m)^ +(\w+, )?{name}\b")
+            self.assertRegex(attest.Options.__doc__, rf"(?m)^ +(\w+, )*{name}\b")
 
 
 class LayoutsTest(unittest.TestCase):
@@ -221,6 +221,47 @@ class FormatsTest(unittest.TestCase):
         q, k, v = (x.astype(ml_dtypes.bfloat16) for x in (Q, K, V))
         o, _ = Kernel().forward(*(x.astype(np.float32) for x in (q, k, v)))
         attest.assert_close(o.astype(ml_dtypes.bfloat16), q, k, v, arithmetic="gpu-16bit")
+
+    @unittest.skipUnless(importlib.util.find_spec("ml_dtypes"), "ml_dtypes is not installed")
+    def test_every_number_of_8_bits_is_that_of_ml_dtypes(self):
+        import ml_dtypes
+        bits = np.arange(256, dtype=np.uint8)
+        for name in STORED:
+            dtype = np.dtype(getattr(ml_dtypes, NAMES_ELSEWHERE[name]))
+            numbers = bits.view(dtype).astype(np.float32)
+            finite = np.isfinite(numbers)
+            # One key is its V, and each channel a number of its own.
+            v = bits[finite].view(dtype).reshape(1, 1, 1, -1)
+            one = np.ones((1, 1, 1, 1), np.float32)
+            said = dict(arithmetic="exact-f32", v_scale=2.0, k_scale=1.0)
+            k = one.astype(dtype)
+            o = 2 * numbers[finite].reshape(1, 1, 1, -1)
+            self.assertTrue(attest.judge(o, one, k, v, **said).passed, name)
+            for channel in range(o.shape[3]):
+                wrong = o.copy()
+                wrong[..., channel] = wrong[..., channel] * 1.0001 or 1e-3
+                self.assertFalse(attest.judge(wrong, one, k, v, **said).passed, (name, channel))
+
+    @unittest.skipUnless(importlib.util.find_spec("ml_dtypes"), "ml_dtypes is not installed")
+    def test_scales_of_what_is_stored_in_8_bits(self):
+        import ml_dtypes
+        q, k, v = (x.astype(ml_dtypes.float8_e4m3fn) for x in (Q, K, V))
+        heads = np.linspace(0.5, 2, k.shape[1], dtype=np.float32)[None]
+        scales = dict(q_scale=np.float32(0.7), k_scale=heads,
+                      v_scale=np.broadcast_to(heads[..., None, None], (*k.shape[:3], 1)))
+        meant = (q.astype("f4") * np.float32(0.7), *(x.astype("f4") * heads[..., None, None]
+                                                     for x in (k, v)))
+        o, lse = (x.astype("f4") for x in Kernel().forward(*meant))
+        said = dict(lse=lse, arithmetic="anything")
+        attest.assert_close(o, q, k, v, **said, **scales)
+        self.assertFalse(attest.judge(o, q, k, v, **said, **{**scales, "q_scale": 0.8}).passed)
+        for wrong, text in (({"k_scale": None}, "k_scale: k is e4m3, which is stored with scales"),
+                            ({"v_scale": np.ones((3, 7), "f4")}, "v_scale: expected a number"),
+                            ({"q_scale": 0.0}, "q_scale: has 0, expected numbers from 2\\^-20")):
+            with self.assertRaisesRegex(ValueError, text):
+                attest.judge(o, q, k, v, **said, **{**scales, **wrong})
+        with self.assertRaisesRegex(ValueError, "q_scale: q is f32, which is stored without"):
+            attest.judge(o, meant[0], k, v, **said, **scales)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
     def test_torch(self):
