@@ -40,8 +40,7 @@ bool rounds_operands(const Arithmetic& a) {
 
 template <class Real>
 Model<Real>::Model(const Problem& problem, const Arithmetic& arithmetic, Roundings roundings)
-    : declared(roundings == Roundings::all ? with_stored(arithmetic, problem)
-                                           : systematic_part(with_stored(arithmetic, problem))),
+    : declared(roundings == Roundings::all ? arithmetic : systematic_part(arithmetic)),
       u_ref(kRoundoff<Real>),
       u_s(Real(arithmetic.softmax_roundoff) + u_ref),
       e_x(Real(arithmetic.exp_error) + 4 * u_ref),

@@ -154,7 +154,9 @@ struct Model {
   // Whether P of a key that is alone in its row is so near to 1, which every format holds, that
   // rounding it moves it no further than to 1.
   bool alone_is_one() const {
-    return u_zeta == 0 && !declared.truncates_p && !declared.integer_max;
+    // Multiplied by a scale of V it is any number; in 8 bits nobody multiplies it so.
+    const bool is_scaled = stores_values && !declared.stored_p;
+    return u_zeta == 0 && !declared.truncates_p && !declared.integer_max && !is_scaled;
   }
 
  private:

@@ -216,7 +216,7 @@ ForwardExpected coarse_forward(const Problem& p, const Inputs& in, const Arithme
   ForwardExpected result = {.o = {.value = {}, .bound = filled(p.o_shape(), unless_put)},
                             .lse = {.value = {}, .bound = filled(p.lse_shape(), unless_put)}};
   if (!covered || p.key_heads == 0) return result;
-  const Model<double> model(p, arithmetic);
+  const Model<double> model(p, with_stored(arithmetic, p, in));
   const std::vector<KeyHead> heads = key_heads(p, in, model);
   for_each_row(p, [&](Index b, Index h, Index, Place place, const Sight& sight) {
     if (sight.keys.size() == 0) return;
@@ -237,7 +237,7 @@ CoarseBackward coarse_backward(const Problem& p, const Inputs& in, const Arithme
   CoarseBackward result = everywhere(p, covered ? 0 : kInfinity);
   if (!covered || p.key_heads == 0) return result;
 
-  const Model<double> model(p, arithmetic);
+  const Model<double> model(p, with_stored(arithmetic, p, in));
   const std::vector<KeyHead> heads = key_heads(p, in, model);
   std::vector<KeyGradients> dk, dv;
   for (std::size_t n = 0; n < heads.size(); ++n) {

@@ -245,7 +245,7 @@ class ScoreSums {
 }  // namespace
 
 Forward forward(const Problem& p, const Inputs& in, const Arithmetic& arithmetic) {
-  const Symbols symbols(p, arithmetic);
+  const Symbols symbols(p, with_stored(arithmetic, p, in));
   Forward bounds = {zeros_of(p.o_shape()), zeros_of(p.lse_shape())};
   for (Index b = 0; b < p.batch; ++b) {
     for (Index h = 0; h < p.query_heads; ++h) {
@@ -261,7 +261,7 @@ Forward forward(const Problem& p, const Inputs& in, const Arithmetic& arithmetic
 }
 
 Backward backward(const Problem& p, const Inputs& in, const Arithmetic& arithmetic) {
-  const Symbols symbols(p, arithmetic);
+  const Symbols symbols(p, with_stored(arithmetic, p, in));
   Backward bounds = {zeros_of(p.q_shape()), zeros_of(p.k_shape()), zeros_of(p.v_shape())};
   ScoreSums of_scores(symbols);
   const auto add_head = [&](Index b, Index h, KeyHead& keys) {

@@ -90,7 +90,8 @@ ForwardExpected forward(const Request& request) {
   if (heads == 0 || problem.query_len == 0) return result;
 
   const int threads = worthwhile_threads(problem, request.threads);
-  const Model<Real> model(problem, request.arithmetic, request.roundings);
+  const Arithmetic arithmetic = with_stored(request.arithmetic, problem, request.inputs);
+  const Model<Real> model(problem, arithmetic, request.roundings);
   const Context<Real> context = {problem, request.inputs, model};
   const Wanted wanted(problem, request.excerpt);
   std::vector<Block<Real>> blocks(at(threads));

@@ -129,6 +129,11 @@ std::optional<Narrowing> parse_stored_p(ObjectReader& declaration, DType dtype) 
                                  "of its format, not {} times",
                                  times));
   }
+  // A weight of 1 is to be kept as it is.
+  if (is_stored && round_to(*format, times) != times) {
+    throw InputError(reader.pointer("times"),
+                     fmt::format("{} times as large, P of 1 is no number of {}", times, text));
+  }
   reader.finish();
   if (*format == wide(dtype)) return Narrowing{};
   return Narrowing{unit_roundoff(*format), half_smallest_subnormal(*format) / times};
@@ -207,7 +212,7 @@ Arithmetic loosest(DType dtype) {
   };
 }
 
-Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem) {
+Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem, const Inputs& inputs) {
   Arithmetic result = arithmetic;
   const auto round_operands = [&](Product& product) {
     // One after the other: scaled operands may be rounded again.
@@ -217,6 +222,9 @@ Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem) {
   if (problem.stored.q || problem.stored.k) round_operands(result.qk);
   if (problem.stored.v) {
     round_operands(result.pv);
+    double least = 1;
+    for (const double scale : inputs.v_scale.data) least = std::min(least, scale);
+    result.p.underflow /= least;
     if (arithmetic.stored_p) result.p = *arithmetic.stored_p;
   }
   return result;

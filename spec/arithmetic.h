@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "spec/dtype.h"
+#include "spec/inputs.h"
 #include "spec/problem.h"
 
 namespace attest {
@@ -93,8 +94,9 @@ struct Arithmetic {
 Arithmetic loosest(DType dtype);
 
 // The same where some operands of `problem` are stored in fewer bits: what it says of such becomes
-// what it says of P and of products.
-Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem);
+// what it says of P and of products. P in 16 bits may be rounded once it is multiplied by the
+// scales of V.
+Arithmetic with_stored(const Arithmetic& arithmetic, const Problem& problem, const Inputs& inputs);
 
 // What of an arithmetic lies beyond the default column, in words: "exp of 736 units".
 std::vector<std::string> beyond_default(const Arithmetic& arithmetic);

@@ -75,8 +75,8 @@ struct StoredInputs {
   bool any() const { return q || k || v; }
 };
 // Scales are within these, so that no product of two with a scale of scores leaves the range of f32
-// that would not anyway.
-inline constexpr double kLeastScale = 0x1p-20, kMostScale = 0x1p20;
+// that would not anyway, nor that of a weight that of f16.
+inline constexpr double kLeastScale = 0x1p-20, kMostScale = 0x1p15;
 
 // The batch and position coordinates of a row of a tensor.
 struct Place {

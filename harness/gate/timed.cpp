@@ -201,6 +201,11 @@ nlohmann::json entry_of_round(const TimedProblem& problem, std::uint64_t seed,
   const bool told = problem.untimed.empty() || round == 1 || dice.chance(kTimedPercent);
   entry["data"] = {dice.one_of(told ? problem.data : problem.untimed)};
   entry["bits"] = bits;
+  // A mask that is drawn once would serve all rounds.
+  if (const auto asked = entry.find("problem");
+      asked != entry.end() && asked->contains("dropout")) {
+    (*asked)["dropout"]["seed"] = dice.within(1, 1 << 30);
+  }
   return entry;
 }
 

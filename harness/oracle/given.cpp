@@ -191,7 +191,7 @@ void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor
   scales = read_values(scale_tensor, {where, ATTEST_F32, stored->scale_shape(shape)});
   for (const double scale : scales.data) {
     if (scale >= kLeastScale && scale <= kMostScale) continue;
-    wrong(where, fmt::format("has {}, expected numbers from 2^-20 to 2^20", scale));
+    wrong(where, fmt::format("has {}, expected numbers from 2^-20 to 2^15", scale));
   }
   values = scaled(values, scales);
 }

@@ -99,6 +99,7 @@ std::string unsayable_in(ScriptLanguage language, const Case& test_case, const V
   if (test_case.hidden != Hidden::plain) return "what lies hidden in the inputs";
   if (p.packed) return "packed sequences";
   if (p.paging.page_size > 0) return "pages";
+  if (p.stored.any()) return "numbers that are stored in 8 bits";
   if (p.dropout.mode != Dropout::Mode::none) return "dropout";
   if (p.slopes_shape) return "ALiBi";
   if (p.sink) return "sinks";

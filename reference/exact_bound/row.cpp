@@ -246,7 +246,8 @@ void bound_weights(const Symbols& sy, Row& row) {
                    : sy.a.p_normalised == Choice::last   ? 1 / (row.l * row.w_m)
                    : sy.a.p_normalised == Choice::either ? 1 / row.w_m
                                                          : 1;
-  const bool near_1 = row.terms() == 1 && sy.u_zeta == 0 && !sy.a.truncates_p && !sy.a.integer_max;
+  const bool near_1 = row.terms() == 1 && sy.u_zeta == 0 && !sy.a.truncates_p &&
+                      !sy.a.integer_max && (!sy.p.stored.v || sy.a.stored_p);
   for (Index t = 0; t < n; ++t) {
     const Real p = row.p[at(t)], y = row.y[at(t)], E = growth(row.kappa[at(t)]);
     const Real low =

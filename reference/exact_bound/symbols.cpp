@@ -22,7 +22,7 @@ Real share(const Product& product, Real k, Real u) {
 
 Symbols::Symbols(const Problem& problem, const Arithmetic& arithmetic)
     : p(problem),
-      a(with_stored(arithmetic, problem)),
+      a(arithmetic),
       u_ref(p.dtype == DType::f64 ? kRoundoff<long double> : Real(kRoundoff<double>)),
       tau(std::abs(Real(p.scale))),
       z(smallest_normal(p.lse_dtype())),

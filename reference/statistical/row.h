@@ -56,7 +56,10 @@ struct Backward {
 class Noise {
  public:
   Noise(const Problem& problem, const Inputs& inputs, const Arithmetic& arithmetic)
-      : p_(problem), in_(inputs), a_(arithmetic), model_(problem, arithmetic) {}
+      : p_(problem),
+        in_(inputs),
+        a_(arithmetic),
+        model_(problem, with_stored(arithmetic, problem, inputs)) {}
 
   Forward forward(Index b, Index h, Index i) const;
   // Of a row as forward() leaves it, whose keys get their dP.

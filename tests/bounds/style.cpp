@@ -61,7 +61,7 @@ Arithmetic declared(const Style& style, DType dtype) {
       .flushes_outputs = style.flushes_outputs,
       .unstored_roundoff = style.narrows_unstored && narrow_format ? unit_roundoff(dtype) : 0,
       .stored_p =
-          style.p_in_8_bits > 0
+          style.p_in_8_bits > 0 && dtype != DType::f64
               ? std::optional(Narrowing{unit_roundoff(DType::e4m3),
                                         half_smallest_subnormal(DType::e4m3) / style.p_in_8_bits})
               : std::nullopt,

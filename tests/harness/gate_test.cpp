@@ -140,6 +140,20 @@ PassTime of(double clock, std::optional<double> computed) {
   return {.clock = clock, .computed = computed};
 }
 
+TEST(RoundTest, DrawsDropoutAnewAndTheSameRoundTheSame) {
+  const TimedProblem timed = {
+      "drops",
+      {{"problem", {{"dropout", {{"mode", "generated"}, {"probability", 0.5}, {"seed", 7}}}}}},
+      {"normal"}};
+  const auto seed_of = [&](std::uint64_t round) {
+    return entry_of_round(timed, 1, round)["problem"]["dropout"]["seed"];
+  };
+  EXPECT_NE(seed_of(1), seed_of(2));
+  EXPECT_EQ(seed_of(2), seed_of(2));
+  EXPECT_FALSE(
+      entry_of_round({"plain", {{"name", "plain"}}, {"normal"}}, 1, 1).contains("problem"));
+}
+
 TEST(ThreadCountTest, IsOfEachProblemByItself) {
   ThreadCount count(1);
   for (int call = 0; call < 10; ++call) {

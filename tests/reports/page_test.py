@@ -151,7 +151,8 @@ class PageTest(unittest.TestCase):
             self.assertIn(part, told)
         address = self.address()
         self.browser.press("Escape")
-        self.assertFalse(self.browser.run("return document.querySelector('dialog').open"))
+        self.browser.until("return !document.querySelector('dialog').open")
+        self.browser.until("return !location.hash.includes('case=')")
         self.assertEqual(self.address(), "#cases?outcome=FAIL")
         self.show("conformant")  # another page, so that the next is loaded anew
         self.show("realistic", address)

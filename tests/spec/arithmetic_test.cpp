@@ -300,19 +300,19 @@ TEST(ArithmeticTest, WhatIsSaidOfNumbersOf8BitsHoldsWhereThereAreSome) {
       {{"p", "f32"}, {"unstored", "bf16"}, {"stored_p", {{"format", "e4m3"}, {"times", 256}}}},
       DType::bf16);
   Problem problem = {.dtype = DType::bf16};
-  EXPECT_EQ(with_stored(a, problem), a);
+  EXPECT_EQ(with_stored(a, problem, {}), a);
   problem.stored = {.q = Stored{}, .k = Stored{}};
   Arithmetic of_scores = a;
   of_scores.qk.operand_roundoff = 0x1p-8;
-  EXPECT_EQ(with_stored(a, problem), of_scores);
+  EXPECT_EQ(with_stored(a, problem, {}), of_scores);
   problem.stored = {.k = Stored{}, .v = Stored{}};
   Arithmetic of_both = of_scores;
   of_both.pv.operand_roundoff = 0x1p-8;
   of_both.p = {0x1p-4, 0x1p-10 / 256};
-  EXPECT_EQ(with_stored(a, problem), of_both);
+  EXPECT_EQ(with_stored(a, problem, {}), of_both);
   // Who says nothing has P as elsewhere, and operands in f32.
   const Arithmetic silent = parse({{"p", "bf16"}}, DType::bf16);
-  EXPECT_EQ(with_stored(silent, problem), silent);
+  EXPECT_EQ(with_stored(silent, problem, {}), silent);
 }
 
 TEST(ArithmeticTest, NobodyDeclaresBeyondTheCaps) {
