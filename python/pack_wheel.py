@@ -29,8 +29,10 @@ THIRD_PARTY = [
     ("libfmt", "fmt", "MIT", "libfmt[0-9]*"),
     ("libhwy", "Highway", "Apache-2.0 or BSD-3-Clause", "libhwy[0-9]*"),
     ("libcrypto", "OpenSSL", "Apache-2.0", "libssl[0-9]*"),
+    ("libz", "zlib", "Zlib", "zlib1g"),
     ("", "JSON for Modern C++", "MIT", "nlohmann-json3-dev"),
     ("", "CLI11", "BSD-3-Clause", "libcli11-dev"),
+    ("", "Chart.js", "MIT", "libjs-chart.js"),
     ("", "Boost", "BSL-1.0", "libboost[0-9]*-dev"),
 ]
 
