@@ -21,24 +21,13 @@ std::array<Part, 3> parts_of(const Problem& p, Inputs& in) {
           Part{p.stored.v, in.v, in.v_scale, TensorName::v_scale, p.layouts.v}};
 }
 
-// Calls visit(number, its scale) for all numbers.
-template <class Visit>
-void for_each(const Part& part, const Visit& visit) {
-  const Shape& shape = part.values.shape;
-  for (std::size_t n = 0; n < part.values.data.size(); ++n) {
-    const auto [b, h, s, d] = coordinates(shape, static_cast<Index>(n));
-    const Index scale = broadcast_index(part.scales.shape, b, h, s, d);
-    visit(part.values.data[n], part.scales.data[static_cast<std::size_t>(scale)]);
-  }
-}
-
 }  // namespace
 
 void make_scales(const Case& test_case, Inputs& inputs) {
   for (const Part& part : parts_of(test_case.problem, inputs)) {
     if (!part.stored) continue;
     part.scales = zeros(part.stored->scale_shape(part.values.shape));
-    for_each(part, [](double value, double& largest) {
+    for_each_with_scale(part.values, part.scales, [](double value, double& largest) {
       if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
     });
     const auto key = key_of(test_case, part.scales_name);
@@ -64,7 +53,7 @@ void round_to_scales(const Problem& problem, Inputs& inputs) {
     if (!part.stored) continue;
     const DType dtype = part.stored->dtype;
     const double most = largest_finite(dtype);
-    for_each(part, [&](double& value, double scale) {
+    for_each_with_scale(part.values, part.scales, [&](double& value, double scale) {
       if (std::isfinite(value)) value = std::clamp(value / scale, -most, most);
       value = round_to(dtype, value) * scale;
     });

@@ -73,6 +73,16 @@ inline constexpr std::array kInputValues = {
     TensorName::slopes,  TensorName::sink,    TensorName::d_o,    TensorName::d_lse,
     TensorName::q_scale, TensorName::k_scale, TensorName::v_scale};
 
+// Calls visit(number, the scale that it has) for all numbers, in dense order.
+template <class Scales, class Visit>
+void for_each_with_scale(Values& numbers, Scales& scales, const Visit& visit) {
+  for (std::size_t n = 0; n < numbers.data.size(); ++n) {
+    const auto [b, h, s, d] = coordinates(numbers.shape, static_cast<Index>(n));
+    const Index scale = broadcast_index(scales.shape, b, h, s, d);
+    visit(numbers.data[n], scales.data[static_cast<std::size_t>(scale)]);
+  }
+}
+
 // Numbers as they are meant, of those that are stored, each times the scale that it has; and back,
 // exactly.
 Values scaled(const Values& stored, const Values& scales);

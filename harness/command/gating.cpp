@@ -245,8 +245,7 @@ void add_notes(bool is_timed, Told& told) {
   if (told.result.outcomes.contains(std::string(name(Outcome::not_run)))) {
     told.notes.push_back(
         "NOT_RUN is what was interrupted, or what there was no memory for, as the kernel says or "
-        "of "
-        "the machine: without it nothing is concluded");
+        "of the machine: without it nothing is concluded");
   }
   if (told.result.outcomes.contains(std::string(name(Outcome::inconclusive)))) {
     told.notes.push_back(

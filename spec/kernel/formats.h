@@ -69,16 +69,18 @@ struct f16 {
 
 namespace detail {
 
-// The pattern of a magnitude that is no NaN, to the nearest, ties to even, and no more than the
-// largest: of so many bits of fraction, and the exponent of the smallest normal number.
-inline std::uint8_t pattern_of(float magnitude, int fraction_bits, int least, float largest) {
-  magnitude = std::min(magnitude, largest);
+// The pattern of 8 bits of a value, to the nearest, ties to even, and no further than the largest:
+// of so many bits of fraction, and the exponent of the smallest normal number.
+inline std::uint8_t pattern_of(float value, int fraction_bits, int least, float largest) {
+  const std::uint32_t sign = std::signbit(value) ? 0x80u : 0u;
+  if (std::isnan(value)) return static_cast<std::uint8_t>(sign | 0x7fu);
+  const float magnitude = std::min(std::fabs(value), largest);
   const int exponent = std::max(magnitude > 0 ? std::ilogb(magnitude) : least, least);
   // In units of the spacing there, which a carry makes twice as many as belong to the exponent.
   const auto units =
       static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
   const std::uint32_t before = static_cast<std::uint32_t>(exponent - least) << fraction_bits;
-  return static_cast<std::uint8_t>(before + units);
+  return static_cast<std::uint8_t>(sign | (before + units));
 }
 
 }  // namespace detail
@@ -88,10 +90,7 @@ struct e5m2 {
   std::uint8_t bits;
 
   e5m2() = default;
-  explicit e5m2(float value)
-      : bits(static_cast<std::uint8_t>(
-            (std::signbit(value) ? 0x80u : 0u) |
-            (std::isnan(value) ? 0x7fu : detail::pattern_of(std::fabs(value), 2, -14, 57344)))) {}
+  explicit e5m2(float value) : bits(detail::pattern_of(value, 2, -14, 57344)) {}
   operator float() const {
     f16 same;  // of which it is the upper half
     same.bits = static_cast<std::uint16_t>(bits << 8);
@@ -103,10 +102,7 @@ struct e4m3 {
   std::uint8_t bits;
 
   e4m3() = default;
-  explicit e4m3(float value)
-      : bits(static_cast<std::uint8_t>(
-            (std::signbit(value) ? 0x80u : 0u) |
-            (std::isnan(value) ? 0x7fu : detail::pattern_of(std::fabs(value), 3, -6, 448)))) {}
+  explicit e4m3(float value) : bits(detail::pattern_of(value, 3, -6, 448)) {}
   operator float() const {
     const std::uint32_t magnitude = bits & 0x7fu;
     const std::uint32_t finite = detail::bits_of(detail::float_of(magnitude << 20) * 0x1p120f);

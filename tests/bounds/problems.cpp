@@ -180,23 +180,16 @@ void store(const std::optional<Stored>& stored, Random& random, Values& values, 
   if (!stored) return;
   scales = zeros(stored->scale_shape(values.shape));
   const double most = largest_finite(stored->dtype);
-  const auto scale_of = [&](Index n) -> double& {
-    const auto [b, h, s, d] = coordinates(values.shape, n);
-    return scales.data[static_cast<std::size_t>(broadcast_index(scales.shape, b, h, s, d))];
-  };
-  for (Index n = 0; n < std::ssize(values.data); ++n) {
-    double& largest = scale_of(n);
-    largest = std::max(largest, std::abs(values.data[static_cast<std::size_t>(n)]));
-  }
+  for_each_with_scale(values, scales, [](double value, double& largest) {
+    largest = std::max(largest, std::abs(value));
+  });
   for (double& scale : scales.data) {
     const double room = (1 + random.uniform()) * random.pick(std::array{1.0, 1.0, 64.0});
     scale = round_to(DType::f32, std::clamp(scale / most * room, kLeastScale, kMostScale));
   }
-  for (Index n = 0; n < std::ssize(values.data); ++n) {
-    double& value = values.data[static_cast<std::size_t>(n)];
-    const double scale = scale_of(n);
+  for_each_with_scale(values, scales, [&](double& value, double scale) {
     value = round_to(stored->dtype, std::clamp(value / scale, -most, most)) * scale;
-  }
+  });
 }
 
 constexpr std::array kPlainDTypes = {DType::f32, DType::f16, DType::bf16};
