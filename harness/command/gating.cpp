@@ -373,6 +373,7 @@ Told Gating::told(const Testee& testee, std::uint64_t seed, const std::string& e
   };
   told.result = pass_gate(tasks, own.contender, other ? &other->contender : nullptr, gate_options,
                           start, interrupted);
+  if (shapes_ && tasks.timed.empty()) told.result.whole = false;  // what was asked for is left open
   const std::vector<std::string> code = code_of(own.family());
   told.libraries = libraries_among(code);
   add_notes(!tasks.timed.empty(), told);

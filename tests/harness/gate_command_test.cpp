@@ -158,6 +158,19 @@ TEST_F(GateCommandTest, WhatItCannotDoIsSaid) {
   EXPECT_EQ(attest_command("gate fa2 --seed 0").exit_code, 2);
 }
 
+TEST_F(GateCommandTest, ShapesOfWhichTheKernelDeclaresNoneAreIncomplete) {
+  const auto file = folder_ / "softcap.json";
+  std::ofstream(file) << R"({"shapes": [{"name": "capped", "dtypes": ["f32"], "problem": {
+    "query_heads": 2, "key_heads": 2, "query_len": 8, "key_len": 16, "head_dim": 64,
+    "softcap": 20}}]})"
+                      << "\n";
+  const Result told = attest_command("gate " HACKS ":honest --steps 1 --rounds 2 --shapes " +
+                                     file.string() + out());
+  EXPECT_EQ(told.exit_code, 3) << told.text;
+  EXPECT_THAT(told.text, AllOf(StartsWith("Incomplete: "),
+                               HasSubstr("none of the shapes is what it declares")));
+}
+
 TEST_F(GateCommandTest, WhoseTimeIsUpBeforeAnythingWasWholeIsIncomplete) {
   const Result told = attest_command("gate fa2 --budget 0.001s" + out());
   EXPECT_EQ(told.exit_code, 3) << told.text;
