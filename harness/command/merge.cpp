@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 struct MergeArguments {
   std::vector<fs::path> folders;
+  std::string shard = "1/1";
   RecordingOptions recording;
 };
 
@@ -61,7 +62,7 @@ void merge(const MergeArguments& asked) {
     }
     parts.push_back({.name = each.string(), .record = read_and_audit(each / kResults, suite)});
   }
-  const Record whole = merged(parts);
+  const Record whole = merged(parts, asked.shard);
   const nlohmann::json diagnoses = diagnoses_in(asked.folders);
   RecordFile file(folder.path(), [](const std::string&) {});
   file.stream() << to_line(whole.header) << '\n';
@@ -81,6 +82,10 @@ Command add_merge(CLI::App& app) {
       *app.add_subcommand("merge", "Put the records of all shards of a run together");
   command.add_option("folders", asked->folders, "The folders of their records, in any order")
       ->required();
+  command
+      .add_option("--shard", asked->shard,
+                  "I/M: what they make is this part of the run, as 1/10 and 6/10 make 1/5")
+      ->capture_default_str();
   add_out(command, asked->recording, "the whole record and its reports");
   const auto carry_out = [=] {
     merge(*asked);

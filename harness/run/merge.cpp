@@ -78,27 +78,35 @@ void check_alike(const Part& one, const Part& other) {
   }
 }
 
-void check_shards(const std::vector<Part>& parts) {
-  const std::size_t count = shard_named(parts.front().record.header.shard).count;
+// The shards of the parts, each as one of the whole that they are to make.
+std::vector<std::string> shards_of(const std::string& whole, const std::vector<Part>& parts) {
+  const Shard made = shard_named(whole);
+  const std::size_t all = shard_named(parts.front().record.header.shard).count;
+  check(all % made.count == 0, fmt::format("{} shards make no shard {}", all, whole));
+  std::vector<std::string> shards;
   std::map<std::size_t, const Part*> found;
   for (const Part& part : parts) {
     const auto [i, n] = shard_named(part.record.header.shard);
-    check(n == count,
-          fmt::format("{} is of {} shards, and {} of {}", part.name, n, parts.front().name, count));
+    check(n == all,
+          fmt::format("{} is of {} shards, and {} of {}", part.name, n, parts.front().name, all));
+    check(i % made.count == made.index % made.count,
+          fmt::format("{}, shard {}, is no part of shard {}", part.name, part.record.header.shard,
+                      whole));
     const auto [place, is_new] = found.emplace(i, &part);
     check(is_new, fmt::format("{} and {} are the same shard, {}", place->second->name, part.name,
                               part.record.header.shard));
+    shards.push_back(fmt::format("{}/{}", (i - made.index) / made.count + 1, all / made.count));
   }
-  if (found.size() == count) return;
   constexpr std::size_t kNamed = 8;
-  const std::size_t missing = count - found.size();
+  const std::size_t missing = all / made.count - found.size();
   std::vector<std::size_t> named;
-  for (std::size_t i = 1; named.size() < std::min(missing, kNamed); ++i) {
+  for (std::size_t i = made.index; named.size() < std::min(missing, kNamed); i += made.count) {
     if (!found.contains(i)) named.push_back(i);
   }
-  throw InputError(
-      "", fmt::format("of {} shards there is no {}{}", count, fmt::join(named, ", "),
-                      missing > kNamed ? fmt::format(" and {} more", missing - kNamed) : ""));
+  check(missing == 0,
+        fmt::format("of {} shards there is no {}{}", all, fmt::join(named, ", "),
+                    missing > kNamed ? fmt::format(" and {} more", missing - kNamed) : ""));
+  return shards;
 }
 
 // Of each testee and format one verdict on what is declared: of the shard that has the first case
@@ -110,13 +118,13 @@ class Verdicts {
     for (const TesteeRecord& testee : whole.testees) testees_.push_back(testee.name);
   }
 
-  void add(const Record& shard) {
-    const auto places = shard_places(cases_.size(), shard.header.shard);
+  void add(const Record& record, const std::string& shard) {
+    const auto places = shard_places(cases_.size(), shard);
     std::vector<const VerdictRecord*> declared;
     std::map<std::string, std::size_t> first;  // by format, the place of its first case
     std::size_t n = 0;
     const VerdictRecord* before = nullptr;
-    for (const VerdictRecord& v : shard.verdicts) {
+    for (const VerdictRecord& v : record.verdicts) {
       if (is_on_declaration(v)) {
         declared.push_back(&v);
         continue;
@@ -155,33 +163,33 @@ class Verdicts {
 
 }  // namespace
 
-Record merged(const std::vector<Part>& parts) {
+Record merged(const std::vector<Part>& parts, const std::string& shard) {
   check(!parts.empty(), "there is no record to merge");
   for (const Part& part : parts) {
     check_whole(part);
     check_alike(parts.front(), part);
   }
-  check_shards(parts);
+  const std::vector<std::string> shards = shards_of(shard, parts);
   Record whole{.header = parts.front().record.header, .verdicts = {}, .footer = {}};
-  whole.header.shard = "1/1";
+  whole.header.shard = shard;
   Index& all = whole.header.cases.selected = 0;
   for (const Part& part : parts) all += part.record.header.cases.selected;
-  for (const Part& part : parts) {
-    const auto [selected, shard] =
-        std::pair(part.record.header.cases.selected, part.record.header.shard);
-    const Index due = std::ssize(shard_places(static_cast<std::size_t>(all), shard));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Index selected = parts[i].record.header.cases.selected;
+    const Index due = std::ssize(shard_places(static_cast<std::size_t>(all), shards[i]));
     check(selected == due, fmt::format("{} has {} cases; as shard {} of {} cases it has {}",
-                                       part.name, selected, shard, all, due));
+                                       parts[i].name, selected, shards[i], all, due));
   }
   Verdicts verdicts(whole.header);
   std::set<std::string> changed;
   double seconds = 0;
   std::map<std::string, double> stages;
-  for (const Part& part : parts) {
-    verdicts.add(part.record);
-    const Footer& footer = *part.record.footer;
-    for (std::size_t i = 0; &part != &parts.front() && i < whole.header.testees.size(); ++i) {
-      whole.header.testees[i].besides += part.record.header.testees[i].besides;
+  for (std::size_t n = 0; n < parts.size(); ++n) {
+    const Record& part = parts[n].record;
+    verdicts.add(part, shards[n]);
+    const Footer& footer = *part.footer;
+    for (std::size_t i = 0; n > 0 && i < whole.header.testees.size(); ++i) {
+      whole.header.testees[i].besides += part.header.testees[i].besides;
     }
     changed.insert(footer.changed.begin(), footer.changed.end());
     seconds += footer.wall_s;

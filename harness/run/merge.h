@@ -15,9 +15,10 @@ struct Part {
   Record record;
 };
 
-// Of all shards of one run, in any order. Throws InputError, with the name of the part, for a
-// record that is truncated or inconsistent or no run's; for headers that differ in more than the
-// shard; and for shards that are missing or doubled.
-Record merged(const std::vector<Part>& parts);
+// Of all shards of one run, in any order; or of those that make the shard `whole` of it, as 1/10
+// and 6/10 make 1/5. Throws InputError, with the name of the part, for a record that is truncated
+// or inconsistent or no run's; for headers that differ in more than the shard; and for shards that
+// are missing, doubled or of another part of the run.
+Record merged(const std::vector<Part>& parts, const std::string& whole = "1/1");
 
 }  // namespace attest

@@ -165,7 +165,8 @@ def refused(kernel):
 
 def suite_of(kernel):
     """Which cases a record is of, in words: those of one suite are alike in number."""
-    return f"{kernel['tier']}, {sum(kernel['outcomes'].values()):,} cases, Attest " \
+    shard = f", part {kernel['shard']} of it" if "shard" in kernel else ""
+    return f"{kernel['tier']}{shard}, {sum(kernel['outcomes'].values()):,} cases, Attest " \
            f"{kernel.get('attest', '(version not noted)')}"
 
 
@@ -174,6 +175,7 @@ def lacks(kernel):
     left = kernel["outcomes"].get("NOT_RUN", 0)
     groups = [each for each in kernel["groups"] if each["outcome"] == "FAIL"]
     told = ["all but the smoke tier"] if kernel["tier"] == "smoke" else []
+    told += [f"all but part {kernel['shard']} of the tier"] if "shard" in kernel else []
     told += [f"{left:,} cases, for want of time"] if left else []
     told += [] if kernel.get("fuzz", {}).get("tried") else ["random problems"]
     told += ["scripts"] if groups and not any(each["script"] for each in groups) else []

@@ -71,9 +71,9 @@ std::string lines_of(const Record& record) {
   return text + to_line(*record.footer);
 }
 
-std::string complaint(const std::vector<Part>& parts) {
+std::string complaint(const std::vector<Part>& parts, const std::string& whole = "1/1") {
   try {
-    merged(parts);
+    merged(parts, whole);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -90,6 +90,20 @@ TEST(MergeTest, ShardsInAnyOrderGiveTheRecordOfTheWholeButForTimes) {
     std::reverse(parts.begin(), parts.end());
     EXPECT_EQ(lines_of(merged(parts)), lines_of(whole)) << count;
   }
+}
+
+TEST(MergeTest, ShardsThatMakeALargerOneGiveItsRecord) {
+  Record half = record_of("2/2");
+  half.footer->wall_s = 6;
+  seal(half);
+  const std::vector<Part> parts = parts_of(6);
+  std::vector<Part> even = {parts[5], parts[1], parts[3]};
+  EXPECT_EQ(lines_of(merged(even, "2/2")), lines_of(half));
+  EXPECT_EQ(complaint(even, "1/2"), "part 6, shard 6/6, is no part of shard 1/2");
+  EXPECT_EQ(complaint(even, "2/4"), "6 shards make no shard 2/4");
+  EXPECT_EQ(complaint(even), "of 6 shards there is no 1, 3, 5");
+  even.erase(even.begin());
+  EXPECT_EQ(complaint(even, "2/2"), "of 6 shards there is no 6");
 }
 
 TEST(MergeTest, ShardsThatAreMissingOrDoubledAreNamed) {

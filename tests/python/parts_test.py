@@ -105,6 +105,19 @@ class PartsTest(JudgeTest):
         self.part("1/2")
         self.assertEqual(self.records(), [whole], "a part is no kernel's record")
 
+    def test_parts_that_make_a_larger_one_are_joined_as_that(self):
+        for shard in ("2/4", "4/4", "2/2"):
+            self.part(shard)
+        part = next(self.out.glob("*/*/2-of-2"))
+        alone = json.loads((part / "report.json").read_text())
+        part.rename(self.here / "2-of-2")
+        self.assertEqual(self.run_judge("--join", "--shard", "2/2")[0], 0)
+        joined, = self.records()
+        self.assertEqual((joined["outcomes"], joined["shard"]), (alone["counts"], "2/2"))
+        self.assertEqual(joined["command"].splitlines()[2],
+                         "impl/adapters/judge --join --shard 2/2")
+        self.assertIn("of 4 shards there is no 1, 3", self.run_judge("--join")[1])
+
     def test_parts_of_other_kernels_are_not_joined(self):
         self.part("1/2")
         self.write(2)

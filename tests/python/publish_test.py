@@ -165,12 +165,20 @@ class PublishTest(unittest.TestCase):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         done = self.take_in(smoke)
         self.assertEqual((done.returncode, tier()), (1, "standard"))
-        self.assertIn("jax 0.7.2 cpu, jax_nn: the smoke tier's record would replace one of "
-                      "standard", done.stderr)
+        self.assertIn("jax 0.7.2 cpu, jax_nn: the record of smoke would replace one of standard",
+                      done.stderr)
+        self.assertIn("the record of standard, part 1/5 of it would replace one of standard",
+                      self.take_in({**record(TOLD), "shard": "1/5"}).stderr)
         self.assertEqual(self.take_in(smoke, words=["--lesser-tier"]).returncode, 0)
         self.assertEqual(tier(), "smoke")
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         self.assertEqual(tier(), "standard")
+
+    def test_a_part_of_a_tier_replaces_a_smaller_one_and_says_what_it_is_of(self):
+        self.assertEqual(self.take_in({**record(TOLD), "tier": "smoke"}).returncode, 0)
+        self.assertEqual(self.take_in({**record(TOLD), "shard": "1/5"}).returncode, 0)
+        self.assertIn("standard, part 1/5 of it, 10 cases", self.page())
+        self.assertIn("all but part 1/5 of the tier", self.page())
 
     def test_what_explains_failures_comes_to_them(self):
         fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 5, "CRASH": 1},
