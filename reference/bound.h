@@ -272,10 +272,11 @@ Real kappa(const Model<Real>& model, const Row<Real>& row, Real score, Real scor
   return sum * Real(kSlack);
 }
 
-// U, what an exponential and its rescales lose at most where they underflow.
+// U, what an exponential and its rescales lose at most where they underflow: where the maximum
+// lags, beside factors above 1.
 template <class Real>
 Real U_of(const Model<Real>& model, const Row<Real>& row) {
-  return model.z * Real(row.R + 4) / row.w_m;
+  return model.z * Real(row.R + 4) * std::exp(model.m_lambda) / row.w_m;
 }
 
 // Of "Large errors of the scores": u_p + n eta_p / w_m, and G''.

@@ -181,7 +181,7 @@ void count_roundings(const Symbols& sy, Row& row) {
   }
   row.w_m = a.integer_max ? 0.5L : 1;
   if (a.exp_zero_inexact) row.w_m *= std::exp(-sy.e_x * (1 + row.R));
-  row.U = (row.R + 4) * sy.z / row.w_m;
+  row.U = (row.R + 4) * sy.z * std::exp(sy.m_lambda) / row.w_m;
   if (a.kv_splits != 1 && row.terms() > 1) {
     const Real entropy = std::log(Real(row.terms() + 1)) + sy.m_lambda;
     row.W = growth(row.G_sum + 2 * sy.e_x + sy.u_s * (5 * std::abs(row.L) + 9 * entropy + 4));

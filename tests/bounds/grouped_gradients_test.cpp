@@ -80,5 +80,27 @@ TEST(ExactRowsTest, AKeyOfThousandsThatIsLostIsSeenUnderDeclaredSplits) {
   EXPECT_GT(expect_forward(p, in, arithmetic).o.bound[0], 1e-3 / 8192);
 }
 
+// A sink that is added last, to sums relative to a maximum that lags: the factor to the new maximum
+// is smaller than the weight of the largest key.
+TEST(LaggingMaximumTest, AFactorThatIsFlushedIsPartOfWeightsAbove1) {
+  const Problem p = {.query_len = 1, .key_len = 2, .head_dim = 1, .value_dim = 1, .sink = true};
+  Inputs in = {.q = zeros(p.q_shape()), .k = zeros(p.k_shape()), .v = zeros(p.v_shape())};
+  in.q.data = {1};
+  in.k.data = {-1.5, 3.5};
+  in.v.data = {1000, -1000};
+  in.sink = zeros({1, 1, 1, 1});
+  in.sink.data = {86.4};
+  const bounds::Style style = {.name = "lags",
+                               .block = 1,
+                               .lag = 8,
+                               .sink = bounds::Style::Sink::last,
+                               .flushes_outputs = true};
+  const Expected o = expect_forward(p, in, bounds::declared(style, DType::f32)).o;
+  EXPECT_LT(o.value[0], -1e-34);
+  const bounds::Outputs out = bounds::run_kernel(p, in, bounds::visible_elements(p, in), style);
+  EXPECT_EQ(out.o[0], 0);
+  EXPECT_EQ(share_beyond(o, out.o, DType::f32), 0);
+}
+
 }  // namespace
 }  // namespace attest
