@@ -253,6 +253,8 @@ StoredInputs read_stored(ObjectReader& fields, Extras& extras) {
     if (std::string next; std::getline(each_format, next, '.')) format = next;
     const auto dtype = element_type_named(format);
     if (!dtype || format_of(*dtype).bytes != 1) throw wrong("has other formats");
+    if (extras.least_numbers && *dtype == DType::int8)
+      throw wrong("has int8, all of whose numbers are alike");
     const auto tensor = std::string_view("qkv").find(tensors[n]);
     if (tensor == std::string_view::npos) throw wrong("has other tensors");
     auto& of = *std::array{&stored.q, &stored.k, &stored.v}[tensor];
@@ -442,6 +444,7 @@ std::string ProblemReader::culprit_of(std::string_view clause) const {
       {"GRAD-5", {"d_lse"}},
       {"PAGE-1", {"paging"}},
       {"FORMAT-5", {"stored"}},
+      {"FORMAT-7", {"stored"}},
   };
   const auto place = kFieldsOf.find(clause);
   const std::vector<const char*> mask = {"mask"};

@@ -41,7 +41,8 @@ void make_scales(const Case& test_case, Inputs& inputs) {
       const DType dtype = part.stored->dtype;
       const double most =
           test_case.extras.least_numbers ? smallest_normal(dtype) : largest_finite(dtype);
-      const double fitting = scale / most * room;
+      const double of_room = dtype == DType::int8 ? 0.75 : 1;
+      const double fitting = scale / most * room * of_room;
       scale =
           round_to(DType::f32, std::clamp(scale == 0 ? room : fitting, kLeastScale, kMostScale));
     }
@@ -52,9 +53,9 @@ void round_to_scales(const Problem& problem, Inputs& inputs) {
   for (const Part& part : parts_of(problem, inputs)) {
     if (!part.stored) continue;
     const DType dtype = part.stored->dtype;
-    const double most = largest_finite(dtype);
+    const double most = largest_finite(dtype), least = dtype == DType::int8 ? -128 : -most;
     for_each_with_scale(part.values, part.scales, [&](double& value, double scale) {
-      if (std::isfinite(value)) value = std::clamp(value / scale, -most, most);
+      if (std::isfinite(value)) value = std::clamp(value / scale, least, most);
       value = round_to(dtype, value) * scale;
     });
   }

@@ -1,4 +1,4 @@
-// Inputs that are stored in formats of 8 bits, with scales (FORMAT-5).
+// Inputs that are stored in formats of 8 bits, with scales (FORMAT-5, FORMAT-7).
 #pragma once
 
 #include "cases/case.h"
@@ -8,7 +8,9 @@ namespace attest {
 
 // Scales of what the problem stores so, by which the largest number of each lies in the upper half
 // of the format's range, as who quantises a tensor has them, or in that of its subnormal numbers;
-// but random within that, so that no two are the same and none is a power of two.
+// but random within that, so that no two are the same and none is a power of two. Of int8 one in
+// three has them smaller: then the largest numbers become the ends of its range, which no others
+// reach.
 void make_scales(const Case& test_case, Inputs& inputs);
 
 // Rounds these inputs to what is stored times its scale: numbers beyond the range become its

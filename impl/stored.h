@@ -1,5 +1,5 @@
-// Q, K and V that are stored in formats of 8 bits, with scales (FORMAT-5): each number is widened
-// to a float, and multiplied by its scale.
+// Q, K and V that are stored in formats of 8 bits, with scales (FORMAT-5, FORMAT-7): each number is
+// widened to a float, and multiplied by its scale.
 #pragma once
 
 #include <bit>
@@ -28,8 +28,10 @@ inline float widen(E4M3 value) {
   return std::bit_cast<float>(sign | (magnitude == 0x7fu ? 0x7fc00000u : finite));
 }
 
+inline float widen(std::int8_t value) { return value; }
+
 inline bool is_stored(attest_dtype dtype) {
-  return dtype == ATTEST_FP8_E4M3 || dtype == ATTEST_FP8_E5M2;
+  return dtype == ATTEST_FP8_E4M3 || dtype == ATTEST_FP8_E5M2 || dtype == ATTEST_INT8;
 }
 inline bool has_stored(const attest_problem& p) {
   return is_stored(p.q_dtype) || is_stored(p.k_dtype) || is_stored(p.v_dtype);
@@ -55,7 +57,8 @@ void load_as(const Plane<const E>& plane, const Plane<const float>& scales, std:
 // Calls visit(E{}) with the element type of a format of 8 bits.
 template <class Visit>
 void with_stored_type(attest_dtype dtype, const Visit& visit) {
-  dtype == ATTEST_FP8_E4M3 ? visit(E4M3{}) : visit(E5M2{});
+  if (dtype == ATTEST_FP8_E4M3) return visit(E4M3{});
+  dtype == ATTEST_FP8_E5M2 ? visit(E5M2{}) : visit(std::int8_t{});
 }
 
 }  // namespace attest::impl

@@ -115,7 +115,7 @@ std::optional<Narrowing> parse_stored_p(ObjectReader& declaration, DType dtype) 
   ObjectReader reader(*value, declaration.pointer("stored_p"));
   const auto text = reader.get<std::string>("format");
   const auto format = element_type_named(text);
-  const bool is_stored = format && format_of(*format).bytes == 1;
+  const bool is_stored = format == DType::e4m3 || format == DType::e5m2;
   if (!format || dtype == DType::f64 ||
       (!is_stored && *format != dtype && *format != wide(dtype))) {
     throw InputError(reader.pointer("format"),

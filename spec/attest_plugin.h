@@ -45,6 +45,7 @@ enum {
   ATTEST_FP8_E4M3 = 5, /* finite only, largest 448 */
   ATTEST_FP8_E5M2 = 6,
   ATTEST_BFP8 = 7, /* 16 values of a row share an exponent */
+  ATTEST_INT8 = 8, /* two's complement, with scales */
   ATTEST_U8 = 16,  /* booleans: 0 or 1 */
   ATTEST_I32 = 17,
   ATTEST_I64 = 18,

@@ -69,6 +69,7 @@ constexpr std::array kClauses = {
     Clause{"FORMAT-3", required, "f16"},
     Clause{"FORMAT-4", required, "bf16"},
     Clause{"FORMAT-5", required, "e4m3 and e5m2 with scales"},
+    Clause{"FORMAT-7", required, "int8 with scales"},
     Clause{"FINITE-1", required, "a non-finite Q stays within its row"},
     Clause{"FINITE-2", recommended, "non-finite K, V, dO stay within the rows that see them"},
     Clause{"FINITE-3", recommended, "a non-finite Q spares gradients of keys its row does not see"},

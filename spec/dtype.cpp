@@ -20,6 +20,7 @@ double half_smallest_subnormal(DType dtype) {
 double smallest_normal(DType dtype) { return std::ldexp(1.0, format_of(dtype).min_exponent); }
 
 double largest_finite(DType dtype) {
+  if (dtype == DType::int8) return 127;
   const Format format = format_of(dtype);
   // Without infinities, the last but one of the numbers in their place.
   const int last = format.finite ? 2 - format.digits : 1 - format.digits;
@@ -27,6 +28,10 @@ double largest_finite(DType dtype) {
 }
 
 double round_to_finite(DType dtype, double value) {
+  if (dtype == DType::int8) {
+    // There is one zero.
+    return std::isnan(value) ? -128 : std::nearbyint(std::clamp(value, -128.0, 127.0)) + 0.0;
+  }
   const Format format = format_of(dtype);
   const double magnitude = std::abs(value), largest = largest_finite(dtype);
   const double unit = power_of_two(spacing_exponent(format, magnitude));
@@ -41,6 +46,9 @@ std::uint64_t encode_rounded(DType dtype, double value) {
   const Format format = format_of(dtype);
   if (dtype == DType::f64) {
     return std::isnan(value) ? 0x7ff8000000000000u : std::bit_cast<std::uint64_t>(value);
+  }
+  if (dtype == DType::int8) {
+    return static_cast<std::uint8_t>(static_cast<std::int8_t>(round_to(dtype, value)));
   }
   const int fraction_bits = format.digits - 1;
   const std::uint64_t sign = std::uint64_t(std::signbit(value)) << (8 * format.bytes - 1);
@@ -139,6 +147,8 @@ std::string_view name(DType dtype) {
       return "e4m3";
     case DType::e5m2:
       return "e5m2";
+    case DType::int8:
+      return "int8";
   }
   return "?";
 }

@@ -22,11 +22,19 @@
 namespace attest {
 
 // The values are those of attest_dtype in attest_plugin.h.
-enum class DType : std::int32_t { f64 = 1, f32 = 2, f16 = 3, bf16 = 4, e4m3 = 5, e5m2 = 6 };
+enum class DType : std::int32_t {
+  f64 = 1,
+  f32 = 2,
+  f16 = 3,
+  bf16 = 4,
+  e4m3 = 5,
+  e5m2 = 6,
+  int8 = 8
+};
 
 // Those that a problem may have, and those in which its inputs alone may be stored, with scales.
 inline constexpr std::array kDTypes = {DType::f64, DType::f32, DType::f16, DType::bf16};
-inline constexpr std::array kStoredDTypes = {DType::e4m3, DType::e5m2};
+inline constexpr std::array kStoredDTypes = {DType::e4m3, DType::e5m2, DType::int8};
 
 // A binary format in the terms of IEEE 754: p digits (the hidden one counted), and the exponents of
 // its smallest and largest normal numbers.
@@ -53,6 +61,8 @@ constexpr Format format_of(DType dtype) {
       return {4, -6, 8, 1, true};
     case DType::e5m2:
       return {3, -14, 15, 1};
+    case DType::int8:  // as if all its numbers were subnormal
+      return {8, 7, 6, 1, true};
   }
   return {};
 }
@@ -77,6 +87,8 @@ decltype(auto) with_constant(DType dtype, const Act& act) {
       return act(std::integral_constant<DType, DType::e4m3>());
     case DType::e5m2:
       return act(std::integral_constant<DType, DType::e5m2>());
+    case DType::int8:
+      return act(std::integral_constant<DType, DType::int8>());
     case DType::bf16:
       break;
   }
@@ -107,7 +119,8 @@ inline int spacing_exponent(const Format& format, double value) {
   return std::max(exponent_of(value), format.min_exponent) - (format.digits - 1);
 }
 
-// Of a format without infinities, what round_to() says.
+// Of a format without infinities, what round_to() says. int8 has no NaN either: what lies beyond
+// its range becomes the end of it, and NaN -128, as conversions of processors have it.
 double round_to_finite(DType dtype, double value);
 
 // `value` rounded to the nearest number of `dtype`, ties to even; beyond the range, an infinity, or
@@ -166,6 +179,8 @@ inline double decode_signed(DType dtype, std::uint64_t bits) {
     case DType::e4m3:
     case DType::e5m2:
       return decode_short(dtype, bits);
+    case DType::int8:
+      return static_cast<std::int8_t>(bits);
   }
   return 0;
 }

@@ -160,6 +160,8 @@ constexpr Feature kFeatures[] = {
                {{{"FORMAT-5", "stored"}}}),
     of_problem("e5m2", "any of them is stored in e5m2", is_stored_in<DType::e5m2>,
                {{{"FORMAT-5", "stored"}}}),
+    of_problem("int8", "any of them is stored in int8", is_stored_in<DType::int8>,
+               {{{"FORMAT-7", "stored-int8"}}}),
     of_problem("scales-of-heads",
                "a scale belongs to one batch element or head, not to the whole tensor",
                has_scales_of_heads, {{{"FORMAT-5", "stored"}}}),

@@ -107,6 +107,7 @@ std::string_view NamedArithmetic::of(DType dtype) const {
       return bf16;
     case DType::e4m3:
     case DType::e5m2:
+    case DType::int8:
       break;  // no problem is of these
   }
   return {};

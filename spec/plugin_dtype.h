@@ -18,6 +18,7 @@ inline std::uint64_t bits_of(attest_dtype dtype) {
       return 32;
     case ATTEST_FP8_E4M3:
     case ATTEST_FP8_E5M2:
+    case ATTEST_INT8:
     case ATTEST_U8:
       return 8;
     case ATTEST_BITS:

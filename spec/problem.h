@@ -54,7 +54,7 @@ struct Paging {
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 
-// How Q, K or V is stored where that is not in the problem's format (FORMAT-5): each number in
+// How Q, K or V is stored where that is not in the problem's format (FORMAT-5, FORMAT-7): each in
 // fewer bits, meant times a scale.
 struct Stored {
   DType dtype = DType::e4m3;  // of kStoredDTypes

@@ -35,6 +35,7 @@ std::vector<Profile> own_clauses() {
       {"layouts", "expanded and transposed tensors, the order SBH"},
       {"double", "f64"},
       {"stored", "Q, K and V in formats of 8 bits, with scales"},
+      {"stored-int8", "the same in int8"},
       {"schedule",
        "the blocks that are computed, and who computes them",
        {"SCHED-1", "SCHED-2", "SCHED-3"}},

@@ -38,7 +38,7 @@ const std::vector<Field>& fields() {
        {"LAYOUT-1", "LAYOUT-2"}},
       {"d_lse", "a gradient through LSE", {"dlse"}},
       {"scale", "a scale of its own", {"any-scale"}, {"SCORE-1"}},
-      {"stored", "numbers of 8 bits", {"e4m3"}},
+      {"stored", "numbers of 8 bits", {"e4m3", "int8"}},
       {"value_dim", "values of another width", {"value-dim"}},
   };
   return all;

@@ -194,6 +194,8 @@ char npy_kind(DType dtype) {
     case DType::e4m3:
     case DType::e5m2:
       break;
+    case DType::int8:
+      return 'i';
   }
   return 'u';
 }

@@ -7,7 +7,7 @@ from typing import Any, Optional, Sequence, Tuple
 import numpy as np
 
 from attest_attention import _dlpack, _library
-from attest_attention._formats import AS_BITS, FORMATS, NAMES_ELSEWHERE, STORED
+from attest_attention._formats import AS_BITS, FORMATS, NAMES_ELSEWHERE, STORED, STORED_AS_BITS
 
 _FLOATS = {"float64": "f64", "float32": "f32", "float16": "f16",
            **{name: short for short, name in NAMES_ELSEWHERE.items()}}
@@ -70,7 +70,7 @@ def host(value: Any, name: str, bits: Optional[str] = None, floats: bool = True)
         dtype = bits
     if dtype in AS_BITS:
         return Host(data.view(np.uint16), dtype)
-    if dtype in STORED:
+    if dtype in STORED_AS_BITS:
         return Host(data.view(np.uint8), dtype)
     return Host(data.astype(data.dtype.newbyteorder("="), copy=False), dtype)
 
@@ -97,7 +97,7 @@ def _of_torch(value: Any, name: str) -> Host:
         there = value.detach().cpu()
         if there.dtype == torch.bfloat16:  # which NumPy lacks
             return Host(there.view(torch.int16).numpy().view(np.uint16), "bf16")
-        if format_name(there.dtype) in STORED:
+        if format_name(there.dtype) in STORED_AS_BITS:
             return Host(there.view(torch.uint8).numpy(), format_name(there.dtype))
         data = there.resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError) as error:  # of a format of 8 bits, within vmap

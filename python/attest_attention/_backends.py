@@ -10,7 +10,7 @@ import numpy as np
 
 from attest_attention._arrays import format_name, module_of
 from attest_attention._dlpack import View
-from attest_attention._formats import NAMES_ELSEWHERE, STORED
+from attest_attention._formats import NAMES_ELSEWHERE, STORED, STORED_AS_BITS
 
 _MUCH = 1 << 30  # bytes
 _NOT_OPENED = "CUDA call failed lazily at initialization"  # which PyTorch tries once
@@ -156,7 +156,7 @@ class Torch(Backend):
 
     def lend(self, view: View) -> Any:
         array = self._torch.utils.dlpack.from_dlpack(view.__dlpack__())
-        if view.dtype in STORED:
+        if view.dtype in STORED_AS_BITS:
             return array.view(getattr(self._torch, NAMES_ELSEWHERE[view.dtype]))
         return array
 

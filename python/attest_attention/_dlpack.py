@@ -13,7 +13,8 @@ from attest_attention._formats import AS_BITS, FORMATS
 # Of the names of requests: DLPack's code, and bits. Of formats of 8 bits, which few libraries take
 # so, their bits.
 _TYPES = {"f64": (2, 64), "f32": (2, 32), "f16": (2, 16), "bf16": (4, 16), "i64": (0, 64),
-          "i32": (0, 32), "u8": (6, 8), "e4m3": (1, 8), "e5m2": (1, 8)}
+          "i32": (0, 32), "u8": (6, 8), "e4m3": (1, 8), "e5m2": (1, 8),
+          "int8": (0, 8)}
 _NAMES = {**{each: name for name, each in _TYPES.items()}, (6, 8): "bool", (1, 8): "uint8",
           (0, 64): "int64", (0, 32): "int32", (0, 16): "int16", (0, 8): "int8",
           (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64"}

@@ -23,7 +23,9 @@ FORMATS: Dict[str, Format] = {
 STORED: Dict[str, Format] = {
     "e4m3": Format(5, np.uint8, 0x7e),  # it has none: the last is its largest number
     "e5m2": Format(6, np.uint8, 0x7c),
+    "int8": Format(8, np.int8, 0x7f),  # it has neither infinity nor NaN
 }
 NAMES_ELSEWHERE = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+STORED_AS_BITS = tuple(name for name in STORED if name in NAMES_ELSEWHERE)
 # Those that arrays of 16-bit integers may hold, if that is said.
 AS_BITS = tuple(name for name, each in FORMATS.items() if each.numpy is np.uint16)

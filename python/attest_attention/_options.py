@@ -27,9 +27,10 @@ class Options(TypedDict, total=False):
     cu_seqlens      [batch + 1], where packed sequences begin, for both; or a tuple, for queries and
                     for keys. Then q, k, v, o and their gradients have no batch axis
     page_table      [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
-    q_scale, k_scale, v_scale    of q, k or v in float8_e4m3fn or float8_e5m2, by which it is meant
-                    to be multiplied: a number, or f32 [batch or 1, heads or 1], or of as many axes
-                    as the array in its layout, those of size 1 for all. Then o says the format
+    q_scale, k_scale, v_scale    of q, k or v in float8_e4m3fn, float8_e5m2 or int8, by which it is
+                    meant to be multiplied: a number, or f32 [batch or 1, heads or 1], or of as
+                    many axes as the array in its layout, those of size 1 for all. Then o says the
+                    format
     softcap         c of c tanh(x / c); 0: none
     sinks           [query heads]: a logit each
     bias            is added to scores; broadcasts to [batch, query heads, queries, keys]; in the

@@ -71,6 +71,7 @@ inline std::size_t bytes_of(attest_dtype dtype) {
       return 2;
     case ATTEST_FP8_E4M3:
     case ATTEST_FP8_E5M2:
+    case ATTEST_INT8:
     case ATTEST_U8:
       return 1;
     default:
@@ -87,6 +88,7 @@ bool holds(attest_dtype dtype) {
   if (std::is_same_v<T, bf16>) return dtype == ATTEST_BF16;
   if (std::is_same_v<T, e4m3>) return dtype == ATTEST_FP8_E4M3;
   if (std::is_same_v<T, e5m2>) return dtype == ATTEST_FP8_E5M2;
+  if (std::is_same_v<T, std::int8_t>) return dtype == ATTEST_INT8;
   return sizeof(T) == bytes_of(dtype);
 }
 
@@ -119,7 +121,8 @@ struct Tensor : attest_tensor {
   }
 };
 
-// Calls visit(T{}) with the type of elements of `dtype`: double, float, f16, bf16, e4m3 or e5m2.
+// Calls visit(T{}) with the type of elements of `dtype`: double, float, f16, bf16, e4m3, e5m2 or
+// std::int8_t.
 template <class Visit>
 auto with_element_type(attest_dtype dtype, Visit visit) {
   switch (dtype) {
@@ -135,6 +138,8 @@ auto with_element_type(attest_dtype dtype, Visit visit) {
       return visit(e4m3{});
     case ATTEST_FP8_E5M2:
       return visit(e5m2{});
+    case ATTEST_INT8:
+      return visit(std::int8_t{});
     default:
       throw std::logic_error("format " + std::to_string(dtype) + " is none of numbers");
   }
@@ -219,7 +224,8 @@ Dense<T> gather(const Tensor& from, Order order = Order::bhsd) {
   return to;
 }
 
-// Q, K or V as it is meant: each number times its scale, where it is stored in 8 bits (FORMAT-5).
+// Q, K or V as it is meant: each number times its scale, where it is stored in 8 bits (FORMAT-5,
+// FORMAT-7).
 //   auto k = attest::gather<float>(c.k, c.k_scale);
 template <class T>
 Dense<T> gather(const Tensor& from, const Tensor& scales, Order order = Order::bhsd) {

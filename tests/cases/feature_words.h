@@ -79,8 +79,9 @@ inline std::string impossible(const Combination& combination) {
       {{"stored-qk", "stored-kv"}, "Q is stored in 8 bits or is not (FORMAT-5)"},
   };
   // None of these has a backward pass, nor f64 (FORMAT-5).
-  constexpr const char* kStored[] = {"stored-qkv", "stored-qk",       "stored-kv",          "e4m3",
-                                     "e5m2",       "scales-of-heads", "scales-of-positions"};
+  constexpr const char* kStored[] = {
+      "stored-qkv", "stored-qk", "stored-kv",       "e4m3",
+      "int8",       "e5m2",      "scales-of-heads", "scales-of-positions"};
   const auto has = [&](const std::string& word) {
     return std::find(combination.begin(), combination.end(), word) != combination.end();
   };

@@ -41,7 +41,7 @@ double largest_magnitude(const Values& values) {
 
 TEST(StoredInputsTest, WhatIsMeantIsANumberOfTheFormatTimesAScaleOfF32) {
   for (const char* const data : {"normal", "std50", "heavy_tail", "key_names", "subnormal"}) {
-    const Case c = stored_case(R"("stored": "qkv e4m3.e5m2 hs")", data);
+    const Case c = stored_case(R"("stored": "qkv e4m3.e5m2.int8 hs")", data);
     const Inputs in = generate(c);
     const StoredInputs& stored = c.problem.stored;
     for (const auto& [how, meant, scales] :
@@ -72,6 +72,14 @@ TEST(StoredInputsTest, TheLargestNumberIsInTheUpperHalfOfTheRangeOrAmongTheSubno
   EXPECT_GT(largest_stored("qkv e5m2 s least"), 0);
   // As far as scales go.
   EXPECT_LE(largest_stored("qkv e5m2 s least"), 2 * smallest_normal(DType::e5m2));
+}
+
+TEST(StoredInputsTest, NumbersOfInt8ReachBothEndsOfItsRange) {
+  const Inputs in = generate(stored_case(R"("stored": "qkv int8 hs")"));
+  const Values stored = unscaled(in.k, in.k_scale);
+  const auto [least, most] = std::minmax_element(stored.data.begin(), stored.data.end());
+  EXPECT_EQ(*least, -128);
+  EXPECT_EQ(*most, 127);
 }
 
 TEST(StoredInputsTest, NoTwoScalesAreTheSameAndNumbersThatOneElementHoldsHaveOne) {
@@ -114,6 +122,7 @@ TEST(StoredInputsTest, MistakesAreNamed) {
                                    {"kk e4m3", "a tensor twice"},
                                    {"kv e4m3.e5m2.e4m3", "more formats than tensors"},
                                    {"kv e4m3 d", "other axes"},
+                                   {"kv int8 least", "int8, all of whose numbers are alike"},
                                    {"kv e4m3 h most", "other words"}}) {
     EXPECT_THAT(stored_error(R"("stored": ")" + std::string(text) + R"(")"),
                 AllOf(HasSubstr("a.json:"), HasSubstr("\"stored\" is such as"), HasSubstr(what)))

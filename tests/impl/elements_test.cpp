@@ -60,7 +60,8 @@ TEST(ElementsTest, ElementsOf8BitsAreConvertedExactlyForAllPatterns) {
   for (unsigned bits = 0; bits < 0x100; ++bits) {
     const auto pattern = static_cast<std::uint8_t>(bits);
     for (const auto& [dtype, wide] : {std::pair{DType::e4m3, widen(E4M3{pattern})},
-                                      std::pair{DType::e5m2, widen(E5M2{pattern})}}) {
+                                      std::pair{DType::e5m2, widen(E5M2{pattern})},
+                                      std::pair{DType::int8, widen(std::int8_t(pattern))}}) {
       const double exact = decode(dtype, bits);
       ASSERT_EQ(std::isnan(wide), std::isnan(exact)) << name(dtype) << " " << bits;
       if (std::isnan(exact)) continue;

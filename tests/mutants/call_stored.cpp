@@ -10,18 +10,22 @@ namespace {
 
 DType format_as_read(FaultId fault, const attest_tensor& t) {
   const auto dtype = static_cast<DType>(t.dtype);
-  if (fault == "e5m2_read_as_e4m3") return DType::e4m3;
-  if (fault == "e4m3_read_as_e5m2") return DType::e5m2;
+  if (fault == "e5m2_read_as_e4m3" && dtype == DType::e5m2) return DType::e4m3;
+  if (fault == "e4m3_read_as_e5m2" && dtype == DType::e4m3) return DType::e5m2;
+  if (fault == "int8_read_as_e4m3" && dtype == DType::int8) return DType::e4m3;
   return dtype;
 }
 
 // A number of 8 bits.
 float read(FaultId fault, DType dtype, const std::byte* at) {
   const auto number = static_cast<float>(load(dtype, at));
-  const bool is_subnormal = std::abs(number) < smallest_normal(dtype);
+  const bool is_int8 = dtype == DType::int8;
+  const bool is_subnormal = !is_int8 && std::abs(number) < smallest_normal(dtype);
   if (fault == "e4m3_of_bias_8" && dtype == DType::e4m3) return number / 2;
   if (fault == "subnormals_of_8_bits_flushed" && is_subnormal) return 0;
   if (fault == "sign_of_8_bits_lost") return std::abs(number);
+  if (fault == "int8_read_as_u8" && is_int8 && number < 0) return number + 256;
+  if (fault == "least_int8_negated" && is_int8 && number == -128) return 128;
   return number;
 }
 

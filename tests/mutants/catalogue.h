@@ -1003,6 +1003,10 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
      "FORMAT-5"},
     {"sign_of_8_bits_lost", textbook, "stored", "numbers of 8 bits without their signs",
      "FORMAT-5"},
+    {"int8_read_as_e4m3", textbook, "stored", "int8 read as e4m3", "FORMAT-7"},
+    {"int8_read_as_u8", textbook, "stored", "int8 read without a sign", "FORMAT-7"},
+    {"least_int8_negated", textbook, "stored",
+     "-128 of int8 taken for 128, as who takes its magnitude in 8 bits", "FORMAT-7"},
     {"weights_in_e4m3", fa2, "stored", "P rounded to e4m3, undeclared, where V is stored so",
      "FORMAT-5 NUM-1 NUM-2"},
 

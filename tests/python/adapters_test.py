@@ -145,7 +145,7 @@ class FindingsTest(unittest.TestCase):
                 self.assertLessEqual(set(each["versions"]), {"*", *system["versions"]})
                 self.assertTrue(each["clauses"] and set(each["clauses"]) <= clauses)
                 self.assertRegex(each["link"],
-                                 r"^$|^https://github\.com/[\w.-]+/[\w.-]+/issues/\d+$")
+                                 r"^$|^https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+$")
                 self.assertRegex(each["reported"], r"^$|^20\d\d-\d\d-\d\d$")
                 for where in each.get("where", []) + each.get("unless", []):
                     self.assertLessEqual(set(where), set(GROUP))

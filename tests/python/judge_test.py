@@ -263,6 +263,20 @@ class FormatsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "q_scale: q is f32, which is stored without"):
             attest.judge(o, meant[0], k, v, **said, **scales)
 
+    def test_scales_of_int8(self):
+        tokens = np.linspace(0.01, 0.03, K.shape[1] * K.shape[2], dtype=np.float32)
+        tokens = tokens.reshape(1, *K.shape[1:3], 1)
+        k, v = (np.rint(np.clip(x * 40, -128, 127)).astype(np.int8) for x in (K, V))
+        scales = dict(k_scale=tokens, v_scale=tokens[:, :, ::-1])
+        meant = (x.astype("f4") * scale for x, scale in zip((k, v), scales.values()))
+        o = Kernel().forward(Q, *meant)[0].astype("f4")
+        said = dict(arithmetic="anything")
+        attest.assert_close(o, Q, k, v, **said, **scales)
+        exchanged = dict(zip(scales, reversed(scales.values())))
+        self.assertFalse(attest.judge(o, Q, k, v, **said, **exchanged).passed)
+        with self.assertRaisesRegex(ValueError, "k_scale: k is int8, which is stored with scales"):
+            attest.judge(o, Q, k, v, **said)
+
     @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
     def test_torch(self):
         import torch

@@ -23,7 +23,9 @@ const std::vector<DType> kNarrow = [] {
   for (const DType dtype : kDTypes) {
     if (format_of(dtype).bytes == 2) narrow.push_back(dtype);
   }
-  narrow.insert(narrow.end(), kStoredDTypes.begin(), kStoredDTypes.end());
+  for (const DType dtype : kStoredDTypes) {
+    if (dtype != DType::int8) narrow.push_back(dtype);  // whose numbers are not of IEEE 754's kind
+  }
   return narrow;
 }();
 
@@ -117,6 +119,25 @@ TEST(DTypeTest, RoundsToTheNearestWithTiesToEvenBetweenAllNeighbours) {
       ASSERT_EQ(encode(dtype, -std::nextafter(middle, kInfinity)), (bits + 1) | sign);
     }
   }
+}
+
+TEST(DTypeTest, Int8IsTwosComplementRoundedToTheNearestWithinItsRange) {
+  for (int number = -128; number < 128; ++number) {
+    const auto bits = static_cast<std::uint8_t>(number < 0 ? number + 256 : number);
+    ASSERT_EQ(decode(DType::int8, bits), number);
+    ASSERT_EQ(encode(DType::int8, number), bits);
+    const double middle = number + 0.5, next = std::min(number + 1, 127);
+    EXPECT_EQ(round_to(DType::int8, middle), number % 2 == 0 ? number : next);
+    EXPECT_EQ(round_to(DType::int8, std::nextafter(middle, -kInfinity)), number);
+    EXPECT_EQ(round_to(DType::int8, std::nextafter(middle, kInfinity)), next);
+  }
+  EXPECT_EQ(round_to(DType::int8, -128.51), -128);
+  EXPECT_EQ(round_to(DType::int8, -kInfinity), -128);
+  EXPECT_EQ(round_to(DType::int8, kInfinity), 127);
+  EXPECT_EQ(encode(DType::int8, kNaN), 0x80);
+  EXPECT_TRUE(same(round_to(DType::int8, -0.0), 0)) << "there is one zero";
+  EXPECT_TRUE(same(round_to(DType::int8, -0.5), 0));
+  EXPECT_EQ(largest_finite(DType::int8), 127);
 }
 
 TEST(DTypeTest, RoundsOnceStraightFromDouble) {
