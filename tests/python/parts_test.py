@@ -104,6 +104,10 @@ class PartsTest(JudgeTest):
         self.assertEqual({joined["attest"], whole["attest"]}, {told.stdout.strip()})
         self.part("1/2")
         self.assertEqual(self.records(), [whole], "a part is no kernel's record")
+        self.run_judge("--installed", "nosuch")
+        self.assertEqual(self.records(), [whole], "what is skipped replaces nothing")
+        (self.out / "summary.json").write_text("{")
+        self.assertIn("would be lost", str(self.run_judge("--installed", "numpy", "--smoke")[0]))
 
     def test_parts_that_make_a_larger_one_are_joined_as_that(self):
         for shard in ("2/4", "4/4", "2/2"):

@@ -45,6 +45,10 @@ UNTOLD_GROUP = group(problem="f32 b1 h1/1 q2 k5 causal top_left", blamed="MASK-2
                      script="no script: cannot be said (f32 b1 h1/1 q2 k5 causal top_left)")
 
 
+HOW = {"command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
+       "machine": {"cpu": "a cpu", "cores": 2}}
+
+
 class PublishTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -60,10 +64,8 @@ class PublishTest(unittest.TestCase):
             env={**os.environ, "ATTEST_PROGRAM": os.environ["ATTEST"]})
 
     def take_in(self, *records, words=()):
-        how = {"command": "impl/adapters/judge x==1", "tier": "standard", "date": "2026-11-27",
-               "machine": {"cpu": "a cpu", "cores": 2}}
         (self.judged / "summary.json").write_text(json.dumps({
-            "records": [{**how, **each} for each in records], "skipped": []}))
+            "records": [{**HOW, **each} for each in records], "skipped": []}))
         return self.publish(str(self.judged), *words)
 
     def page(self):
@@ -149,13 +151,26 @@ class PublishTest(unittest.TestCase):
     def test_a_summary_that_is_none_is_told(self):
         for wrong in ("", "{", "{}", "[]", "3", '{"records": [{}]}', '{"records": [1]}',
                       json.dumps({"records": [{**record(TOLD), "tier": "smoke", "date": "",
-                                               "command": "", "machine": {}, "groups": [{}]}]})):
+                                               "command": "", "machine": {}, "groups": [{}]}]}),
+                      *(json.dumps({"records": [{**HOW, **record(TOLD), name: value}]})
+                        for name, value in (("system", "../../escaped"), ("tier", "quick"),
+                                            ("shard", "banana"), ("outcomes", None), ("fuzz", 3),
+                                            ("groups", None), ("date", "today"))),
+                      '{"records": null}'):
             with self.subTest(wrong[:40]):
                 (self.judged / "summary.json").write_text(wrong)
                 done = self.publish(str(self.judged))
                 self.assertEqual(done.returncode, 1)
                 self.assertRegex(done.stderr, r"^publish: \S*/judged/summary.json [^\n]+\n$")
                 self.assertEqual(list(self.into.glob("*.*")), [])
+
+    def test_nothing_is_written_where_no_page_can_be_made(self):
+        self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
+        before = {path: path.read_text() for path in self.into.glob("*.*")}
+        done = self.take_in(record(TOLD, clauses={"MASK-4": None}))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"^publish: no page can be made of the records: [^\n]+\n$")
+        self.assertEqual({path: path.read_text() for path in self.into.glob("*.*")}, before)
 
     def test_a_smaller_tier_replaces_none_unless_it_is_said_to(self):
         def tier():
@@ -165,14 +180,26 @@ class PublishTest(unittest.TestCase):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         done = self.take_in(smoke)
         self.assertEqual((done.returncode, tier()), (1, "standard"))
-        self.assertIn("jax 0.7.2 cpu, jax_nn: the record of smoke would replace one of standard",
-                      done.stderr)
-        self.assertIn("the record of standard, part 1/5 of it would replace one of standard",
+        self.assertIn("jax 0.7.2 cpu, jax_nn: the record would replace one that has more: the tier "
+                      "smoke, of standard", done.stderr)
+        self.assertIn("part 1/5 of the tier, of 1/1",
                       self.take_in({**record(TOLD), "shard": "1/5"}).stderr)
-        self.assertEqual(self.take_in(smoke, words=["--lesser-tier"]).returncode, 0)
+        self.assertEqual(self.take_in(smoke, words=["--lesser"]).returncode, 0)
         self.assertEqual(tier(), "smoke")
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         self.assertEqual(tier(), "standard")
+
+    def test_one_that_has_less_or_is_older_replaces_none(self):
+        fuzz = {"seed": 1, "tried": {"PASS": 9}, "groups": []}
+        self.assertEqual(self.take_in(record(TOLD, fuzz=fuzz)).returncode, 0)
+        file, = self.into.glob("*.json")
+        there = file.read_text()
+        for more, why in (({}, "no random problems"), ({"fuzz": fuzz, "date": "2026-11-26"},
+                                                       "the date 2026-11-26, of 2026-11-27"),
+                          ({"fuzz": fuzz, "outcomes": {"PASS": 6, "FAIL": 3, "NOT_RUN": 900}},
+                           "9 cases judged, of 10")):
+            self.assertIn(why, self.take_in(record(TOLD, **more)).stderr)
+            self.assertEqual(file.read_text(), there)
 
     def test_a_part_of_a_tier_replaces_a_smaller_one_and_says_what_it_is_of(self):
         self.assertEqual(self.take_in({**record(TOLD), "tier": "smoke"}).returncode, 0)
@@ -191,7 +218,8 @@ class PublishTest(unittest.TestCase):
 
     def test_a_row_names_its_suite_and_what_it_lacks(self):
         def lacks(**more):
-            self.assertEqual(self.take_in(record(TOLD, **more)).returncode, 0)
+            done = self.take_in(record(TOLD, **more), words=["--lesser"])
+            self.assertEqual(done.returncode, 0, done.stderr)
             return re.search(r"<td>([^<]*)</td></tr>", self.page()[self.page().index(
                 "id=\"kernels\""):])[1]
 
