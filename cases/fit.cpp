@@ -56,6 +56,20 @@ const std::vector<LeftOut>& all_left_out() {
   return all;
 }
 
+constexpr std::array kStoredTensors = {"qkv", "qk", "kv"};
+
+// "kv e4m3" of "kv_e4m3", if that is one.
+std::optional<std::string> stored_named(std::string_view text) {
+  for (const char* const tensors : kStoredTensors) {
+    for (const DType dtype : kStoredDTypes) {
+      if (text == fmt::format("{}_{}", tensors, name(dtype))) {
+        return fmt::format("{} {}", tensors, name(dtype));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 // ---- What an entry becomes ----------------------------------------------------------------------
 
 // None longer than that, and the longest as long.
@@ -111,6 +125,7 @@ void leave_out(json& fields, const Problem& base, const std::vector<std::string>
 
 json adapted(json entry, const Problem& whole, const Fit& fit) {
   json& fields = entry.at("problem");
+  if (fit.stored) fields["stored"] = *fit.stored;
   leave_out(fields, whole, fit.without);
   const Problem base = without(whole, fit.without);
   for (const auto& [size, number] : fit.sizes) {
@@ -162,6 +177,7 @@ void check_fit(const Fit& fit, const Problem& base) {
   if (fit.packed != Fit::Relation::as_given && !rest.packed) {
     throw InputError("", "the case is not packed");
   }
+  if (fit.stored && base.stored.any()) throw InputError("", "the case is stored in 8 bits");
   if (fit.causal && rest.mask.kind != Mask::Kind::full) {
     throw InputError("", "the case's mask is not full");
   }
@@ -210,7 +226,7 @@ void check_pins(const json& entry, const Problem& base, const Problem& fitted) {
 }  // namespace
 
 bool Fit::empty() const {
-  return sizes.empty() && packed == Relation::as_given && !anchor && !causal && !order &&
+  return sizes.empty() && packed == Relation::as_given && !anchor && !causal && !order && !stored &&
          without.empty();
 }
 
@@ -226,6 +242,11 @@ std::string Fit::to_string() const {
   if (anchor) parts.push_back(fmt::format("corner:{}", name(*anchor)));
   if (causal) parts.push_back(fmt::format("causal:{}", name(*causal)));
   if (order) parts.push_back("order:" + *order);
+  if (stored) {
+    std::string text = *stored;
+    std::replace(text.begin(), text.end(), ' ', '_');
+    parts.push_back("stored:" + text);
+  }
   if (!without.empty()) parts.push_back(fmt::format("without:{}", fmt::join(without, "+")));
   return fmt::format("{}", fmt::join(parts, ","));
 }
@@ -260,6 +281,9 @@ Fit Fit::parse(std::string_view text) {
     } else if (key == "order") {
       Layout::parse(value);
       fit.order = value;
+    } else if (key == "stored") {
+      fit.stored = stored_named(value);
+      if (!fit.stored) throw wrong();
     } else if (key == "without") {
       for (const std::string_view each : features_to_leave_out()) {
         if (("+" + std::string(value) + "+").find(fmt::format("+{}+", each)) != std::string::npos) {
@@ -338,6 +362,31 @@ Case with_fit(const CaseWithEntry& base, const Fit& fit) {
   check_pins(base.entry, c.problem, fitted.problem);
   strike_uncarried(fitted, c.problem);
   return fitted;
+}
+
+std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLimits& limits,
+                                      const std::vector<std::string>& features) {
+  const Case& c = base.test_case;
+  const bool is_plain = c.laws.empty() && c.check == Check::none;
+  const auto format = std::find_if(kStoredDTypes.begin(), kStoredDTypes.end(), [&](DType dtype) {
+    return contains(features, std::string(name(dtype)));
+  });
+  if (!is_plain || c.problem.stored.any() || format == kStoredDTypes.end()) return std::nullopt;
+  for (const auto& [never, text] : limits.never) {
+    if (!never.lacks || !meets(never, c.problem)) continue;
+    for (const char* const tensors : kStoredTensors) {
+      const std::string feature = fmt::format("stored-{}", tensors);
+      if (!contains(*never.lacks, feature) || !contains(features, feature)) continue;
+      const std::string stored = fmt::format("{} {}", tensors, name(*format));
+      try {
+        with_fit(base, {.stored = stored});
+        return stored;
+      } catch (const InputError&) {
+        return std::nullopt;  // of a backward pass, or of f64
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace attest

@@ -4,9 +4,9 @@
 // may be others. Where they lie outside the limits they become the smallest that is allowed at or
 // above them, else the largest below, and never more than 8 times the Sq Sk D of the case. What a
 // kernel doesn't declare of packing, pages, lengths, softcap, sink, dropout and dLSE is left out.
-// Masks, biases, the pass and the format stay, but for the corner of a band, and for the full mask
-// of a kernel that is causal only; and so does a size that the entry pins, for the case is about
-// it.
+// Masks, biases, the pass and the format stay, but for the corner of a band, for the full mask of a
+// kernel that is causal only, and for Q, K and V of one that takes them in 8 bits only, with
+// scales; and so does a size that the entry pins, for the case is about it.
 //
 // The id of a fitted case ends with what was changed, in a fixed order, so that it alone gives the
 // problem; its numbers are made from the id of the case itself:
@@ -34,10 +34,11 @@ struct Fit {
 
   std::map<Size, Index> sizes = {};
   Relation packed = Relation::as_given;
-  std::optional<Anchor> anchor = {};      // of all bands and dilations
-  std::optional<Anchor> causal = {};      // in place of the full mask, at that corner
-  std::optional<std::string> order = {};  // of the axes of all tensors, which lie without gaps
-  std::vector<std::string> without = {};  // features
+  std::optional<Anchor> anchor = {};       // of all bands and dilations
+  std::optional<Anchor> causal = {};       // in place of the full mask, at that corner
+  std::optional<std::string> order = {};   // of the axes of all tensors, which lie without gaps
+  std::optional<std::string> stored = {};  // how Q, K and V are, which were not: "kv e4m3"
+  std::vector<std::string> without = {};   // features
 
   bool empty() const;
   std::string to_string() const;            // "sq:128,sk:128,d:64"
@@ -65,6 +66,11 @@ struct Fitted {
 // or than `allowed_work`: pairs of a query and a key, times channels, of all heads.
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& features, double allowed_work = 0);
+
+// How Q, K and V must be stored for a kernel that takes them no other way, as an entry says it, in
+// the first of its formats; none where it takes the case as it is, or the case cannot be stored.
+std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLimits& limits,
+                                      const std::vector<std::string>& features);
 
 // Those features that a case can be asked without, in the order in which an id has them.
 const std::vector<std::string_view>& features_to_leave_out();

@@ -43,10 +43,9 @@ class Fitter {
     terms_.push_back(&implied_);
   }
 
-  // Sizes that nothing but "never" may object to; none if there are none, and then `why` says which
-  // limit is in the way.
-  std::optional<Fit> find(std::string& why) {
-    Fit fit;
+  // The fit, with sizes that nothing but "never" may object to; none if there are none, and then
+  // `why` says which limit is in the way.
+  std::optional<Fit> find(Fit fit, std::string& why) {
     const bool found = choose_heads(fit, why) && choose_one(Size::batch, base_.batch, fit, why) &&
                        (base_.paging.page_size == 0 ||
                         choose_one(Size::page_size, base_.paging.page_size, fit, why)) &&
@@ -256,12 +255,11 @@ class Fitter {
         }
       }
     }
-    if (found.empty() && !is_too_long()) look_for_pairs(square, take);
+    // Of a case that is about its length alone no shorter form is one (spec/description.h).
+    const bool is_too_long = std::max(base_.query_len, base_.key_len) > kLong;
+    if (found.empty() && !is_too_long) look_for_pairs(square, take);
     return found;
   }
-
-  // Of a case that is about its length alone no shorter form is one (spec/description.h).
-  bool is_too_long() const { return std::max(base_.query_len, base_.key_len) > kLong; }
 
   // Lengths with a product that is taken: the queries wanted with fewer keys or more, the keys
   // wanted likewise, then fewer of both.
@@ -379,8 +377,8 @@ class Fitter {
     });
     return within && std::none_of(never_.begin(), never_.end(), [&](const auto& never) {
              const Terms& terms = never.first;
-             return terms.masks && terms.sizes.empty() && terms.head_dims.empty() &&
-                    meets(terms, p);
+             return (terms.masks || terms.lacks) && terms.sizes.empty() &&
+                    terms.head_dims.empty() && meets(terms, p);
            });
   }
   static void place_at(Mask& mask, Anchor anchor) {
@@ -430,11 +428,10 @@ Fitted stopped(const std::string& why) { return {.why = why, .stopped_by = limit
 // Of a case that was fitted: with its id, and without what it no longer tries. `limit` is what
 // objects to the case as it is.
 Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::string& limit,
-              Fitter& fitter, const std::vector<std::string>& left_out, int tries) {
+              Fitter& fitter, const Fit& form, int tries) {
   std::string why;
-  auto fit = fitter.find(why);
+  const auto fit = fitter.find(form, why);
   if (!fit) return stopped(why);
-  fit->without = left_out;
   const auto in_vain = [&](std::string_view what, std::string by) {
     return Fitted{.why = fmt::format("{}; with {}: {}", limit, fit->to_string(), what),
                   .stopped_by = std::move(by)};
@@ -460,7 +457,7 @@ Fitted judged(const CaseWithEntry& base, const KernelLimits& limits, const std::
     for (const auto& [size, sets] : to_avoid(limits, asked->problem)) {
       Fitter other = fitter;
       for (const SizeSet& set : sets) other.forbid(size, set);
-      Fitted found = judged(base, limits, limit, other, left_out, tries - 1);
+      Fitted found = judged(base, limits, limit, other, form, tries - 1);
       if (found.asked) return found;
     }
   }
@@ -483,9 +480,11 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
     if (missing.empty()) return stopped(limit);
     return {.why = fmt::format("needs {}", fmt::join(missing, ", ")), .missing = missing};
   }
-  const Problem rest = without(c.problem, left_out);
+  const Fit form = {.stored = stored_for(base, limits, features), .without = left_out};
+  const Problem rest =
+      without(form.stored ? with_fit(base, {.stored = form.stored}).problem : c.problem, left_out);
   std::string limit = beyond(implied_by_absent(features), rest);
-  if (limit.empty()) limit = beyond(limits, rest);
+  if (limit.empty()) limit = beyond(limits, form.stored ? c.problem : rest);
   for (const Feature* feature : needed_by(c.problem)) {
     const std::string each(feature->name);
     const bool absent = feature->key == kOfFeatures && !contains(features, each);
@@ -494,7 +493,7 @@ Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
   }
   if (limit.empty()) return {.asked = c};
   Fitter fitter(rest, limits, features, allowed_work);
-  return judged(base, limits, limit, fitter, left_out, kTries);
+  return judged(base, limits, limit, fitter, form, kTries);
 }
 
 }  // namespace attest

@@ -27,6 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 const std::vector<CaseWithEntry>& suite() {
   static const std::vector<CaseWithEntry> kSuite = load_entries(ATTEST_CASES_DIR);
@@ -187,10 +188,36 @@ TEST(FitTest, ACausalKernelIsAskedWithACausalMaskWhatHasAFullOne) {
             "causal:top_left");
   EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"masks": ["full"], "dtypes": ["f16"]}]})")),
             "causal:bottom_right");
+  EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"lacks": ["causal"]}]})")),
+            "causal:bottom_right");
   EXPECT_THAT(fit_or_why(fitted_to(case_of(kProblem), R"({"masks": ["causal"]})")),
               HasSubstr("nothing is left of what it tries"));
   EXPECT_EQ(fit_or_why(fitted_to(base, R"({"masks": ["dense-mask"]})", {"dense-mask", "strides"})),
             "mask full: takes dense-mask");
+}
+
+TEST(FitTest, AKernelOfStoredKeysAloneIsAskedWithThemWhatHasOthers) {
+  const char* const never = R"({"never": [{"lacks": ["stored-kv"]}, {"lacks": ["causal"]}]})";
+  const std::vector<std::string> features = {"causal", "strides", "stored-kv", "int8"};
+  const CaseWithEntry base = case_of(kProblem, {"MASK-1", "SOFTMAX-1"});
+  const Fitted both = fitted_to(base, never, features);
+  EXPECT_EQ(fit_or_why(both), "causal:bottom_right,stored:kv_int8");
+  EXPECT_THAT(both.asked->clauses, UnorderedElementsAre("SOFTMAX-1", "FORMAT-5", "FORMAT-7"));
+  EXPECT_EQ(both.asked->problem.stored.k->dtype, DType::int8);
+  EXPECT_FALSE(both.asked->problem.stored.q);
+  const Case again = with_fit(base, Fit::parse("causal:bottom_right,stored:kv_int8"));
+  EXPECT_EQ(again.id, both.asked->id);
+  EXPECT_EQ(to_string(again.problem), to_string(both.asked->problem));
+
+  const CaseWithEntry stored = case_of(with(kProblem, {{"stored", "kv int8 h"}}), {"SOFTMAX-1"});
+  EXPECT_EQ(fit_or_why(fitted_to(stored, never, features)), "needs scales-of-heads");
+  const CaseWithEntry backward = case_of(with(kProblem, {{"backward", true}}), {"GRAD-1"});
+  EXPECT_THAT(fit_or_why(fitted_to(backward, never, {"backward", "causal", "stored-kv", "int8"})),
+              testing::StartsWith("never {\"lacks\":[\"stored-kv\"]}"));
+  for (const char* wrong : {"stored:kv", "stored:kv_f16", "stored:v_int8", "stored:kv_int8_h"}) {
+    EXPECT_THROW(Fit::parse(wrong), InputError) << wrong;
+  }
+  EXPECT_THROW(with_fit(stored, Fit::parse("stored:kv_int8")), InputError);
 }
 
 TEST(FitTest, NoFitTakesMoreThanEightTimesTheWork) {
@@ -264,8 +291,8 @@ TEST(FitTest, WhatCannotBeAskedNamesTheLimit) {
       {case_of(with(kProblem, {{"mask", "causal"}})),
        R"({"never": [{"features": ["causal"], "dtypes": ["f16"]}]})",
        "never {\"dtypes\":[\"f16\"],\"features\":[\"causal\"]}", "never"},
-      {case_of(kProblem), R"({"never": [{"lacks": ["causal"]}]})", "never {\"lacks\":[\"causal\"]}",
-       "never"},
+      {case_of(kProblem), R"({"never": [{"lacks": ["causal"]}]})",
+       "never {\"lacks\":[\"causal\"]}; with causal:bottom_right: nothing is left", "full mask"},
       {case_of(kProblem), R"({"key_len": 64, "never": [{"key_len": 64, "lacks": ["causal"]}]})",
        "key_len 80: takes 64; with sk:64: never {\"key_len\":64,\"lacks\":[\"causal\"]}", "never"},
       {case_of(with(kProblem, {{"key_heads", 2}}), {"HEAD-1"}), "{}",
