@@ -227,7 +227,7 @@ class FormatsTest(unittest.TestCase):
         import ml_dtypes
         bits = np.arange(256, dtype=np.uint8)
         for name in STORED:
-            dtype = np.dtype(getattr(ml_dtypes, NAMES_ELSEWHERE[name]))
+            dtype = np.dtype(getattr(ml_dtypes, NAMES_ELSEWHERE.get(name, ""), name))
             numbers = bits.view(dtype).astype(np.float32)
             finite = np.isfinite(numbers)
             # One key is its V, and each channel a number of its own.
