@@ -58,12 +58,17 @@ const std::vector<LeftOut>& all_left_out() {
 
 constexpr std::array kStoredTensors = {"qkv", "qk", "kv"};
 
-// "kv e4m3" of "kv_e4m3", if that is one.
+// "kv e4m3 hs" of "kv_e4m3_hs", if that is one: the tensors, their format, and for which axes there
+// is a scale each.
 std::optional<std::string> stored_named(std::string_view text) {
   for (const char* const tensors : kStoredTensors) {
     for (const DType dtype : kStoredDTypes) {
-      if (text == fmt::format("{}_{}", tensors, name(dtype))) {
-        return fmt::format("{} {}", tensors, name(dtype));
+      for (const char* const axes : {"", " h", " s", " hs"}) {
+        std::string words = fmt::format("{} {}{}", tensors, name(dtype), axes);
+        if (std::equal(words.begin(), words.end(), text.begin(), text.end(),
+                       [](char word, char id) { return (word == ' ' ? '_' : word) == id; })) {
+          return words;
+        }
       }
     }
   }
@@ -368,25 +373,46 @@ std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLim
                                       const std::vector<std::string>& features) {
   const Case& c = base.test_case;
   const bool is_plain = c.laws.empty() && c.check == Check::none;
-  const auto format = std::find_if(kStoredDTypes.begin(), kStoredDTypes.end(), [&](DType dtype) {
-    return contains(features, std::string(name(dtype)));
-  });
-  if (!is_plain || c.problem.stored.any() || format == kStoredDTypes.end()) return std::nullopt;
+  if (!is_plain || c.problem.stored.any()) return std::nullopt;
+  std::vector<std::string> wanted;  // that such a kernel is not without
   for (const auto& [never, text] : limits.never) {
-    if (!never.lacks || !meets(never, c.problem)) continue;
-    for (const char* const tensors : kStoredTensors) {
-      const std::string feature = fmt::format("stored-{}", tensors);
-      if (!contains(*never.lacks, feature) || !contains(features, feature)) continue;
-      const std::string stored = fmt::format("{} {}", tensors, name(*format));
-      try {
-        with_fit(base, {.stored = stored});
-        return stored;
-      } catch (const InputError&) {
-        return std::nullopt;  // of a backward pass, or of f64
+    if (never.lacks && meets(never, c.problem)) wanted.push_back(never.lacks->front());
+  }
+  const auto first = [&](const auto& words, const auto& feature_of) -> std::optional<std::string> {
+    for (const std::vector<std::string>* each : {&std::as_const(wanted), &features}) {
+      for (const auto& word : words) {
+        if (contains(*each, feature_of(word))) return fmt::format("{}", word);
       }
     }
+    return std::nullopt;
+  };
+  const auto tensors =
+      first(kStoredTensors, [](const char* each) { return fmt::format("stored-{}", each); });
+  std::vector<std::string> formats;
+  for (const DType dtype : kStoredDTypes) formats.emplace_back(name(dtype));
+  const auto format = first(formats, [](const std::string& each) { return each; });
+  const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& each) {
+    return each.starts_with("stored-") || each.starts_with("scales-of-") || contains(formats, each);
+  });
+  if (!is_wanted || !tensors || !format) return std::nullopt;
+  // int8 has no NaN, of which these speak.
+  const auto is_of_nan = [](const std::string& clause) {
+    return clause.starts_with("FINITE-") || clause == "HIDE-2" || clause == "HIDE-3";
+  };
+  if (format == name(DType::int8) && std::any_of(c.clauses.begin(), c.clauses.end(), is_of_nan)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  std::string axes;
+  if (contains(wanted, "scales-of-heads")) axes += "h";
+  if (contains(wanted, "scales-of-positions")) axes += "s";
+  const std::string stored =
+      fmt::format("{} {}{}{}", *tensors, *format, axes.empty() ? "" : " ", axes);
+  try {
+    with_fit(base, {.stored = stored});
+    return stored;
+  } catch (const InputError&) {
+    return std::nullopt;  // of a backward pass, or of f64
+  }
 }
 
 }  // namespace attest

@@ -67,8 +67,9 @@ struct Fitted {
 Fitted fitted(const CaseWithEntry& base, const KernelLimits& limits,
               const std::vector<std::string>& features, double allowed_work = 0);
 
-// How Q, K and V must be stored for a kernel that takes them no other way, as an entry says it, in
-// the first of its formats; none where it takes the case as it is, or the case cannot be stored.
+// How Q, K and V must be stored for a kernel that takes them no other way, as an entry says it:
+// what its "never" lack, else the first tensors of qkv, qk, kv, and the first format of e4m3, e5m2
+// and int8, that it takes. None where it takes the case as it is, or the case cannot be stored so.
 std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLimits& limits,
                                       const std::vector<std::string>& features);
 

@@ -43,6 +43,12 @@ template <DType kDType>
 bool is_stored_in(const Problem& p) {
   return some_stored(p, [](const Stored& each) { return each.dtype == kDType; });
 }
+bool is_stored_in_fp8(const Problem& p) {
+  return some_stored(p, [](const Stored& each) { return each.dtype != DType::int8; });
+}
+constexpr std::array<Feature::Demand, 4> kOfStored = {
+    {{"FORMAT-5", "stored", is_stored_in_fp8},
+     {"FORMAT-7", "stored-int8", is_stored_in<DType::int8>}}};
 bool has_scales_of_heads(const Problem& p) {
   return some_stored(p, [](const Stored& each) { return each.by_batch || each.by_head; });
 }
@@ -153,9 +159,9 @@ constexpr Feature kFeatures[] = {
     of_format("f16", is_of<DType::f16>, {{{"FORMAT-3", kForwardCore}}}),
     of_format("bf16", is_of<DType::bf16>, {{{"FORMAT-4", kForwardCore}}}),
     of_problem("stored-qkv", "Q, K and V are stored in fewer bits, with scales", is_stored_qkv,
-               {{{"FORMAT-5", "stored"}}}),
-    of_problem("stored-qk", "Q and K are, V is not", is_stored_qk, {{{"FORMAT-5", "stored"}}}),
-    of_problem("stored-kv", "K and V are, Q is not", is_stored_kv, {{{"FORMAT-5", "stored"}}}),
+               kOfStored),
+    of_problem("stored-qk", "Q and K are, V is not", is_stored_qk, kOfStored),
+    of_problem("stored-kv", "K and V are, Q is not", is_stored_kv, kOfStored),
     of_problem("e4m3", "any of them is stored in e4m3", is_stored_in<DType::e4m3>,
                {{{"FORMAT-5", "stored"}}}),
     of_problem("e5m2", "any of them is stored in e5m2", is_stored_in<DType::e5m2>,
@@ -164,9 +170,9 @@ constexpr Feature kFeatures[] = {
                {{{"FORMAT-7", "stored-int8"}}}),
     of_problem("scales-of-heads",
                "a scale belongs to one batch element or head, not to the whole tensor",
-               has_scales_of_heads, {{{"FORMAT-5", "stored"}}}),
+               has_scales_of_heads, kOfStored),
     of_problem("scales-of-positions", "a scale belongs to one position", has_scales_of_positions,
-               {{{"FORMAT-5", "stored"}}}),
+               kOfStored),
     of_problem("any-scale", "the scale is 0 or negative", has_any_scale, {{{"SCORE-5", "scores"}}}),
     taken_out_by([](Problem& p) { p.softcap = 0; },
                  of_problem("softcap", "there is a softcap", has_softcap,

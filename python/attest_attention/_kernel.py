@@ -26,7 +26,8 @@ PROFILES: Dict[str, Tuple[str, ...]] = {
     "layouts": ("expanded", "strides", "transposed"),
     "stored": ("e4m3", "e5m2", "scales-of-heads", "scales-of-positions", "stored-kv", "stored-qk",
                "stored-qkv"),
-    "stored-int8": ("int8",),
+    "stored-int8": ("int8", "scales-of-heads", "scales-of-positions", "stored-kv", "stored-qk",
+                    "stored-qkv"),
 }
 
 # Of device="cuda", and of libraries that are told their stream; each suffices for its profile.

@@ -202,7 +202,7 @@ TEST(FitTest, AKernelOfStoredKeysAloneIsAskedWithThemWhatHasOthers) {
   const CaseWithEntry base = case_of(kProblem, {"MASK-1", "SOFTMAX-1"});
   const Fitted both = fitted_to(base, never, features);
   EXPECT_EQ(fit_or_why(both), "causal:bottom_right,stored:kv_int8");
-  EXPECT_THAT(both.asked->clauses, UnorderedElementsAre("SOFTMAX-1", "FORMAT-5", "FORMAT-7"));
+  EXPECT_THAT(both.asked->clauses, UnorderedElementsAre("SOFTMAX-1", "FORMAT-7"));
   EXPECT_EQ(both.asked->problem.stored.k->dtype, DType::int8);
   EXPECT_FALSE(both.asked->problem.stored.q);
   const Case again = with_fit(base, Fit::parse("causal:bottom_right,stored:kv_int8"));
@@ -214,7 +214,20 @@ TEST(FitTest, AKernelOfStoredKeysAloneIsAskedWithThemWhatHasOthers) {
   const CaseWithEntry backward = case_of(with(kProblem, {{"backward", true}}), {"GRAD-1"});
   EXPECT_THAT(fit_or_why(fitted_to(backward, never, {"backward", "causal", "stored-kv", "int8"})),
               testing::StartsWith("never {\"lacks\":[\"stored-kv\"]}"));
-  for (const char* wrong : {"stored:kv", "stored:kv_f16", "stored:v_int8", "stored:kv_int8_h"}) {
+  const std::vector<std::string> tokens = {
+      "causal", "strides", "stored-kv",       "stored-qkv",
+      "int8",   "e4m3",    "scales-of-heads", "scales-of-positions"};
+  EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"lacks": ["int8"]},
+                                  {"lacks": ["scales-of-positions"]}]})",
+                                 tokens)),
+            "stored:qkv_int8_s");
+  EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"lacks": ["stored-kv"]},
+                                  {"lacks": ["scales-of-heads"]}]})",
+                                 tokens)),
+            "stored:kv_e4m3_h");
+  const CaseWithEntry of_nan = case_of(kProblem, {"FINITE-1", "SOFTMAX-1"});
+  EXPECT_THAT(fit_or_why(fitted_to(of_nan, never, features)), testing::StartsWith("never"));
+  for (const char* wrong : {"stored:kv", "stored:kv_f16", "stored:v_int8", "stored:kv_int8_b"}) {
     EXPECT_THROW(Fit::parse(wrong), InputError) << wrong;
   }
   EXPECT_THROW(with_fit(stored, Fit::parse("stored:kv_int8")), InputError);

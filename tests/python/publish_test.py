@@ -116,7 +116,8 @@ class PublishTest(unittest.TestCase):
 
     def shown(self, *groups):
         """What the page says of scripts of what explains these failures."""
-        self.assertEqual(self.take_in(record(TOLD, groups=list(groups))).returncode, 0)
+        given = record(TOLD, groups=list(groups))
+        self.assertEqual(self.take_in(given, words=["--lesser"]).returncode, 0)
         return re.search(r"<td class=\"number\">\d+</td><td>([^<]*)</td><td><a", self.page())[1]
 
     def test_a_script_shows_what_it_was_made_of_and_nothing_else(self):
@@ -164,6 +165,20 @@ class PublishTest(unittest.TestCase):
                 self.assertRegex(done.stderr, r"^publish: \S*/judged/summary.json [^\n]+\n$")
                 self.assertEqual(list(self.into.glob("*.*")), [])
 
+    def test_a_file_that_is_no_published_one_is_told(self):
+        for wrong in ("{}", "[]", '{"kernels": [{}]}', '{"system": "jax", "version": "0.7.2", '
+                      '"device": "gpu", "kernels": []}'):
+            (self.into / "jax-0.7.2-cpu.json").write_text(wrong)
+            done = self.take_in(record(TOLD))
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"^publish: \S*/jax-0.7.2-cpu.json [^\n]+\n$")
+
+    def test_nothing_is_written_where_it_cannot_be(self):
+        (self.into / "index.new").mkdir()
+        done = self.take_in(record(TOLD))
+        self.assertEqual((done.returncode, list(self.into.glob("*.json"))), (1, []))
+        self.assertRegex(done.stderr, r"^publish: [^\n]+\n$")
+
     def test_nothing_is_written_where_no_page_can_be_made(self):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
         before = {path: path.read_text() for path in self.into.glob("*.*")}
@@ -194,10 +209,13 @@ class PublishTest(unittest.TestCase):
         self.assertEqual(self.take_in(record(TOLD, fuzz=fuzz)).returncode, 0)
         file, = self.into.glob("*.json")
         there = file.read_text()
-        for more, why in (({}, "no random problems"), ({"fuzz": fuzz, "date": "2026-11-26"},
+        for more, why in (({}, "0 random problems, of 9"), ({"fuzz": fuzz, "date": "2026-11-26"},
                                                        "the date 2026-11-26, of 2026-11-27"),
-                          ({"fuzz": fuzz, "outcomes": {"PASS": 6, "FAIL": 3, "NOT_RUN": 900}},
-                           "9 cases judged, of 10")):
+                          ({"fuzz": {**fuzz, "tried": {"PASS": 8}}}, "8 random problems, of 9"),
+                          ({"fuzz": fuzz, "outcomes": {"PASS": 6, "FAIL": 3}},
+                           "9 cases judged, of 10"),
+                          ({"fuzz": fuzz, "tier": "full", "shard": "1/99",
+                            "outcomes": {"PASS": 1, "FAIL": 3}}, "4 cases judged, of 10")):
             self.assertIn(why, self.take_in(record(TOLD, **more)).stderr)
             self.assertEqual(file.read_text(), there)
 
