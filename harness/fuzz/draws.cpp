@@ -181,7 +181,6 @@ Drawn Draws::draw(std::uint64_t number) const {
       if (!within && !fit_to(scope.testee, made, test_case) && attempt < kPatienceWithLimits) {
         continue;
       }
-      if (aims && aim->dispatch->instance_of(test_case.problem) != aim->instance) continue;
       // The smallest that a testee takes may be large.
       const Index most = large || !within ? kMostWorkOfLarge : kMostWork;
       if (work_of(test_case.problem) > most) continue;
@@ -190,6 +189,7 @@ Drawn Draws::draw(std::uint64_t number) const {
         add_law(made, test_case, dice);
         test_case = read_entry(made, kFuzzStem);
       }
+      if (aims && aim->dispatch->instance_of(test_case.problem) != aim->instance) continue;
       return {.entry = std::move(made), .prepared = PreparedCase(test_case, 1), .refused = attempt};
     } catch (const InputError&) {
       // No case, or one that has no finite numbers of its class.
