@@ -46,7 +46,11 @@ nlohmann::json diagnoses_in(const std::vector<fs::path>& folders) {
       all = std::move(one);
       continue;
     }
-    for (nlohmann::json& group : one.at("groups")) all.at("groups").push_back(std::move(group));
+    for (const char* list : {"groups", "failures"}) {
+      for (nlohmann::json& each : one.value(list, nlohmann::json::array())) {
+        all[list].push_back(std::move(each));
+      }
+    }
   }
   return all;
 }

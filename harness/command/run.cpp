@@ -106,6 +106,9 @@ Command add_run(CLI::App& app) {
       ->check(takes_seconds("--max-time"));
   command.add_flag("--profile-stages", asked->ends.profiles_stages,
                    "Tell where the time of the jobs went, in the record too");
+  command.add_flag("--explain", asked->ends.explains_each,
+                   "Diagnose each failure by itself, too, in diagnosis.json: which mistakes give "
+                   "all that is wrong in it, and which declarations would admit it");
   add_known(command, asked->known);
   return {.parser = &command, .carry_out = [=] { return judge_cases(*asked); }};
 }

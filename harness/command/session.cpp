@@ -357,11 +357,17 @@ int Session::finish(const Record& record) {
 int Session::finish_with_diagnosis(Record record, const std::vector<Case>& cases,
                                    const RunOptions& run_options) {
   const int exit_code = finish(record);
-  const auto groups = diagnose(
-      record, cases, testees_, run_options, [&](const Testee& testee) { return start(testee); },
-      [&] { return interrupted() || time_is_up(run_options); });
+  const MakeExecutor executor_for = [&](const Testee& testee) { return start(testee); };
+  const auto ends = [&] { return interrupted() || time_is_up(run_options); };
+  std::vector<Explained> explained;  // first: of them are more at a time
+  if (run_options.explains_each) {
+    explained = explain_each(record, cases, testees_, run_options, executor_for, ends);
+  }
+  const auto groups = diagnose(record, cases, testees_, run_options, executor_for, ends);
   record.diagnoses = diagnoses_of(groups);
-  add_diagnosis(record, to_json(groups));
+  nlohmann::json diagnosis = to_json(groups);
+  if (run_options.explains_each) diagnosis["failures"] = to_json(explained);
+  add_diagnosis(record, diagnosis);
   if (terminal_.loudness != Loudness::quiet) {
     Terminal(stdout, terminal_).write_coloured(to_text(groups));
   }

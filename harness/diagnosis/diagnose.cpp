@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -14,6 +16,7 @@
 #include "harness/diagnosis/culprit.h"
 #include "harness/diagnosis/looser.h"
 #include "harness/diagnosis/retrial.h"
+#include "harness/run/jobs.h"
 #include "reports/digest.h"
 #include "reports/groups.h"
 #include "spec/feature.h"
@@ -78,9 +81,14 @@ std::vector<Failure> varied(std::vector<Failure> all) {
   return chosen;
 }
 
-std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& cases) {
+std::map<std::string, const Case*> by_their_id(const std::vector<Case>& cases) {
   std::map<std::string, const Case*> by_id;
   for (const Case& each : cases) by_id[each.id] = &each;
+  return by_id;
+}
+
+std::vector<Grouped> grouped(const Record& record, const std::vector<Case>& cases) {
+  const auto by_id = by_their_id(cases);
   std::vector<Grouped> all;
   const Digest d = digest(record);
   for (const FailureGroup& like : failure_groups(d)) {
@@ -142,6 +150,12 @@ void look_at(Grouped& grouped, const Testee& testee, Executor& executor, const R
   if (!group.admitted_by.empty()) group.blamed = kClauseOfDeclarations;
 }
 
+const Testee* named(const std::vector<Testee>& testees, const std::string& name) {
+  const auto found = std::find_if(testees.begin(), testees.end(),
+                                  [&](const Testee& each) { return each.name == name; });
+  return found == testees.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases,
@@ -150,9 +164,8 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
                             const std::function<bool()>& interrupted) {
   std::vector<Group> groups;
   for (Grouped& each : grouped(record, cases)) {
-    const auto testee = std::find_if(testees.begin(), testees.end(),
-                                     [&](const Testee& t) { return t.name == each.group.testee; });
-    if (testee == testees.end()) continue;
+    const Testee* testee = named(testees, each.group.testee);
+    if (!testee) continue;
     // What hangs would hang in every smaller problem.
     if (!interrupted() && each.group.outcome != Outcome::timeout) {
       look_at(each, *testee, *make_executor(*testee), options, interrupted);
@@ -160,6 +173,53 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
     groups.push_back(std::move(each.group));
   }
   return groups;
+}
+
+std::vector<Explained> explain_each(const Record& record, const std::vector<Case>& cases,
+                                    const std::vector<Testee>& testees, const RunOptions& options,
+                                    const MakeExecutor& make_executor,
+                                    const std::function<bool()>& interrupted) {
+  const auto by_id = by_their_id(cases);
+  std::vector<const VerdictRecord*> failures;
+  for (const VerdictRecord& each : record.verdicts) {
+    if (asks_for_names(each.verdict) && named(testees, each.testee)) failures.push_back(&each);
+  }
+  std::vector<std::optional<Explained>> all(failures.size());
+  std::atomic<std::size_t> next = 0;
+  in_parallel(options.jobs, [&] {
+    std::map<std::string, std::unique_ptr<Executor>> executors;
+    for (std::size_t i = next++; i < failures.size() && !interrupted(); i = next++) {
+      const VerdictRecord& failure = *failures[i];
+      const auto test_case = case_of(failure, cases, by_id);
+      if (!test_case || is_too_large(*test_case)) continue;
+      const Testee& testee = *named(testees, failure.testee);
+      std::unique_ptr<Executor>& executor = executors[testee.name];
+      if (!executor) executor = make_executor(testee);
+      const auto again = try_again(*test_case, testee, *executor, options, 1,
+                                   LookFor::declarations_too, interrupted);
+      if (!again || !again->said) continue;
+      all[i] = {failure.testee, failure.case_id, again->said->explaining, again->admitted_by};
+    }
+  });
+  std::vector<Explained> explained;
+  for (auto& each : all) {
+    if (each) explained.push_back(*std::move(each));
+  }
+  return explained;
+}
+
+nlohmann::json to_json(const std::vector<Explained>& failures) {
+  auto json = nlohmann::json::array();
+  for (const Explained& failure : failures) {
+    json.push_back({{"testee", failure.testee},
+                    {"case", failure.case_id},
+                    {"alike", nlohmann::json::array()},
+                    {"admitted_by", failure.admitted_by}});
+    for (const Likeness& each : failure.alike) {
+      json.back()["alike"].push_back({{"name", each.name}, {"clause", each.clause}});
+    }
+  }
+  return json;
 }
 
 nlohmann::json to_json(const std::vector<Group>& groups) {

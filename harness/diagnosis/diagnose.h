@@ -38,7 +38,23 @@ std::vector<Group> diagnose(const Record& record, const std::vector<Case>& cases
                             const MakeExecutor& make_executor,
                             const std::function<bool()>& interrupted);
 
+// A failure by itself, which its group may hide: what explains all that is wrong in it.
+struct Explained {
+  std::string testee;
+  std::string case_id;
+  std::vector<Likeness> alike = {};           // sure or not
+  std::vector<std::string> admitted_by = {};  // as looser_declarations() of looser.h
+};
+
+// Of each failure of the record of which numbers are wrong, in its order, `options.jobs` at a time;
+// none of what is too large for that. Ends early once `interrupted` says so.
+std::vector<Explained> explain_each(const Record& record, const std::vector<Case>& cases,
+                                    const std::vector<Testee>& testees, const RunOptions& options,
+                                    const MakeExecutor& make_executor,
+                                    const std::function<bool()>& interrupted);
+
 nlohmann::json to_json(const std::vector<Group>& groups);
+nlohmann::json to_json(const std::vector<Explained>& failures);
 
 // As reports tell it.
 std::vector<Diagnosis> diagnoses_of(const std::vector<Group>& groups);

@@ -43,6 +43,7 @@ struct RunOptions {
   std::string vectors = {};
   std::function<Trial(const PreparedCase&, const Testee&)> outputs = {};
   bool profiles_stages = false;  // whether the footer says where the time went
+  bool explains_each = false;    // whether failures are diagnosed by themselves, too
   bool tries_again = true;  // after a time-out while the machine had other work, or without memory
   bool without_memory_later = false;  // but after the latter its caller tries again
   // What testees are asked in place of cases; without it, each case as it is.

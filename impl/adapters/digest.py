@@ -2,6 +2,8 @@
 import collections
 import json
 
+from findings import NOT_ASKED, NOTHING
+
 SHOWN = ("PASS", "WARN", "FAIL", "INCONCLUSIVE", "UNSUPPORTED", "NOT_RUN")
 UNANSWERED = ("CRASH", "TIMEOUT", "PROTOCOL_ERROR")
 
@@ -44,11 +46,22 @@ def layouts_found(folder):
             for name, how in told.items() if how}
 
 
-def groups(folder, explained):
+def explanations(folder):
+    """{case: {alike, admitted_by}} of failures that run --explain has looked at, each by itself:
+    the mistakes of which each gives all that is wrong in it, and the declarations that admit it, or
+    NOTHING in their places."""
+    diagnosis = folder / "diagnosis.json"
+    failures = json.loads(diagnosis.read_text()).get("failures", []) if diagnosis.exists() else []
+    return {each["case"]: {"alike": [mistake["name"] for mistake in each["alike"]] or [NOTHING],
+                           "admitted_by": each["admitted_by"] or [NOTHING]} for each in failures}
+
+
+def groups(folder, explained, diagnosed=None):
     """Of what failed or was warned of, like with like: [{outcome, reason, blamed, clauses, cases,
-    tensor, count, dtypes, example, problem, message}], the most frequent first. Alike is what
-    `explained` says the same of, which is asked of each."""
-    found, layouts = {}, layouts_found(folder)
+    tensor, count, dtypes, example, problem, message, alike, admitted_by}], the most frequent first.
+    Alike is what `explained` says the same of, which is asked of each. The diagnosis may lie in a
+    folder of its own."""
+    found, layouts, looked_at = {}, layouts_found(folder), explanations(diagnosed or folder)
     for each in verdicts(folder):
         if each["outcome"] not in ("FAIL", "WARN"):
             continue
@@ -58,7 +71,8 @@ def groups(folder, explained):
         one = {**like, "clauses": each["clauses"], "dtypes": [], "count": 0,
                "example": each["case"],
                "problem": each.get("problem", "") + layouts.get(each["case"].split("/")[1], ""),
-               "message": each["message"]}
+               "message": each["message"],
+               **looked_at.get(each["case"], {"alike": [NOT_ASKED], "admitted_by": [NOT_ASKED]})}
         group = found.setdefault((*like.values(), explained(one)), one)
         group["count"] += 1
         group["clauses"] = sorted({*group["clauses"], *each["clauses"]})
@@ -105,6 +119,9 @@ def figures(folder, seconds, explained):
             "verdicts_a_second": round(judged / seconds, 1)}
 
 
-def header(folder):
-    with open(folder / "results.jsonl") as record:
-        return json.loads(record.readline())
+def seconds(folder):
+    """That a run took, without its diagnosis. Raises ValueError where its record is truncated."""
+    footer = json.loads((folder / "results.jsonl").read_text().splitlines()[-1])
+    if "wall_s" not in footer:
+        raise ValueError(f"{folder / 'results.jsonl'} is truncated")
+    return footer["wall_s"]

@@ -7,6 +7,8 @@ import re
 
 ALL = json.loads((pathlib.Path(__file__).with_name("findings.json")).read_text())["findings"]
 BY_ID = {each["id"]: each for each in ALL}
+NOTHING = "nothing"  # explains a failure by itself
+NOT_ASKED = "not asked"  # what explains it: too large, or it is not numbers that are wrong
 WITHOUT_NUMBERS = ("wrong_refusal", "crash", "timeout", "protocol_error")  # reasons of failures
 SHOWN = "shown"  # what came of a script, in a word
 HELD_BACK = "held back"  # in place of the id of one that may not be named
@@ -37,8 +39,12 @@ def alike(text, pattern):
 
 
 def matches(where, group):
-    """Whether each field of an entry has a pattern that the group's matches."""
-    return all(any(alike(group[field], pattern) for pattern in patterns)
+    """Whether each field of an entry has a pattern that the group's matches: one of it, where it is
+    a list."""
+    def told(field):
+        return group[field] if isinstance(group[field], list) else [group[field]]
+
+    return all(any(alike(one, pattern) for one in told(field) for pattern in patterns)
                for field, patterns in where.items())
 
 
@@ -56,6 +62,14 @@ def explains(finding, group):
     elif not where:
         return bool(set(finding["clauses"]) & {group["blamed"], *group["clauses"]})
     return any(matches(each, group) for each in where)
+
+
+def by_itself(finding, group):
+    """Whether it explains a group by what each failure of it was found to be, not by its problem
+    alone: a mistake that gives all that is wrong in it, or a declaration that would admit it."""
+    return any(matches(each, group) for each in finding.get("where", [])
+               if any(each.get(field) and NOT_ASKED not in group[field] and NOTHING not in
+                      group[field] for field in ("alike", "admitted_by")))
 
 
 def of(record, group):

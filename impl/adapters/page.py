@@ -201,15 +201,17 @@ def kernel_row(each):
 
 
 def places(kernels, identity):
-    """({"torch 2.11.0": kernels}, failures, what came of its scripts) of a finding."""
-    where, count, scripts = collections.defaultdict(set), 0, []
+    """({"torch 2.11.0": kernels}, failures, those that it explains by themselves, what came of its
+    scripts) of a finding."""
+    where, count, alone, scripts = collections.defaultdict(set), 0, 0, []
     for each in kernels:
         for group in each.failures():
             if group["finding"] == identity:
                 where[each.version].add(each.name)
                 count += group["count"]
+                alone += group.get("by_itself", 0)
                 scripts.append(group["script"])
-    return where, count, scripts
+    return where, count, alone, scripts
 
 
 def by_script(finding, scripts):
@@ -239,7 +241,7 @@ def finding_rows(kernels):
     for finding in [*findings.ALL, None]:
         if finding and not findings.named(finding):
             continue
-        where, count, scripts = places(kernels, finding["id"] if finding else findings.HELD_BACK)
+        where, count, alone, scripts = places(kernels, finding["id"] if finding else findings.HELD_BACK)
         if not count:
             continue
         named = f"{text(finding['what'])} <span class=\"none\">{', '.join(finding['clauses'])}" \
@@ -250,7 +252,8 @@ def finding_rows(kernels):
         words = text(f"{at} {finding['what'] if finding else ''}".lower())
         yield f"<tr data-words=\"{words}\"><th>{named}</th>" \
               f"<td class=\"{MARKS[kind][0]}\">{kind}</td><td>{text(at)}</td>" \
-              f"<td class=\"number\">{count}</td><td>{text(shown)}</td>" \
+              f"<td class=\"number\">{count}</td><td class=\"number\">{alone or ''}</td>" \
+              f"<td>{text(shown)}</td>" \
               f"<td>{owner(finding) if finding else ''}</td></tr>"
 
 
@@ -316,17 +319,23 @@ def suites(kernels):
 
 
 def left_out(kernels):
-    """What the lock has, and no record, and what has no adapter."""
-    versions = {(each.about["system"], each.about["version"]) for each in kernels}
-    judged = {(each.about["system"], each.name) for each in kernels}
+    """What the lock has, and no record, and what has no adapter. Its versions are of CPUs: which one
+    a machine with a GPU has is not ours to say."""
+    judged = {(each.about["system"], each.about["version"], each.name) for each in kernels}
+    missing = collections.defaultdict(list)  # kernels, by where they have none
     for system, about in LOCK["systems"].items():
-        names = [name for adapter in about["adapters"].values() for name in adapter["kernels"]
-                 if (system, name) not in judged]
-        missing = [version for version in about["versions"] if (system, version) not in versions]
-        if names:
-            yield f"<li>{text(system)}: no record of {text(', '.join(names))}</li>"
-        if missing:
-            yield f"<li>{text(system)}: no record of version {text(', '.join(missing))}</li>"
+        for adapter in about["adapters"].values():
+            for kernel in adapter["kernels"]:
+                if adapter["device"] == "cuda":
+                    if not any(each[::2] == (system, kernel) for each in judged):
+                        missing[f"{system} on CUDA"].append(kernel)
+                    continue
+                for version in about["versions"]:
+                    if findings.numbers(version) >= findings.numbers(adapter.get("since", "0")) \
+                            and (system, version, kernel) not in judged:
+                        missing[f"{system} {version} on CPUs"].append(kernel)
+    for where, names in missing.items():
+        yield f"<li>{text(where)}: no record of {text(', '.join(names))}</li>"
     for each in LOCK["left_out"]:
         yield f"<li>{text(each['system'])}: {text(each['why'])}</li>"
 

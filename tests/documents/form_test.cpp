@@ -122,8 +122,8 @@ TEST(DocumentFormTest, RecipesNameWhatTheLastOfTheirKindTouched) {
       {"impl/adapters/flash_attention_2.py", "impl/adapters/ggml_flash.py",
        "impl/adapters/jax_nn_cuda.py", "impl/adapters/torch_arithmetic.py",
        "impl/adapters/torch_flex_cuda.py", "impl/adapters/torch_sdpa.py",
-       "impl/adapters/torch_sdpa_cuda.py", "impl/new/kernel.cpp", "impl/new/kernel.cu",
-       "harness/command/new.cpp", "harness/criteria/relative_rules.cpp",
+       "impl/adapters/torch_sdpa_cuda.py", "impl/adapters/triton_flash.py", "impl/new/kernel.cpp",
+       "impl/new/kernel.cu", "harness/command/new.cpp", "harness/criteria/relative_rules.cpp",
        "harness/criteria/statistic_rules.cpp", "harness/criteria/tolerance_rules.cpp"});
 }
 

@@ -189,7 +189,7 @@ TEST_F(CommandTest, WhatAKernelThrowsStandsInItsVerdict) {
 }
 
 TEST_F(CommandTest, ShardsThatAreMergedAreTheWhole) {
-  const std::string run = "run fa2 mutant:lse_base_2 --cases mask/** --tier smoke";
+  const std::string run = "run fa2 mutant:lse_base_2 --cases mask/** --tier smoke --explain";
   std::string merge = "merge";
   for (const char* i : {"3", "1", "2"}) {
     const std::string folder = (folder_ / i).string();
@@ -201,6 +201,12 @@ TEST_F(CommandTest, ShardsThatAreMergedAreTheWhole) {
   EXPECT_THAT(merged.text, HasSubstr("diagnosis: LSE is exactly what LSE in base 2"));
   const Record parts = record();
   const auto diagnosed = [&] { return contents(folder_ / "out" / "diagnosis.json"); };
+  const auto fails = [](const VerdictRecord& each) {
+    return each.verdict.outcome == Outcome::fail;
+  };
+  EXPECT_EQ(
+      nlohmann::json::parse(diagnosed()).at("failures").size(),
+      static_cast<std::size_t>(std::count_if(parts.verdicts.begin(), parts.verdicts.end(), fails)));
   EXPECT_THAT(diagnosed(), HasSubstr("LSE in base 2"));
   EXPECT_THAT(attest_command(merge + " --out " + (folder_ / "2").string()).text,
               HasSubstr("which is to be merged: it would be lost"));

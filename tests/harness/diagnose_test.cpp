@@ -68,8 +68,8 @@ class DiagnoseTest : public testing::Test, protected OnAMock {
     }));
   }
 
-  // What a run on these cases tells.
-  std::vector<Group> groups(const std::vector<Case>& cases) {
+  template <class Look>
+  auto of_a_run(const std::vector<Case>& cases, const Look& look) {
     Record record;
     for (const Case& each : cases) {
       test_case_ = each;
@@ -87,7 +87,16 @@ class DiagnoseTest : public testing::Test, protected OnAMock {
     const MakeExecutor make = [&](const Testee&) {
       return std::make_unique<InProcessExecutor>(mock_.plugin());
     };
-    return diagnose(record, cases, {testee}, {}, make, [] { return false; });
+    return look(record, cases, std::vector<Testee>{testee}, RunOptions(), MakeExecutor(make),
+                [] { return false; });
+  }
+
+  // What a run on these cases tells.
+  std::vector<Group> groups(const std::vector<Case>& cases) {
+    return of_a_run(cases, [](auto&&... run) { return diagnose(run...); });
+  }
+  std::vector<Explained> each_of(const std::vector<Case>& cases) {
+    return of_a_run(cases, [](auto&&... run) { return explain_each(run...); });
   }
 };
 
@@ -172,6 +181,39 @@ TEST_F(DiagnoseTest, WhatADeclarationWouldAdmitIsSaidWhereNoMistakeIsMade) {
   ASSERT_THAT(gross, SizeIs(1));
   EXPECT_THAT(gross[0].admitted_by, IsEmpty());
   EXPECT_EQ(gross[0].blamed, "LSE-1");
+}
+
+// One group, in which the first failure alone is what the mistake gives: LSE is off in the second.
+TEST_F(DiagnoseTest, EachFailureIsExplainedByItself) {
+  ON_CALL(mock_, forward).WillByDefault(Invoke([](auto& p, auto& in, auto& out, auto&) {
+    attest_problem other = p;
+    attest_mask full = {};
+    full.kind = ATTEST_MASK_FULL;
+    other.mask = &full;
+    plain::Attention(other, in).forward(out);
+    if (p.query_len == 16) return ATTEST_OK;
+    for (Index i = 0; i < p.query_len; ++i) plain::element<float>(out.lse, 0, 0, i, 0) += 1;
+    return ATTEST_OK;
+  }));
+  nlohmann::json oblong = kSquare;
+  oblong["query_len"] = 20;
+  const auto each = each_of({a_case("a", kSquare, {"MASK-2"}), a_case("b", oblong, {"MASK-2"}),
+                             a_case("right", {{"query_len", 16}}, {"SOFTMAX-1"})});
+  ASSERT_THAT(each, SizeIs(2));
+  EXPECT_EQ(each[0].case_id, a_case("a", kSquare, {"MASK-2"}).id);
+  EXPECT_THAT(each[0].alike, Contains(Field(&Likeness::name, "no mask")));
+  EXPECT_THAT(each[1].alike, IsEmpty());
+  EXPECT_THAT(each[1].admitted_by, IsEmpty());
+  const auto json = to_json(each);
+  EXPECT_EQ(json[0]["alike"][0]["clause"], each[0].alike[0].clause);
+  EXPECT_EQ(json[1]["case"], each[1].case_id);
+}
+
+TEST_F(DiagnoseTest, WhatWouldAdmitAFailureIsSaidOfEach) {
+  returns_lse([](float lse) { return lse * (1 + 0x1p-12f); });
+  const auto each = each_of({a_case("a", kSquare, {"LSE-1"})});
+  ASSERT_THAT(each, SizeIs(1));
+  EXPECT_THAT(each[0].admitted_by, Contains(HasSubstr("\"products\"")));
 }
 
 TEST(DiagnosisTextTest, WhatIsKnownOfSeveralGroupsIsToldOnce) {

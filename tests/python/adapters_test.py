@@ -30,8 +30,9 @@ BITS = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint
 ADAPTERS = {name: about for system in LOCK["systems"].values()
             for name, about in system["adapters"].items()}
 GROUP = {"outcome": "FAIL", "reason": "", "blamed": "", "clauses": [], "cases": "", "tensor": "",
-         "example": "", "problem": "", "message": "", "dtypes": [], "count": 1}
-ROOTS = {"torch", "jax", "onnx", "onnxruntime", "mlx", "flash_attn", "llama_cpp"}
+         "example": "", "problem": "", "message": "", "dtypes": [], "count": 1,
+         "alike": [digest.NOT_ASKED], "admitted_by": [digest.NOT_ASKED]}
+ROOTS = {"torch", "triton", "jax", "onnx", "onnxruntime", "mlx", "flash_attn", "llama_cpp"}
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -181,6 +182,21 @@ class FindingsTest(unittest.TestCase):
         self.assertFalse(findings.explains(finding, {**group, "problem": "f32 q1 k2"}))
         self.assertTrue(findings.explains(finding, {**group, "problem": "f32 q2 k2"}))
 
+    def test_what_is_another_mistake_is_not_explained(self):
+        cudnn = {"system": "jax", "version": "0.11.2", "kernel": "jax_cudnn_cuda"}
+        seen = {**GROUP, "reason": "bound", "problem": "f16 b1 h1/1 q2 k5 d8 window -3..0 top_left"}
+        half = {"system": "torch", "version": "2.4.1", "kernel": "torch_math_cpu"}
+        near = {**GROUP, "reason": "bound", "problem": "f16 b1 h1/1 q2 k5 d8 full"}
+        right, mistakes = "no right edge of the window", ["the mask inverted", "no scale"]
+        for about, group, field, told, explained in (
+                (cudnn, seen, "alike", [*mistakes, right], True),
+                (cudnn, seen, "alike", mistakes, False),
+                (cudnn, seen, "alike", [digest.NOTHING], False),
+                (cudnn, seen, "alike", [digest.NOT_ASKED], True),
+                (half, near, "admitted_by", ['"scores": "f16"'], True),
+                (half, near, "admitted_by", [digest.NOTHING], False)):
+            self.assertEqual(bool(findings.of(about, {**group, field: told})), explained, told)
+
     def test_the_sharper_cause_explains(self):
         torch = ("torch", "torch_flash_cpu")
         ort, onnx = ("onnxruntime", "onnxruntime_attention"), ("onnx", "onnx_reference")
@@ -238,6 +254,23 @@ class DigestTest(unittest.TestCase):
             (group,) = digest.groups(pathlib.Path(folder), lambda one: "")
         self.assertEqual((group["outcome"], group["reason"]), ("FAIL", "crash"))
         self.assertEqual(findings.failures({"groups": [group]}), [group])
+
+
+    def test_a_group_has_what_explains_its_failures(self):
+        verdicts = [{"kind": "verdict", "outcome": "FAIL", "reason": "bound", "case": case,
+                     "clauses": ["MASK-4"], "dtype": "f16", "message": "", "tensors": {}}
+                    for case in ("a/b/c", "a/b/d", "a/b/e")]
+        failures = [{"testee": "t", "case": "a/b/c", "alike": [{"name": "m", "clause": "MASK-4"}],
+                     "admitted_by": []},
+                    {"testee": "t", "case": "a/b/d", "alike": [], "admitted_by": ["x"]}]
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "results.jsonl").write_text("\n".join(map(json.dumps, verdicts)))
+            (folder / "diagnosis.json").write_text(json.dumps({"failures": failures}))
+            groups = digest.groups(folder, lambda one: one["example"])
+        self.assertEqual([(each["alike"], each["admitted_by"]) for each in groups], [
+            (["m"], [digest.NOTHING]), ([digest.NOTHING], ["x"]),
+            ([digest.NOT_ASKED], [digest.NOT_ASKED])])
 
 
 class ScriptsTest(unittest.TestCase):

@@ -78,6 +78,46 @@ class JudgeTest(unittest.TestCase):
                           ("", "shown")])
 
 
+class AgainTest(JudgeTest):
+    """What is there already, by what is known now."""
+
+    def test_what_is_there_is_explained_again_and_shown(self):
+        self.write(2)
+        self.run_judge("--installed", "numpy", "--smoke")
+        before, = self.records()
+        finding = {"id": "numpy-scale", "system": "numpy", "kernels": ["mine"], "versions": ["*"],
+                   "kind": "bug", "what": "the scale is doubled", "link": "", "clauses": ["SCORE-1"],
+                   "where": [{"alike": ["the root of the scale"]}]}  # of 0.25, as doubled
+        script = self.here / "scripts/numpy-scale.py"
+        script.parent.mkdir()
+        script.write_text("assert not 'it is wrong'")
+        self.write("nothing that can be judged")
+        with mock.patch.object(self.judge.findings, "ALL", [finding]), \
+                mock.patch.dict(self.judge.findings.BY_ID, {"numpy-scale": finding}):
+            code, told = self.run_judge("--installed", "--again", "numpy", "--scripts")
+            self.assertEqual(code, 0, told)
+            self.assertIn("failed: the scale is doubled", told)
+            after, = self.records()
+            self.assertEqual({**before, "groups": 0}, {**after, "groups": 0})
+            self.assertIn("shown", [each.get("script") for each in after["groups"]])
+            self.run_judge("--again", "numpy")
+            self.assertEqual(self.records(), [after], "what scripts showed stays")
+            code, told = self.run_judge("--installed", "--show", "numpy-scale", "numpy")
+            self.assertEqual(code, 0, told)
+            self.assertIn("numpy-scale: shown", told)
+            summary = json.loads((self.out / "summary.json").read_text())
+            self.assertEqual([each["script"] for each in summary["shown"]], ["shown"])
+            self.assertEqual(summary["records"], [after])
+        self.assertIn("scripts/ has none", self.run_judge("--show", "nosuch", "numpy")[1])
+
+    def test_a_record_that_is_gone_is_told(self):
+        self.run_judge("--installed", "numpy", "--smoke")
+        next(self.out.glob("*/*/results.jsonl")).unlink()
+        code, told = self.run_judge("--again", "numpy")
+        self.assertEqual(code, 3)
+        self.assertIn("skipped: mine", told)
+
+
 class PartsTest(JudgeTest):
     def part(self, shard):
         return self.run_judge("--installed", "numpy", "--smoke", "--shard", shard)

@@ -26,6 +26,7 @@ def group(**more):
             "cases": "mask/window", "tensor": "O", "count": 3, "dtypes": ["f32"],
             "example": "mask/window/some/s=1", "problem": "f32 q2 k5 window 1..0 top_left",
             "message": "O[0,0,0,0] = 1, exact 2", "script": "shown", "script_of": TOLD["id"],
+            "alike": ["not asked"], "admitted_by": ["not asked"],
             **more}
 
 
@@ -81,6 +82,27 @@ class PublishTest(unittest.TestCase):
             self.assertIn(said, self.page())
         self.assertIn({"finding": TOLD["id"], "by": "tier"}, kept["recall"])
 
+    def test_a_finding_counts_what_it_explains_by_itself(self):
+        exact = {**TOLD, "where": [{"alike": ["no window", "not asked"], "reason": ["bound"]}]}
+        self.assertTrue(findings.by_itself(exact, group(alike=["no scale", "no window"])))
+        self.assertFalse(findings.by_itself(exact, group(alike=["no scale"])))
+        self.assertFalse(findings.by_itself(exact, group()))
+        self.assertFalse(findings.by_itself(TOLD, group(alike=["no window"])))
+
+    def test_what_came_of_a_script_by_itself_is_taken_in(self):
+        self.take_in(record(TOLD, groups=[group(script="no script: too long")]))
+        self.assertNotIn("<td>yes</td>", self.page())
+        end = {"finding": TOLD["id"], "system": "jax", "version": "0.7.2", "device": "cpu",
+               "script": "shown"}
+        for more, why in (({}, ""), ({"version": "9"}, "explains nothing that is published"),
+                          ({"script": 3}, "script is 3")):
+            (self.judged / "summary.json").write_text(json.dumps(
+                {"records": [], "skipped": [], "shown": [{**end, **more}]}))
+            done = self.publish(str(self.judged))
+            self.assertIn(why, done.stderr)
+            self.assertEqual(done.returncode, 1 if why else 0, done.stderr)
+            self.assertIn("<td>yes</td>", self.page())
+
     def test_what_its_owner_has_not_been_told_is_counted_and_not_named(self):
         self.assertFalse(findings.named(UNTOLD), "take another, this one may be named now")
         done = self.take_in(record(UNTOLD, groups=[UNTOLD_GROUP]))
@@ -118,7 +140,7 @@ class PublishTest(unittest.TestCase):
         """What the page says of scripts of what explains these failures."""
         given = record(TOLD, groups=list(groups))
         self.assertEqual(self.take_in(given, words=["--lesser"]).returncode, 0)
-        return re.search(r"<td class=\"number\">\d+</td><td>([^<]*)</td><td><a", self.page())[1]
+        return re.search(r"<td class=\"number\">\d*</td><td>([^<]*)</td><td><a", self.page())[1]
 
     def test_a_script_shows_what_it_was_made_of_and_nothing_else(self):
         self.assertEqual(self.shown(group()), "yes")
@@ -267,11 +289,12 @@ class PublishTest(unittest.TestCase):
 
     def test_what_is_not_judged_is_told(self):
         self.assertEqual(self.take_in(record(TOLD)).returncode, 0)
-        for said in ("<li>mlx: no record of mlx_attention</li>",
-                     "<li>jax: no record of version 0.11.2",
+        for said in ("<li>mlx 0.30.0 on CPUs: no record of mlx_attention</li>",
+                     "<li>jax 0.11.2 on CPUs: no record of jax_nn, jax_nn_bf16, jax_splash</li>",
+                     "<li>jax on CUDA: no record of jax_nn_cuda, jax_nn_bf16_cuda",
                      "Triton&#x27;s tutorial kernel: no package has it"):
             self.assertIn(said, self.page())
-        self.assertNotIn("jax: no record of jax_nn,", self.page())
+        self.assertNotRegex(self.page(), r"jax 0\.7\.2 on CPUs: no record of jax_(window|nn,)")
 
     def test_a_row_says_how_profiles_stand_and_why_what_is_not_judged(self):
         row = record(TOLD, unsupported={"undeclared": 9, "limits": 5, "returns no LSE": 2,
