@@ -33,6 +33,7 @@ enum class Hidden {
   nan_value,     // NaN and Inf: some keys of V (the same)
   nan_gradient,  // NaN and Inf: some rows of dO (FINITE-2)
   large,         // as huge, of scores that stay finite in the format of the inputs, too (HIDE-1)
+  nan_scales,    // NaN: scales of nothing but what `nan` fills; the numbers themselves are finite
 };
 
 // What is asked beside: how a case is run again, to give the same bits, and what is looked at then.

@@ -30,6 +30,9 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
   const auto shorter = [](const std::vector<Index>& lens, Index whole) {
     return std::any_of(lens.begin(), lens.end(), [&](Index length) { return length < whole; });
   };
+  const auto alone = [&](const std::optional<Stored>& stored) {
+    return stored && (stored->by_position || (stored->by_batch && p.paging.page_size > 0));
+  };
   const auto keys = {&layouts.k, &layouts.v};
   switch (test_case.hidden) {
     case Hidden::plain:
@@ -42,6 +45,13 @@ void check_hidden(const Case& test_case, const std::string& pointer) {
       return needs(keys, p.paging.page_size > 0 || (!p.packed && shorter(p.key_lens, p.key_len)),
                    "\"hidden\": \"nan\" fills keys beyond a length, and no key_lens is "
                    "below key_len");
+    case Hidden::nan_scales:
+      needs(keys, p.paging.page_size > 0 || (!p.packed && shorter(p.key_lens, p.key_len)),
+            "\"hidden\": \"nan_scales\" is of keys beyond a length, and no key_lens is below "
+            "key_len");
+      return needs(keys, alone(p.stored.k) || alone(p.stored.v),
+                   "\"hidden\": \"nan_scales\" needs K and V that are stored with a scale for each "
+                   "position, or page");
     case Hidden::nan_rows:
       return needs({&layouts.q, &layouts.d_o}, !p.packed && shorter(p.query_lens, p.query_len),
                    "\"hidden\": \"nan_rows\" fills queries beyond a length, and no query_lens is "

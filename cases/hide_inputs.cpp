@@ -101,6 +101,27 @@ void hide_keys(const Case& test_case, const RandomSource& source, Inputs& inputs
   }
 }
 
+// Scales of K and V that no key beneath a length has.
+void hide_scales(const Problem& p, Inputs& inputs) {
+  const KeyUse use = use_of_keys(p, inputs);
+  for (Values* scales : {&inputs.k_scale, &inputs.v_scale}) {
+    if (scales->data.empty()) continue;
+    std::vector<bool> used(scales->data.size());
+    std::size_t index = 0;
+    for (Index b = 0; b < inputs.k.shape[kBatch]; ++b) {
+      for (Index h = 0; h < p.key_heads; ++h) {
+        for (Index s = 0; s < inputs.k.shape[kPosition]; ++s, ++index) {
+          if (!use.exists[index]) continue;
+          used[static_cast<std::size_t>(broadcast_index(scales->shape, b, h, s, 0))] = true;
+        }
+      }
+    }
+    for (std::size_t n = 0; n < used.size(); ++n) {
+      if (!used[n]) scales->data[n] = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+}
+
 // Queries beyond a length: all that is told of them.
 void hide_rows(const Problem& p, const RandomSource& source, Inputs& inputs) {
   for (Index b = 0; b < p.batch; ++b) {
@@ -158,6 +179,8 @@ void hide(const Case& test_case, const RandomSource& source, Inputs& inputs) {
     case Hidden::nan:
     case Hidden::nan_masked:
       return hide_keys(test_case, source, inputs);
+    case Hidden::nan_scales:
+      return hide_scales(test_case.problem, inputs);
     case Hidden::nan_rows:
       return hide_rows(test_case.problem, source, inputs);
     case Hidden::nan_query:

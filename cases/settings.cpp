@@ -19,9 +19,9 @@ std::string read_name(const nlohmann::json& value, const std::string& pointer,
 }
 
 const std::vector<std::string> kTierNames = {"smoke", "standard", "full"};
-const std::vector<std::string> kHiddenNames = {"plain",        "huge",      "nan",     "nan_rows",
-                                               "nan_masked",   "nan_query", "nan_key", "nan_value",
-                                               "nan_gradient", "large"};
+const std::vector<std::string> kHiddenNames = {
+    "plain",   "huge",      "nan",          "nan_rows", "nan_masked", "nan_query",
+    "nan_key", "nan_value", "nan_gradient", "large",    "nan_scales"};
 const std::vector<std::string> kCheckNames = {"none",        "threads", "neighbours",
                                               "schedule",    "memory",  "stream",
                                               "two_streams", "graph",   "new_shapes"};

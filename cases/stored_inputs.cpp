@@ -55,6 +55,10 @@ void round_to_scales(const Problem& problem, Inputs& inputs) {
     const DType dtype = part.stored->dtype;
     const double most = largest_finite(dtype), least = dtype == DType::int8 ? -128 : -most;
     for_each_with_scale(part.values, part.scales, [&](double& value, double scale) {
+      if (std::isnan(scale)) {
+        value = scale;
+        return;
+      }
       if (std::isfinite(value)) value = std::clamp(value / scale, least, most);
       value = round_to(dtype, value) * scale;
     });

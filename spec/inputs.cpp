@@ -1,5 +1,7 @@
 #include "spec/inputs.h"
 
+#include <cmath>
+
 namespace attest {
 
 Values scaled(const Values& stored, const Values& scales) {
@@ -10,7 +12,9 @@ Values scaled(const Values& stored, const Values& scales) {
 
 Values unscaled(const Values& meant, const Values& scales) {
   Values stored = meant;
-  for_each_with_scale(stored, scales, [](double& number, double scale) { number /= scale; });
+  for_each_with_scale(stored, scales, [](double& number, double scale) {
+    number = std::isnan(scale) ? 1 : number / scale;
+  });
   return stored;
 }
 

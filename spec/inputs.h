@@ -84,7 +84,7 @@ void for_each_with_scale(Values& numbers, Scales& scales, const Visit& visit) {
 }
 
 // Numbers as they are meant, of those that are stored, each times the scale that it has; and back,
-// exactly.
+// exactly. What is meant by one with a scale of NaN nobody knows: it is stored as 1.
 Values scaled(const Values& stored, const Values& scales);
 Values unscaled(const Values& meant, const Values& scales);
 

@@ -312,15 +312,21 @@ class Maker : Drawing {
            std::any_of(list->begin(), list->end(), [&](const json& len) { return len < whole; });
   }
 
+  // "kv int8 hs": axes stand last, positions last of them.
+  bool scales_of_positions() const {
+    return problem_.contains("stored") && problem_["stored"].get<std::string>().ends_with('s');
+  }
+
   // The clause that is tried; a recommended one stands alone.
   void put_hidden(const std::string& way) {
     const bool paged = problem_.contains("paging"), backward = problem_.value("backward", false);
     entry_["hidden"] = way;
-    entry_["clauses"] = json::array({way == "huge"         ? "HIDE-1"
-                                     : way == "nan"        ? paged ? "PAGE-2" : "HIDE-2"
-                                     : way == "nan_rows"   ? "HIDE-2"
-                                     : way == "nan_masked" ? "HIDE-3"
-                                     : way == "nan_query"  ? backward ? "FINITE-3" : "FINITE-1"
+    entry_["clauses"] =
+        json::array({way == "huge"                         ? "HIDE-1"
+                     : way == "nan" || way == "nan_scales" ? paged ? "PAGE-2" : "HIDE-2"
+                     : way == "nan_rows"                   ? "HIDE-2"
+                     : way == "nan_masked"                 ? "HIDE-3"
+                     : way == "nan_query"                  ? backward ? "FINITE-3" : "FINITE-1"
                                                            : "FINITE-2"});
   }
 
@@ -339,7 +345,10 @@ class Maker : Drawing {
         ways.insert(ways.end(), {"nan_query", "nan_key", "nan_value"});
         if (backward_) ways.push_back("nan_gradient");
       }
-      if (paged || (!packed && some_shorter("key_lens", sizes_.key_len))) ways.push_back("nan");
+      if (paged || (!packed && some_shorter("key_lens", sizes_.key_len))) {
+        ways.push_back("nan");
+        if (scales_of_positions()) ways.push_back("nan_scales");
+      }
       if (!packed && some_shorter("query_lens", sizes_.query_len)) ways.push_back("nan_rows");
     }
     put_hidden(one_of(ways));

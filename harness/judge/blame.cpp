@@ -33,6 +33,7 @@ std::string_view clause_of_hidden(const Case& c, const Misses& misses) {
     case Hidden::large:
       return "HIDE-1";
     case Hidden::nan:
+    case Hidden::nan_scales:
       return c.problem.paging.page_size > 0 ? "PAGE-2" : "HIDE-2";
     case Hidden::nan_rows:
       return "HIDE-2";

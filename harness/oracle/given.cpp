@@ -180,6 +180,23 @@ void check_numbers(const Values& values, const std::string& where, bool may_hide
   }
 }
 
+// Which scales are of a row within a length: the others may be anything (FORMAT-5).
+std::vector<bool> scales_in_use(const Problem& p, const Shape& of, const Shape& scales,
+                                bool of_keys) {
+  std::vector<bool> used(static_cast<std::size_t>(element_count(scales)));
+  for (Index b = 0; b < p.batch; ++b) {
+    const Index rows = of_keys ? p.lengths(b).key : p.lengths(b).query;
+    for (Index row = 0; row < rows; ++row) {
+      const Place place = of_keys ? p.key_place(b, row) : p.query_place(b, row);
+      for (Index h = 0; h < of[kHead]; ++h) {
+        used[static_cast<std::size_t>(broadcast_index(scales, place.batch, h, place.position, 0))] =
+            true;
+      }
+    }
+  }
+  return used;
+}
+
 // Q, K or V as it is meant, and its scales.
 void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor,
                   const std::string& name, const Problem& p, const std::optional<Stored>& stored,
@@ -189,8 +206,10 @@ void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor
   if (!stored) return;
   const std::string where = name + "_scale";
   scales = read_values(scale_tensor, {where, ATTEST_F32, stored->scale_shape(shape)});
-  for (const double scale : scales.data) {
-    if (scale >= kLeastScale && scale <= kMostScale) continue;
+  const auto used = scales_in_use(p, shape, scales.shape, name != "inputs.q");
+  for (std::size_t n = 0; n < used.size(); ++n) {
+    const double scale = scales.data[n];
+    if (!used[n] || (scale >= kLeastScale && scale <= kMostScale)) continue;
     wrong(where, fmt::format("has {}, expected numbers from 2^-20 to 2^15", scale));
   }
   values = scaled(values, scales);

@@ -38,6 +38,7 @@ std::vector<Hidden> finite_instead_of(Hidden hidden) {
     case Hidden::nan_masked:
       return {Hidden::plain, Hidden::huge};
     case Hidden::nan:
+    case Hidden::nan_scales:
     case Hidden::nan_rows:
     case Hidden::nan_query:
     case Hidden::nan_key:

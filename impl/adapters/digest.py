@@ -121,7 +121,8 @@ def figures(folder, seconds, explained):
 
 def seconds(folder):
     """That a run took, without its diagnosis. Raises ValueError where its record is truncated."""
-    footer = json.loads((folder / "results.jsonl").read_text().splitlines()[-1])
-    if "wall_s" not in footer:
+    lines = (folder / "results.jsonl").read_text().splitlines()
+    footer = json.loads(lines[-1]) if lines else {}
+    if footer.get("kind") != "footer":
         raise ValueError(f"{folder / 'results.jsonl'} is truncated")
     return footer["wall_s"]

@@ -25,11 +25,12 @@ TOPICS = {
     "Repeatability": ["DET-1", "DET-2", "DET-3"],
 }
 MARKS = {"bug": ("wrong", "✗"), "dialect": ("other", "≠"), "limit": ("other", "∅"),
-         "right": ("right", "✓"), "warned": ("right", "✓!"), "unasked": ("none", "–"),
-         "untold": ("none", "")}
+         "right": ("right", "✓"), "warned": ("right", "✓!"), "partly": ("right", "…"),
+         "unasked": ("none", "–"), "untold": ("none", "")}
 FOUND_BY = ("tier", "fuzz", "")  # as findings.found_by has it
 LEGEND = {"bug": "broken", "dialect": "another rule", "limit": "refused", "right": "all pass",
-          "warned": "passes, against a recommendation", "unasked": "not declared, so not asked"}
+          "warned": "passes, against a recommendation", "partly": "passes as far as it was run",
+          "unasked": "not declared, or cases of it fail by another clause"}
 
 
 def text(of):
@@ -52,15 +53,19 @@ class Column:
 
     def standing(self, clause):
         """(one of MARKS, in words)."""
-        kinds = collections.Counter()
-        for group in self.kernel["groups"]:
-            if group["outcome"] == "FAIL" and group["blamed"] == clause:
+        kinds, by_chance = collections.Counter(), 0
+        for group in self.failures():
+            if group["blamed"] == clause:
                 kinds[kind_of(group["finding"])] += group["count"]
+                by_chance += group["count"] * (group not in self.kernel["groups"])
         counts = self.kernel["clauses"].get(clause, {})
         words = ", ".join(f"{counts[each]} {each}" for each in digest.SHOWN if counts.get(each))
+        words += f"; {by_chance} FAIL of random problems" if by_chance else ""
         for kind in ("bug", "dialect", "limit"):
             if kinds[kind]:
                 return kind, words
+        if counts.get("NOT_RUN") and (counts.get("PASS") or counts.get("WARN")):
+            return "partly", words
         if counts.get("WARN"):
             return "warned", words
         if counts.get("PASS"):

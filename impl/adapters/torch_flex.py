@@ -64,7 +64,9 @@ def score_of(p):
         if bias is not None:
             score = score + bias[at(bias, 0, b), at(bias, 1, h), at(bias, 2, q), at(bias, 3, kv)]
         if slopes is not None:
-            score = score - slopes[at(slopes, 0, b), h].to(score.dtype) * torch.abs(q + shift - kv)
+            slope = slopes[at(slopes, 0, b), h]  # f32, in f64 too
+            slope = slope.to(torch.promote_types(score.dtype, slope.dtype))
+            score = score - slope * torch.abs(q + shift - kv)
         return score
 
     return modified if cap or bias is not None or slopes is not None else None

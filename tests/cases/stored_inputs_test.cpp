@@ -114,6 +114,25 @@ TEST(StoredInputsTest, WhatIsHiddenIsNaNWhereTheFormatHasNoInfinity) {
   }
 }
 
+TEST(StoredInputsTest, ScalesOfNoKeyAreNaNAndTheNumbersThatHaveThemFinite) {
+  for (const char* const axes : {"bs", "bhs"}) {
+    Case c = stored_case(std::string(R"("key_lens": [9, 4], "stored": "kv int8 )") + axes + R"(")");
+    c.hidden = Hidden::nan_scales;
+    const Inputs in = generate(c);
+    const Values stored = unscaled(in.v, in.v_scale);
+    for (Index b = 0; b < 2; ++b) {
+      for (Index s = 0; s < 9; ++s) {
+        EXPECT_EQ(std::isnan(in.k_scale.at(b, 0, s, 0)), b == 1 && s >= 4) << b << " " << s;
+        EXPECT_EQ(std::isnan(in.v.at(b, 1, s, 0)), b == 1 && s >= 4) << b << " " << s;
+        EXPECT_TRUE(std::isfinite(stored.at(b, 1, s, 0)));
+      }
+    }
+  }
+  Case shared = stored_case(R"("key_lens": [9, 4], "stored": "kv int8 s")");
+  shared.hidden = Hidden::nan_scales;
+  for (const double scale : generate(shared).k_scale.data) EXPECT_TRUE(std::isfinite(scale));
+}
+
 TEST(StoredInputsTest, MistakesAreNamed) {
   for (const auto& [text, what] : {std::pair{"qkv", "two to four words"},
                                    {"qkv e4m3 h least more", "two to four words"},

@@ -995,6 +995,8 @@ inline constexpr std::array kFaults = std::to_array<Fault>({
     {"scale_of_first_position", textbook, "stored", "the scale of the first position for all",
      "FORMAT-5"},
     {"scales_in_16_positions", textbook, "stored", "one scale for 16 positions", "FORMAT-5"},
+    {"scale_of_next_position_times_0", textbook, "stored",
+     "the scale of the next position, times 0, added, though it is of no key", "HIDE-2 PAGE-2"},
     {"e5m2_read_as_e4m3", textbook, "stored", "e5m2 read as e4m3", "FORMAT-5"},
     {"e4m3_read_as_e5m2", textbook, "stored", "e4m3 read as e5m2", "FORMAT-5"},
     {"e4m3_of_bias_8", textbook, "stored", "e4m3 with exponents one less, as some parts have it",

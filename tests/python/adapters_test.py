@@ -153,7 +153,8 @@ class FindingsTest(unittest.TestCase):
 
     def test_a_failure_is_explained_by_what_it_is_like(self):
         about = {"system": "onnxruntime", "version": "1.32.0", "kernel": "onnxruntime_mha"}
-        group = {**GROUP, "reason": "bound", "problem": "f32 b1 h1/1 q2 k5 d8 causal top_left"}
+        group = {**GROUP, "reason": "bound", "problem": "f32 b1 h1/1 q2 k5 d8 causal top_left",
+                 "blamed": "MASK-2"}
         self.assertEqual(findings.of(about, group)["id"], "ort-mha-unidirectional")
         self.assertIsNone(findings.of(about, {**group, "problem": "f32 b1 h1/1 q2 k5 d8 full"}))
         self.assertIsNone(findings.of({**about, "kernel": "onnxruntime_attention"}, group))

@@ -276,6 +276,16 @@ class FormatsTest(unittest.TestCase):
         self.assertFalse(attest.judge(o, Q, k, v, **said, **exchanged).passed)
         with self.assertRaisesRegex(ValueError, "k_scale: k is int8, which is stored with scales"):
             attest.judge(o, Q, k, v, **said)
+        # What lies beyond a length may be anything, as memory that nobody wrote.
+        lens = [K.shape[2] - 1] * K.shape[0]
+        unused = {name: np.array(scale) for name, scale in scales.items()}
+        for scale in unused.values():
+            scale[:, :, -1] = np.nan
+        meant = [x.astype("f4") * scale for x, scale in zip((k, v), scales.values())]
+        o = Kernel().forward(Q, *(x[:, :, :-1] for x in meant))[0].astype("f4")
+        attest.assert_close(o, Q, k, v, **said, **unused, key_lengths=lens)
+        with self.assertRaisesRegex(ValueError, "k_scale: has nan, expected numbers from 2"):
+            attest.judge(o, Q, k, v, **said, **unused)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
     def test_torch(self):

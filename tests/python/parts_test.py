@@ -110,12 +110,27 @@ class AgainTest(JudgeTest):
             self.assertEqual(summary["records"], [after])
         self.assertIn("scripts/ has none", self.run_judge("--show", "nosuch", "numpy")[1])
 
-    def test_a_record_that_is_gone_is_told(self):
+    def test_a_record_that_is_gone_or_cut_is_told_and_what_is_known_of_it_stays(self):
         self.run_judge("--installed", "numpy", "--smoke")
-        next(self.out.glob("*/*/results.jsonl")).unlink()
-        code, told = self.run_judge("--again", "numpy")
-        self.assertEqual(code, 3)
-        self.assertIn("skipped: mine", told)
+        before, file = self.records(), next(self.out.glob("*/*/results.jsonl"))
+        lines = file.read_text().splitlines(keepends=True)
+        for left in ("".join(lines[:-1]), "", "[]\n", None):
+            file.write_text(left) if left is not None else file.unlink()
+            code, told = self.run_judge("--again", "numpy")
+            self.assertEqual(code, 3, told)
+            self.assertIn("skipped: mine: its record cannot be read", told)
+            self.assertEqual(self.records(), before)
+
+    def test_random_problems_that_fail_to_be_drawn_lose_no_tier_and_keep_no_earlier_ones(self):
+        call = ("--installed", "numpy", "--smoke", "--fuzz", "3")
+        self.run_judge(*call)
+        first, = self.records()
+        self.assertEqual(sum(first["fuzz"]["tried"].values()), 3)
+        code, told = self.run_judge(*call, "--seed", "-7")
+        self.assertIn("skipped: mine: no random problems: ", told)
+        second, = self.records()
+        self.assertNotIn("fuzz", second)
+        self.assertEqual(second["outcomes"], first["outcomes"])
 
 
 class PartsTest(JudgeTest):

@@ -82,6 +82,24 @@ class PublishTest(unittest.TestCase):
             self.assertIn(said, self.page())
         self.assertIn({"finding": TOLD["id"], "by": "tier"}, kept["recall"])
 
+    def test_a_clause_is_broken_where_random_problems_break_it_and_right_where_all_was_run(self):
+        def cell(**more):
+            self.assertEqual(self.take_in(record(TOLD, **more), words=("--lesser",)).returncode, 0)
+            row, = re.findall(r"<th>MASK-4 .*", self.page())
+            return re.search(r"<td [^>]*title=\"([^\"]*)\">([^<]*)<", row).groups()
+
+        passed = {"groups": [], "clauses": {"MASK-4": {"PASS": 7}}}
+        self.assertEqual(cell(**passed), ("7 PASS", "✓"))
+        fuzz = {"seed": 1, "tried": {"PASS": 9, "FAIL": 3}, "groups": [group()]}
+        self.assertEqual(cell(**passed, fuzz=fuzz), ("7 PASS; 3 FAIL of random problems", "✗"))
+        self.assertEqual(cell(groups=[], clauses={"MASK-4": {"PASS": 7, "NOT_RUN": 9}}),
+                         ("7 PASS, 9 NOT_RUN", "…"))
+
+    def test_a_script_that_is_no_text_is_told(self):
+        done = self.take_in(record(TOLD, groups=[group(script=5)]))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is no summary of judge's: script is 5", done.stderr)
+
     def test_a_finding_counts_what_it_explains_by_itself(self):
         exact = {**TOLD, "where": [{"alike": ["no window", "not asked"], "reason": ["bound"]}]}
         self.assertTrue(findings.by_itself(exact, group(alike=["no scale", "no window"])))
