@@ -246,7 +246,8 @@ def finding_rows(kernels):
     for finding in [*findings.ALL, None]:
         if finding and not findings.named(finding):
             continue
-        where, count, alone, scripts = places(kernels, finding["id"] if finding else findings.HELD_BACK)
+        identity = finding["id"] if finding else findings.HELD_BACK
+        where, count, alone, scripts = places(kernels, identity)
         if not count:
             continue
         named = f"{text(finding['what'])} <span class=\"none\">{', '.join(finding['clauses'])}" \
@@ -324,8 +325,8 @@ def suites(kernels):
 
 
 def left_out(kernels):
-    """What the lock has, and no record, and what has no adapter. Its versions are of CPUs: which one
-    a machine with a GPU has is not ours to say."""
+    """What the lock has, and no record, and what has no adapter. Its versions are of CPUs: which
+    one a machine with a GPU has is not ours to say."""
     judged = {(each.about["system"], each.about["version"], each.name) for each in kernels}
     missing = collections.defaultdict(list)  # kernels, by where they have none
     for system, about in LOCK["systems"].items():
