@@ -28,7 +28,8 @@ def concerns(finding, record):
     """Whether it speaks of that kernel in that version."""
     return finding["system"] == record["system"] and \
         any(fnmatch.fnmatchcase(record["kernel"], each) for each in finding["kernels"]) and \
-        any(fnmatch.fnmatchcase(record["version"], each) for each in finding["versions"])
+        any(fnmatch.fnmatchcase(record["version"].partition("+")[0], each)
+            for each in finding["versions"])
 
 
 def alike(text, pattern):

@@ -163,6 +163,7 @@ class FindingsTest(unittest.TestCase):
                  "message": "O[0,0,0,0] = nan, exact 0, and nothing else will do"}
         self.assertEqual(findings.of(old, empty)["id"], "torch-math-cpu-empty-rows")
         self.assertIsNone(findings.of({**old, "version": "2.11.0"}, empty))
+        self.assertIsNotNone(findings.of({**old, "version": "2.4.1+cpu"}, empty))
 
     def test_a_refusal_is_no_wrong_number(self):
         finding = {"clauses": ["CALL-1"]}

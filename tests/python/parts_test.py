@@ -191,6 +191,22 @@ class PartsTest(JudgeTest):
         self.assertIn("mine: its parts differ in attest", self.run_judge("--join")[1])
 
 
+class EndedTest(unittest.TestCase):
+    def test_who_ends_it_ends_what_it_started(self):
+        started = []
+
+        class Noted(subprocess.Popen):
+            def communicate(self, *given, **named):
+                started.append(self)
+                raise SystemExit
+
+        judge = loaded_judge()
+        with mock.patch.object(judge.subprocess, "Popen", Noted), self.assertRaises(SystemExit):
+            judge.limited(["sleep", "600"], 9)
+        with started[0] as process:
+            self.assertEqual(process.poll(), -judge.signal.SIGKILL)
+
+
 class CallTest(JudgeTest):
     def setUp(self):
         super().setUp()
