@@ -120,6 +120,11 @@ std::vector<Mistake> gradient_mistakes() {
       through_lse(
           "the row sum D without 1/(1-p)", "DROP-2", false,
           [](const Problem& p, double dlse, double d) { return dlse + d * p.dropout.probability; }),
+      {"dV of rows that see no key, from all keys alike",
+       "GRAD-3",
+       [](Setting& s) { return s.problem.backward && fill_empty_rows(s); },
+       {},
+       {dv}},
       {"dLSE of the first head", "GRAD-5",
        [](Setting& s) {
          if (!s.problem.d_lse) return false;

@@ -117,6 +117,25 @@ std::vector<Mistake> bands() {
   };
 }
 
+// Of the last query all keys are seen, as far as a diagonal goes: a loop over rows ends one early.
+Mistake no_diagonal_for_the_last_query() {
+  return {"no diagonal for the last query",
+          "MASK-2",
+          [](Setting& s) {
+            const Problem before = s.problem;
+            Mask open = before.mask;
+            if (!drop_parts(open, Kind::band)) return false;
+            set_visible(s, [&](const Position& at) {
+              const bool is_last = at.query == before.query_len - 1;
+              return (is_last ? open : before.mask).allows(at, before.lengths(at.batch));
+            });
+            return true;
+          },
+          {},
+          {},
+          {"no mask", "no diagonal", "a diagonal at the bottom right"}};
+}
+
 std::vector<Mistake> dropped() {
   const auto without = [](Kind kind) {
     return [kind](Setting& s) { return drop_parts(s.problem.mask, kind); };
@@ -153,6 +172,7 @@ std::vector<Mistake> dropped() {
       {"no mask", "MASK-1",
        [](Setting& s) { return std::exchange(s.problem.mask, Mask::full()).kind != Kind::full; }},
       {"no diagonal", "MASK-2", without(Kind::band)},
+      no_diagonal_for_the_last_query(),
       {"no dense mask", "MASK-7", without(Kind::dense)},
       {"no prefix", "MASK-10", without(Kind::prefix)},
       {"no segments", "MASK-11", without(Kind::segments)},

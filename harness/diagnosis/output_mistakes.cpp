@@ -138,25 +138,7 @@ std::vector<Mistake> output_mistakes() {
       empty_lse("the lowest LSE of the format for rows that see no key",
                 -static_cast<double>(std::numeric_limits<float>::max())),
       empty_lse("LSE -50000 for rows that see no key", -50000),
-      {"the mean of V for rows that see no key",
-       "EMPTY-1",
-       [](Setting& s) {
-         const Problem before = s.problem;
-         std::vector<bool> sees(static_cast<std::size_t>(element_count(before.keep_shape())));
-         Shape rows = before.keep_shape();
-         rows[3] = 1;
-         for_each_pair(before, [&](const Position& at) {
-           if (visible(before, at)) sees[broadcast_index(rows, at)] = true;
-         });
-         set_visible(s, [&](const Position& at) {
-           return !sees[broadcast_index(rows, at)] || visible(before, at);
-         });
-         return set_scores(s, [&](const Position& at, const Score& score) {
-           return sees[broadcast_index(rows, at)] ? score.whole() : 0;
-         });
-       },
-       {},
-       {TensorName::o}},
+      {"the mean of V for rows that see no key", "EMPTY-1", fill_empty_rows, {}, {TensorName::o}},
       {"O with heads and rows exchanged in memory",
        "LAYOUT-1",
        {},

@@ -93,6 +93,29 @@ std::vector<Mistake> caps() {
                const double c = s.problem.softcap;
                return cap(s.problem.scale * score.product + score.bias + score.alibi, c);
              }),
+      {"the softcap after bias, ALiBi and mask", "SCORE-2",
+       [](Setting& s) {
+         if (!caps_and_adds(s.problem)) return false;
+         const Setting before = s;
+         set_visible(s, [](const Position&) { return true; });
+         return set_scores(s, [&](const Position& at, const Score& score) {
+           const double c = before.problem.softcap;
+           if (!visible(before.problem, at)) return -c;
+           return cap(before.problem.scale * score.product + score.bias + score.alibi, c);
+         });
+       }},
+      {"keys that fill up a tile of 64, at scores of -softcap", "SCORE-2",
+       [](Setting& s) {
+         Problem& p = s.problem;
+         const Index more = (64 - p.key_len % 64) % 64;
+         if (!has_cap(p) || p.sink || more == 0) return false;
+         p.sink = true;  // so many keys of V = 0
+         s.inputs.sink = zeros(p.sink_shape());
+         for (double& logit : s.inputs.sink.data) {
+           logit = std::log(static_cast<double>(more)) - p.softcap;
+         }
+         return true;
+       }},
       {"the softcap after the mask", "SCORE-2",
        [](Setting& s) {
          if (!has_cap(s.problem)) return false;

@@ -91,6 +91,22 @@ bool set_scores(Setting& setting, const std::function<double(const Position&, co
   return finite;
 }
 
+bool fill_empty_rows(Setting& setting) {
+  const Problem before = setting.problem;
+  std::vector<bool> sees(static_cast<std::size_t>(element_count(before.keep_shape())));
+  Shape rows = before.keep_shape();
+  rows[3] = 1;
+  for_each_pair(before, [&](const Position& at) {
+    if (visible(before, at)) sees[broadcast_index(rows, at)] = true;
+  });
+  set_visible(setting, [&](const Position& at) {
+    return !sees[broadcast_index(rows, at)] || visible(before, at);
+  });
+  return set_scores(setting, [&](const Position& at, const Score& score) {
+    return sees[broadcast_index(rows, at)] ? score.whole() : 0;
+  });
+}
+
 bool change_bands(Mask& mask, const std::function<bool(Mask&)>& change) {
   bool changed = mask.kind == Mask::Kind::band && change(mask);
   for (Mask& part : mask.parts) changed |= change_bands(part, change);

@@ -35,6 +35,9 @@ void set_visible(Setting& setting, const std::function<bool(const Position&)>& s
 bool set_scores(Setting& setting, const std::function<double(const Position&, const Score&)>& score,
                 bool drops_cap = false);
 
+// Rows that see no key see all, at scores of 0. False if set_scores() is.
+bool fill_empty_rows(Setting& setting);
+
 // Each band of a mask, with those within others.
 bool change_bands(Mask& mask, const std::function<bool(Mask&)>& change);
 

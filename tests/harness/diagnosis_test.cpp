@@ -91,6 +91,35 @@ TEST(DiagnosisTest, NamesWhatAMistakeGives) {
   }
 }
 
+// Each by what released kernels compute.
+TEST(DiagnosisTest, NamesWhatAMistakeGivesWhereItBites) {
+  const nlohmann::json capped = {{"softcap", 1}, {"bias", {{"kind", "normal"}}}};
+  for (const auto& [name, more] : std::vector<std::pair<std::string, nlohmann::json>>{
+           {"no diagonal for the last query", {{"mask", "causal top_left"}}},
+           {"the softcap after bias, ALiBi and mask", capped},
+           {"keys that fill up a tile of 64, at scores of -softcap",
+            {{"softcap", 1}, {"mask", "full"}}},
+           {"dV of rows that see no key, from all keys alike",
+            {{"backward", true}, {"mask", "causal bottom_right offset=-7"}}}}) {
+    PreparedCase prepared(a_case(more), 1);
+    Setting setting = {prepared.problem(), prepared.inputs()};
+    Trial trial = trial_of(setting);
+    ASSERT_TRUE(named(name).alter(setting)) << name;
+    const Trial other = trial_of(setting);
+    const auto& only = named(name).only;
+    for (std::size_t t = 0; t < trial.returned.size(); ++t) {
+      const TensorName tensor = trial.returned[t].name;
+      const bool errs = only.empty() || std::find(only.begin(), only.end(), tensor) != only.end();
+      const auto same = std::find_if(other.returned.begin(), other.returned.end(),
+                                     [&](const Returned& each) { return each.name == tensor; });
+      if (errs) trial.returned[t] = *same;
+    }
+    const auto said = alike(prepared, {}, loosest(DType::f32), trial, kNever);
+    ASSERT_TRUE(said) << name;
+    EXPECT_THAT(said->explaining, testing::Contains(testing::Field(&Likeness::name, name)));
+  }
+}
+
 TEST(DiagnosisTest, MistakeHasTheClauseThatItBreaksWhereItBites) {
   struct Place {
     std::string mistake;
