@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cases/input_classes.h"
+#include "cases/stored_inputs.h"
 
 namespace attest {
 namespace {
@@ -103,19 +104,9 @@ void hide_keys(const Case& test_case, const RandomSource& source, Inputs& inputs
 
 // Scales of K and V that no key beneath a length has.
 void hide_scales(const Problem& p, Inputs& inputs) {
-  const KeyUse use = use_of_keys(p, inputs);
   for (Values* scales : {&inputs.k_scale, &inputs.v_scale}) {
     if (scales->data.empty()) continue;
-    std::vector<bool> used(scales->data.size());
-    std::size_t index = 0;
-    for (Index b = 0; b < inputs.k.shape[kBatch]; ++b) {
-      for (Index h = 0; h < p.key_heads; ++h) {
-        for (Index s = 0; s < inputs.k.shape[kPosition]; ++s, ++index) {
-          if (!use.exists[index]) continue;
-          used[static_cast<std::size_t>(broadcast_index(scales->shape, b, h, s, 0))] = true;
-        }
-      }
-    }
+    const std::vector<bool> used = scales_in_use(p, inputs.k.shape, scales->shape, true);
     for (std::size_t n = 0; n < used.size(); ++n) {
       if (!used[n]) scales->data[n] = std::numeric_limits<double>::quiet_NaN();
     }

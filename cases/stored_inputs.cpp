@@ -23,6 +23,22 @@ std::array<Part, 3> parts_of(const Problem& p, Inputs& in) {
 
 }  // namespace
 
+std::vector<bool> scales_in_use(const Problem& p, const Shape& of, const Shape& scales,
+                                bool of_keys) {
+  std::vector<bool> used(static_cast<std::size_t>(element_count(scales)));
+  for (Index b = 0; b < p.batch; ++b) {
+    const Index rows = of_keys ? p.lengths(b).key : p.lengths(b).query;
+    for (Index row = 0; row < rows; ++row) {
+      const Place place = of_keys ? p.key_place(b, row) : p.query_place(b, row);
+      for (Index h = 0; h < of[kHead]; ++h) {
+        used[static_cast<std::size_t>(broadcast_index(scales, place.batch, h, place.position, 0))] =
+            true;
+      }
+    }
+  }
+  return used;
+}
+
 void make_scales(const Case& test_case, Inputs& inputs) {
   for (const Part& part : parts_of(test_case.problem, inputs)) {
     if (!part.stored) continue;

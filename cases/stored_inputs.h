@@ -1,6 +1,8 @@
 // Inputs that are stored in formats of 8 bits, with scales (FORMAT-5, FORMAT-7).
 #pragma once
 
+#include <vector>
+
 #include "cases/case.h"
 #include "spec/inputs.h"
 
@@ -12,6 +14,11 @@ namespace attest {
 // three has them smaller: then the largest numbers become the ends of its range, which no others
 // reach.
 void make_scales(const Case& test_case, Inputs& inputs);
+
+// Which scales of a tensor of keys or queries, of these shapes, are of a row within a length: the
+// others may be anything (FORMAT-5).
+std::vector<bool> scales_in_use(const Problem& problem, const Shape& of, const Shape& scales,
+                                bool of_keys);
 
 // Rounds these inputs to what is stored times its scale: numbers beyond the range become its
 // largest, and infinities NaN in a format without.

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -184,17 +185,27 @@ std::vector<Explained> explain_each(const Record& record, const std::vector<Case
   for (const VerdictRecord& each : record.verdicts) {
     if (asks_for_names(each.verdict) && named(testees, each.testee)) failures.push_back(&each);
   }
+  // A job has one testee at a time: they come one after the other.
+  std::vector<std::size_t> by_testee(failures.size());
+  std::iota(by_testee.begin(), by_testee.end(), std::size_t{0});
+  std::stable_sort(by_testee.begin(), by_testee.end(), [&](std::size_t a, std::size_t b) {
+    return failures[a]->testee < failures[b]->testee;
+  });
   std::vector<std::optional<Explained>> all(failures.size());
   std::atomic<std::size_t> next = 0;
   in_parallel(options.jobs, [&] {
-    std::map<std::string, std::unique_ptr<Executor>> executors;
-    for (std::size_t i = next++; i < failures.size() && !interrupted(); i = next++) {
+    std::unique_ptr<Executor> executor;
+    const Testee* started = nullptr;
+    for (std::size_t n = next++; n < by_testee.size() && !interrupted(); n = next++) {
+      const std::size_t i = by_testee[n];
       const VerdictRecord& failure = *failures[i];
       const auto test_case = case_of(failure, cases, by_id);
       if (!test_case || is_too_large(*test_case)) continue;
       const Testee& testee = *named(testees, failure.testee);
-      std::unique_ptr<Executor>& executor = executors[testee.name];
-      if (!executor) executor = make_executor(testee);
+      if (std::exchange(started, &testee) != &testee) {
+        executor.reset();
+        executor = make_executor(testee);
+      }
       const auto again = try_again(*test_case, testee, *executor, options, 1,
                                    LookFor::declarations_too, interrupted);
       if (!again || !again->said) continue;

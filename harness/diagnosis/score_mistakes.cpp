@@ -66,6 +66,20 @@ std::vector<Mistake> scales() {
   };
 }
 
+// What is hidden is -inf when the softcap meets it: -c.
+Mistake after_mask(std::string name, std::function<bool(const Problem&)> bites,
+                   std::function<double(const Problem&, const Score&)> score) {
+  return {std::move(name), "SCORE-2",
+          [bites = std::move(bites), score = std::move(score)](Setting& s) {
+            if (!bites(s.problem)) return false;
+            const Problem before = s.problem;
+            set_visible(s, [](const Position&) { return true; });
+            return set_scores(s, [&](const Position& at, const Score& of) {
+              return visible(before, at) ? score(before, of) : -before.softcap;
+            });
+          }};
+}
+
 std::vector<Mistake> caps() {
   return {
       {"no softcap", "SCORE-2", [](Setting& s) { return std::exchange(s.problem.softcap, 0) > 0; }},
@@ -93,17 +107,10 @@ std::vector<Mistake> caps() {
                const double c = s.problem.softcap;
                return cap(s.problem.scale * score.product + score.bias + score.alibi, c);
              }),
-      {"the softcap after bias, ALiBi and mask", "SCORE-2",
-       [](Setting& s) {
-         if (!caps_and_adds(s.problem)) return false;
-         const Setting before = s;
-         set_visible(s, [](const Position&) { return true; });
-         return set_scores(s, [&](const Position& at, const Score& score) {
-           const double c = before.problem.softcap;
-           if (!visible(before.problem, at)) return -c;
-           return cap(before.problem.scale * score.product + score.bias + score.alibi, c);
-         });
-       }},
+      after_mask("the softcap after bias, ALiBi and mask", caps_and_adds,
+                 [](const Problem& p, const Score& score) {
+                   return cap(p.scale * score.product + score.bias + score.alibi, p.softcap);
+                 }),
       {"keys that fill up a tile of 64, at scores of -softcap", "SCORE-2",
        [](Setting& s) {
          Problem& p = s.problem;
@@ -116,15 +123,8 @@ std::vector<Mistake> caps() {
          }
          return true;
        }},
-      {"the softcap after the mask", "SCORE-2",
-       [](Setting& s) {
-         if (!has_cap(s.problem)) return false;
-         const Setting before = s;
-         set_visible(s, [](const Position&) { return true; });
-         return set_scores(s, [&](const Position& at, const Score& score) {
-           return visible(before.problem, at) ? score.whole() : -before.problem.softcap;
-         });
-       }},
+      after_mask("the softcap after the mask", has_cap,
+                 [](const Problem&, const Score& score) { return score.whole(); }),
   };
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/stored_inputs.h"
 #include "harness/oracle/given_mask.h"
 #include "harness/oracle/strided.h"
 #include "spec/json_reader.h"
@@ -178,23 +179,6 @@ void check_numbers(const Values& values, const std::string& where, bool may_hide
     wrong(where, fmt::format("[{},{},{},{}] is {}, expected a finite number{}", at[0], at[1], at[2],
                              at[3], value, may_hide ? " or -inf" : ""));
   }
-}
-
-// Which scales are of a row within a length: the others may be anything (FORMAT-5).
-std::vector<bool> scales_in_use(const Problem& p, const Shape& of, const Shape& scales,
-                                bool of_keys) {
-  std::vector<bool> used(static_cast<std::size_t>(element_count(scales)));
-  for (Index b = 0; b < p.batch; ++b) {
-    const Index rows = of_keys ? p.lengths(b).key : p.lengths(b).query;
-    for (Index row = 0; row < rows; ++row) {
-      const Place place = of_keys ? p.key_place(b, row) : p.query_place(b, row);
-      for (Index h = 0; h < of[kHead]; ++h) {
-        used[static_cast<std::size_t>(broadcast_index(scales, place.batch, h, place.position, 0))] =
-            true;
-      }
-    }
-  }
-  return used;
 }
 
 // Q, K or V as it is meant, and its scales.
