@@ -376,7 +376,13 @@ std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLim
   if (!is_plain || c.problem.stored.any()) return std::nullopt;
   std::vector<std::string> wanted;  // that such a kernel is not without
   for (const auto& [never, text] : limits.never) {
-    if (never.lacks && meets(never, c.problem)) wanted.push_back(never.lacks->front());
+    if (!never.lacks || !meets(never, c.problem)) continue;
+    // One of them suffices: whichever is known first, so that no order of writing matters.
+    const auto is_lacked = [&](const std::string& each) { return contains(*never.lacks, each); };
+    const std::vector<std::string> known = known_features();
+    if (const auto one = std::find_if(known.begin(), known.end(), is_lacked); one != known.end()) {
+      wanted.push_back(*one);
+    }
   }
   const auto first = [&](const auto& words, const auto& feature_of) -> std::optional<std::string> {
     for (const std::vector<std::string>* each : {&std::as_const(wanted), &features}) {

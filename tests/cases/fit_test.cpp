@@ -225,6 +225,11 @@ TEST(FitTest, AKernelOfStoredKeysAloneIsAskedWithThemWhatHasOthers) {
                                   {"lacks": ["scales-of-heads"]}]})",
                                  tokens)),
             "stored:kv_e4m3_h");
+  for (const char* any :
+       {R"(["scales-of-heads", "stored-kv"])", R"(["stored-kv", "scales-of-heads"])"}) {
+    const std::string one_suffices = fmt::format(R"({{"never": [{{"lacks": {}}}]}})", any);
+    EXPECT_EQ(fit_or_why(fitted_to(base, one_suffices.c_str(), tokens)), "stored:kv_e4m3") << any;
+  }
   const CaseWithEntry of_nan = case_of(kProblem, {"FINITE-1", "SOFTMAX-1"});
   EXPECT_THAT(fit_or_why(fitted_to(of_nan, never, features)), testing::StartsWith("never"));
   for (const char* wrong : {"stored:kv", "stored:kv_f16", "stored:v_int8", "stored:kv_int8_b"}) {
