@@ -73,6 +73,7 @@ constexpr std::array kClauses = {
     Clause{"FINITE-1", required, "a non-finite Q stays within its row"},
     Clause{"FINITE-2", recommended, "non-finite K, V, dO stay within the rows that see them"},
     Clause{"FINITE-3", recommended, "a non-finite Q spares gradients of keys its row does not see"},
+    Clause{"FINITE-4", recommended, "a NaN that a row sees shows in its O"},
     Clause{"NUM-1", required, "every element lies within its bound"},
     Clause{"NUM-2", required, "the arithmetic declared is within the caps and is the one used"},
     Clause{"NUM-3", required, "errors that are random add up as random errors do"},

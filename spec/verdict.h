@@ -30,10 +30,10 @@ enum class Outcome {
 // Why a verdict is what it is: one of kReasons, or property:NAME.
 using Reason = std::string;
 
-inline constexpr std::array<std::string_view, 24> kReasons = {
+inline constexpr std::array<std::string_view, 25> kReasons = {
     // A testee failed.
     "bound", "statistical", "nonfinite", "unwritten", "guard", "input_mutated", "nondeterministic",
-    "wrong_refusal", "schedule", "memory", "threads", "beyond_caps",
+    "wrong_refusal", "schedule", "memory", "threads", "beyond_caps", "swallowed",
     // It does not pass though nothing is wrong (CALL-1, EMPTY-5, NUM-2); beyond_caps again.
     "undeclared", "limits", "alike", "dialect", "not_judgeable", "not_called",
     // It was not tried.

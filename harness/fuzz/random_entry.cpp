@@ -317,17 +317,20 @@ class Maker : Drawing {
     return problem_.contains("stored") && problem_["stored"].get<std::string>().ends_with('s');
   }
 
-  // The clause that is tried; a recommended one stands alone.
+  // The clauses that are tried; a recommended one stands first.
   void put_hidden(const std::string& way) {
     const bool paged = problem_.contains("paging"), backward = problem_.value("backward", false);
     entry_["hidden"] = way;
-    entry_["clauses"] =
-        json::array({way == "huge"                         ? "HIDE-1"
-                     : way == "nan" || way == "nan_scales" ? paged ? "PAGE-2" : "HIDE-2"
-                     : way == "nan_rows"                   ? "HIDE-2"
-                     : way == "nan_masked"                 ? "HIDE-3"
-                     : way == "nan_query"                  ? backward ? "FINITE-3" : "FINITE-1"
-                                                           : "FINITE-2"});
+    const bool of_inputs = way == "nan_query" || way == "nan_key" || way == "nan_value";
+    json clauses = json::array();
+    if (of_inputs && !problem_.contains("dropout")) clauses.push_back("FINITE-4");
+    clauses.push_back(way == "huge"                         ? "HIDE-1"
+                      : way == "nan" || way == "nan_scales" ? paged ? "PAGE-2" : "HIDE-2"
+                      : way == "nan_rows"                   ? "HIDE-2"
+                      : way == "nan_masked"                 ? "HIDE-3"
+                      : way == "nan_query"                  ? backward ? "FINITE-3" : "FINITE-1"
+                                                            : "FINITE-2");
+    entry_["clauses"] = clauses;
   }
 
   void keep_hidden(const std::string& way) {

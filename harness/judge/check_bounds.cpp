@@ -164,7 +164,7 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
   if (!worst && left_out && subject.verdict.tensors.empty() && !subject.exemptions.dialect()) {
     worst = Finding{.outcome = Outcome::inconclusive, .message = "nothing is left to be compared"};
   }
-  return worst;
+  return worst ? worst : check_shown(prepared, trial);
 }
 
 std::optional<Finding> check_bounds(Subject& subject, const Trial& first, const Trial& second) {

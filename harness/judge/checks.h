@@ -42,6 +42,10 @@ std::optional<Finding> check_bounds(Subject& subject, const Trial& trial, Prepar
 std::optional<Finding> check_zeros(PreparedCase& prepared, const Arithmetic& arithmetic,
                                    const Trial& trial);
 
+// A number in O where a NaN of Q, K or V that the row sees makes it none (FINITE-4), in a case that
+// cites the clause.
+std::optional<Finding> check_shown(PreparedCase& prepared, const Trial& trial);
+
 // The expected values with those unspecified that this testee is not judged on, if any are.
 std::optional<Expected> without_exempt(const Subject& subject, const Expected& whole,
                                        const Returned& tensor);

@@ -116,10 +116,12 @@ def counted(record):
 
 
 def found_by(finding, record):
-    """"tier", "fuzz", or "" where no failure of the record is explained by it."""
+    """"tier", "fuzz", or "" where no failure of the record is explained by it: no warning, of a
+    finding whose `outcome` says that it breaks what is recommended."""
+    outcome = finding.get("outcome", "FAIL")
     for by, groups in (("tier", record["groups"]),
                        ("fuzz", record.get("fuzz", {}).get("groups", []))):
-        if any(group["outcome"] == "FAIL" and of(record, group) is finding for group in groups):
+        if any(group["outcome"] == outcome and of(record, group) is finding for group in groups):
             return by
     return ""
 

@@ -17,7 +17,7 @@ LOCK = json.loads((HERE / "versions.json").read_text())
 TOPICS = {
     "Causal corners": ["MASK-2", "MASK-3"],
     "Rows without keys": ["EMPTY-1", "EMPTY-2", "EMPTY-3", "EMPTY-4", "EMPTY-5"],
-    "NaN and infinity": ["HIDE-2", "HIDE-3", "FINITE-1", "FINITE-2", "FINITE-3"],
+    "NaN and infinity": ["HIDE-2", "HIDE-3", "FINITE-1", "FINITE-2", "FINITE-3", "FINITE-4"],
     "LSE": ["LSE-1", "LSE-2", "GRAD-5"],
     "Windows": ["MASK-4", "LAW-8"],
     "Sinks": ["SINK-1", "SINK-2", "LAW-11"],

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "cases/entry.h"
 #include "cases/generate.h"
 #include "spec/clause.h"
+#include "spec/contains.h"
 #include "spec/profile.h"
 #include "tests/cases/work.h"
 
@@ -40,6 +42,20 @@ TEST(CaseFilesTest, HoldAtLeast300EntriesIn30Files) {
   EXPECT_GE(entries.size(), 300u);
   EXPECT_GE(tiers[Tier::smoke], 60);
   EXPECT_LE(tiers[Tier::smoke], 160);
+}
+
+// Else nothing need show, and whoever swallows NaN passes.
+TEST(CaseFilesTest, WhatSpeaksOfANanThatShowsHasOne) {
+  for (const Case& c : all_cases()) {
+    if (!contains(c.clauses, std::string("FINITE-4"))) continue;
+    const Inputs inputs = generate(c);
+    const auto has_nan = [](const Values& values) {
+      return std::any_of(values.data.begin(), values.data.end(),
+                         [](double value) { return std::isnan(value); });
+    };
+    EXPECT_TRUE(has_nan(inputs.q) || has_nan(inputs.k) || has_nan(inputs.v)) << c.id;
+    EXPECT_EQ(c.problem.dropout.mode, Dropout::Mode::none) << c.id;
+  }
 }
 
 TEST(CaseFilesTest, IdsAreUniqueAndProblemsWellFormed) {

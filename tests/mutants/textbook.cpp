@@ -61,6 +61,10 @@ Row softmax_row(const Call& call, const Loaded& q, const Loaded& k, Index b, Ind
     row.cap_slope[at(j)] = score.cap_slope;
     row.seen[at(j)] = score.seen;
     if (!score.seen) continue;
+    if (call.has("nan_scores_left_out") && std::isnan(score.value)) {
+      row.seen[at(j)] = false;
+      continue;
+    }
     row.any_seen = true;
     row.p[at(j)] = score.value;
     if (!no_maximum) top = std::max(top, score.value);
@@ -234,7 +238,10 @@ void textbook_forward(const Call& call, const attest_outputs& out) {
         misplaced = v.row_of_pitch(key.batch, head, key.position, p.head_dim);
         value = misplaced.data();
       }
-      for (Index c = 0; c < p.value_dim; ++c) sums[at(c)] += weight * value[c];
+      for (Index c = 0; c < p.value_dim; ++c) {
+        if (call.has("nan_values_as_0") && std::isnan(value[c])) continue;
+        sums[at(c)] += weight * value[c];
+      }
     }
     for (Index c = 0; c < p.value_dim; ++c) {
       sums[at(c)] = no_channels ? 0 : stirred(call, row, v, b, h, c, sums[at(c)]);
