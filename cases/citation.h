@@ -10,16 +10,14 @@
 
 namespace attest {
 
-// The clauses of an entry. Throws InputError for what is no list of clauses, and for those that are
-// planned.
+// The clauses of an entry. Throws InputError for what is no list of clauses.
 std::vector<std::string> read_clauses(const nlohmann::json& list, const std::string& pointer);
 
 // What a case must cite: the clauses of the features that its problem needs, and of what else it
 // tries.
 std::vector<std::string> implied_clauses(const Case& test_case);
 
-// Adds those to what it cites already. Throws InputError if one of them is not judged yet; `stem`
-// is how it is called there.
-void cite_implied(Case& test_case, const std::string& stem, const std::string& pointer);
+// Adds those to what it cites already.
+void cite_implied(Case& test_case);
 
 }  // namespace attest

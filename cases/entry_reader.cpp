@@ -215,7 +215,7 @@ Case make_case(const Entry& entry, const Variant& variant, const PlacedProblem& 
         culprit.empty() ? entry.pointer : culprit,
         fmt::format("\"{}\" is ill-formed ({}): {}", placed.stem, defect->clause, defect->what));
   }
-  cite_implied(test_case, placed.stem, entry.pointer);
+  cite_implied(test_case);
   check_case(test_case, entry.pointer);
   return test_case;
 }

@@ -63,7 +63,7 @@ constexpr std::array kStoredTensors = {"qkv", "qk", "kv"};
 std::optional<std::string> stored_named(std::string_view text) {
   for (const char* const tensors : kStoredTensors) {
     for (const DType dtype : kStoredDTypes) {
-      for (const char* const axes : {"", " h", " s", " hs"}) {
+      for (const char* const axes : {"", " h", " s", " hs", " c"}) {
         std::string words = fmt::format("{} {}{}", tensors, name(dtype), axes);
         if (std::equal(words.begin(), words.end(), text.begin(), text.end(),
                        [](char word, char id) { return (word == ' ' ? '_' : word) == id; })) {
@@ -396,9 +396,13 @@ std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLim
       first(kStoredTensors, [](const char* each) { return fmt::format("stored-{}", each); });
   std::vector<std::string> formats;
   for (const DType dtype : kStoredDTypes) formats.emplace_back(name(dtype));
-  const auto format = first(formats, [](const std::string& each) { return each; });
+  const bool in_bfp8 = contains(wanted, "bfp8"), in_mxfp8 = contains(wanted, "mxfp8");
+  if (in_mxfp8) std::erase(formats, name(DType::int8));
+  const auto format = in_bfp8 ? std::optional<std::string>(name(DType::int8))
+                              : first(formats, [](const std::string& each) { return each; });
   const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [&](const std::string& each) {
-    return each.starts_with("stored-") || each.starts_with("scales-of-") || contains(formats, each);
+    return each.starts_with("stored-") || each.starts_with("scales-of-") ||
+           contains(formats, each) || in_bfp8 || in_mxfp8;
   });
   if (!is_wanted || !tensors || !format) return std::nullopt;
   // int8 has no NaN, of which these speak.
@@ -411,6 +415,7 @@ std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLim
   std::string axes;
   if (contains(wanted, "scales-of-heads")) axes += "h";
   if (contains(wanted, "scales-of-positions")) axes += "s";
+  if (in_bfp8 || in_mxfp8) axes = "c";
   const std::string stored =
       fmt::format("{} {}{}{}", *tensors, *format, axes.empty() ? "" : " ", axes);
   try {

@@ -235,7 +235,7 @@ StoredInputs read_stored(ObjectReader& fields, Extras& extras) {
   const auto wrong = [&](const std::string& what) {
     return InputError(fields.pointer("stored"),
                       fmt::format("\"stored\" is such as \"kv e4m3.e5m2 bh\", tensors of qkv, "
-                                  "formats and axes of bhs: \"{}\" {}",
+                                  "formats and axes of bhs, or c: \"{}\" {}",
                                   text, what));
   };
   std::istringstream words(text);
@@ -245,7 +245,7 @@ StoredInputs read_stored(ObjectReader& fields, Extras& extras) {
   if (axes == "least") std::swap(axes, more);
   if (!more.empty() && more != "least") throw wrong("has other words");
   extras.least_numbers = !more.empty();
-  if (axes.find_first_not_of("bhs") != axes.npos) throw wrong("has other axes");
+  if (axes != "c" && axes.find_first_not_of("bhs") != axes.npos) throw wrong("has other axes");
   const auto has = [&](char axis) { return axes.find(axis) != axes.npos; };
   std::istringstream each_format(formats);
   std::string format;
@@ -259,8 +259,11 @@ StoredInputs read_stored(ObjectReader& fields, Extras& extras) {
     if (tensor == std::string_view::npos) throw wrong("has other tensors");
     auto& of = *std::array{&stored.q, &stored.k, &stored.v}[tensor];
     if (of) throw wrong("has a tensor twice");
-    of =
-        Stored{.dtype = *dtype, .by_batch = has('b'), .by_head = has('h'), .by_position = has('s')};
+    of = axes == "c" ? Stored::in_blocks(*dtype)
+                     : Stored{.dtype = *dtype,
+                              .by_batch = has('b'),
+                              .by_head = has('h'),
+                              .by_position = has('s')};
   }
   if (std::getline(each_format, format)) throw wrong("has more formats than tensors");
   return stored;

@@ -208,7 +208,7 @@ class File {
       const bool chosen = cases[i].excerpt == 0;
       choose_excerpt(cases[i]);
       choose_laws(cases[i]);
-      cite_implied(cases[i], cases[i].id, pointer);
+      cite_implied(cases[i]);
       if (chosen && cases[i].excerpt > 0) {
         wanted.entries[i]["excerpt"] = {{"groups", cases[i].excerpt},
                                         {"query_heads", cases[i].excerpt_heads->query},

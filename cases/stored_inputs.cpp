@@ -31,8 +31,8 @@ std::vector<bool> scales_in_use(const Problem& p, const Shape& of, const Shape& 
     for (Index row = 0; row < rows; ++row) {
       const Place place = of_keys ? p.key_place(b, row) : p.query_place(b, row);
       for (Index h = 0; h < of[kHead]; ++h) {
-        used[static_cast<std::size_t>(broadcast_index(scales, place.batch, h, place.position, 0))] =
-            true;
+        const Index first = broadcast_index(scales, place.batch, h, place.position, 0);
+        std::fill_n(used.begin() + first, scales[kChannel], true);
       }
     }
   }
@@ -58,9 +58,14 @@ void make_scales(const Case& test_case, Inputs& inputs) {
       const double most =
           test_case.extras.least_numbers ? smallest_normal(dtype) : largest_finite(dtype);
       const double of_room = dtype == DType::int8 ? 0.75 : 1;
-      const double fitting = scale / most * room * of_room;
-      scale =
-          round_to(DType::f32, std::clamp(scale == 0 ? room : fitting, kLeastScale, kMostScale));
+      double fitting = scale == 0 ? room : scale / most * room * of_room;
+      // As formats of blocks have it: the largest number has the largest exponent. Some have up to
+      // three more, lest blocks of like numbers have one scale.
+      if (part.stored->by_channels) {
+        fitting = scale == 0 ? 1 : power_of_two(exponent_of(scale) - exponent_of(most));
+        fitting *= power_of_two(static_cast<int>(4 * (room - 1)));
+      }
+      scale = round_to(DType::f32, std::clamp(fitting, kLeastScale, kMostScale));
     }
   }
 }
@@ -69,7 +74,8 @@ void round_to_scales(const Problem& problem, Inputs& inputs) {
   for (const Part& part : parts_of(problem, inputs)) {
     if (!part.stored) continue;
     const DType dtype = part.stored->dtype;
-    const double most = largest_finite(dtype), least = dtype == DType::int8 ? -128 : -most;
+    const bool has_one_more = dtype == DType::int8 && !part.stored->by_channels;
+    const double most = largest_finite(dtype), least = has_one_more ? -128 : -most;
     for_each_with_scale(part.values, part.scales, [&](double& value, double scale) {
       if (std::isnan(scale)) {
         value = scale;

@@ -336,9 +336,10 @@ void check_tensors(const Call& call, bool backward) {
   check(in.v, {"v", p.v_dtype, v});
   const auto check_scales = [&](const char* name, const attest_tensor& scales, attest_dtype dtype,
                                 const Shape& shape) {
-    if (is_stored(dtype)) {
-      check_broadcast(scales, {name, ATTEST_F32, with_channels(shape, 1)}, 3);
-    }
+    if (!is_stored(dtype)) return;
+    const std::int64_t block = dtype == ATTEST_INT8 ? 16 : 32;
+    check_broadcast(scales,
+                    {name, ATTEST_F32, with_channels(shape, (shape[3] + block - 1) / block)}, 4);
   };
   check_scales("q_scale", in.q_scale, p.q_dtype, q);
   check_scales("k_scale", in.k_scale, p.k_dtype, k);

@@ -41,8 +41,8 @@ constexpr const char* kAllFeatures[] = {"backward",
                                         "long",
                                         "new-shapes"};
 constexpr const char* kStoredFeatures[] = {
-    "stored-qkv", "stored-qk", "stored-kv",       "e4m3",
-    "e5m2",       "int8",      "scales-of-heads", "scales-of-positions"};
+    "stored-qkv", "stored-qk",       "stored-kv",          "e4m3", "e5m2", "int8", "mxfp8",
+    "bfp8",       "scales-of-heads", "scales-of-positions"};
 
 }  // namespace
 
@@ -96,6 +96,8 @@ std::string description_of(const KernelCode& code) {
     for (const char* const feature : kStoredFeatures) description["features"].push_back(feature);
     description["profiles"].push_back("stored");
     description["profiles"].push_back("stored-int8");
+    description["profiles"].push_back("stored-bfp8");
+    description["profiles"].push_back("stored-mxfp8");
   }
   if (code.longest) description["limits"]["pairs"]["max"] = *code.longest * *code.longest;
   if (code.schedule) {

@@ -64,7 +64,7 @@ void load_queries(const Call& call, std::int64_t batch, std::int64_t head, std::
       const auto scales = query_plane<const float>(call, call.inputs.q_scale, batch, head);
       return with_stored_type(q.dtype, [&](auto e) {
         load_as(query_plane<const decltype(e)>(call, q, batch, head), scales, begin, rows, channels,
-                tile);
+                channels_of_scale(q, call.inputs.q_scale), tile);
       });
     }
   }
@@ -87,7 +87,8 @@ inline void load_stored_keys(const Call& call, const attest_tensor& tensor, std:
                               ? key_plane<const float>(call, scale, batch, head)
                               : Plane<const float>(
                                     scale, page_of(call, batch, (begin + done) / page_size), head);
-                      load_as(plane, scales, position, count, channels, tile + done * channels);
+                      load_as(plane, scales, position, count, channels,
+                              channels_of_scale(tensor, scale), tile + done * channels);
                     });
   });
 }

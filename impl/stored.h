@@ -1,7 +1,8 @@
-// Q, K and V that are stored in formats of 8 bits, with scales (FORMAT-5, FORMAT-7): each number is
-// widened to a float, and multiplied by its scale.
+// Q, K and V that are stored in formats of 8 bits, with scales (FORMAT-5 to FORMAT-8): each number
+// is widened to a float, and multiplied by its scale.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -42,14 +43,25 @@ inline const attest_tensor& key_scales(const Call& call, const attest_tensor& te
   return &tensor == &call.inputs.k ? call.inputs.k_scale : call.inputs.v_scale;
 }
 
-// tile[rows, channels] = the plane from position `begin` on, each row times its scale.
+// How many channels of a row share a scale: all of them, or 16 of int8 (bfp8), 32 of others
+// (mxfp8).
+inline std::int64_t channels_of_scale(const attest_tensor& tensor, const attest_tensor& scales) {
+  if (scales.shape[3] == 1) return std::max<std::int64_t>(tensor.shape[3], 1);
+  return tensor.dtype == ATTEST_INT8 ? 16 : 32;
+}
+
+// tile[rows, channels] = the plane from position `begin` on, each `width` channels of a row times
+// their scale.
 template <class E>
 void load_as(const Plane<const E>& plane, const Plane<const float>& scales, std::int64_t begin,
-             std::int64_t rows, std::int64_t channels, float* tile) {
+             std::int64_t rows, std::int64_t channels, std::int64_t width, float* tile) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float scale = scales.at(begin + row, 0);
-    for (std::int64_t c = 0; c < channels; ++c) {
-      tile[row * channels + c] = widen(plane.at(begin + row, c)) * scale;
+    for (std::int64_t block = 0; block * width < channels; ++block) {
+      const float scale = scales.at(begin + row, block);
+      const std::int64_t end = std::min(channels, (block + 1) * width);
+      for (std::int64_t c = block * width; c < end; ++c) {
+        tile[row * channels + c] = widen(plane.at(begin + row, c)) * scale;
+      }
     }
   }
 }

@@ -140,10 +140,8 @@ class Digester {
       return std::any_of(digest_.testees.begin(), digest_.testees.end(),
                          [&](const TesteeDigest& testee) { return testee.clauses.count(id) > 0; });
     };
-    for (const auto& clauses : {clauses_known(), planned_known()}) {
-      for (const std::string& id : clauses) {
-        if (cited(id)) digest_.clauses.push_back(id);
-      }
+    for (const std::string& id : clauses_known()) {
+      if (cited(id)) digest_.clauses.push_back(id);
     }
     for (const TesteeDigest& testee : digest_.testees) {
       for (const auto& [id, clause] : testee.clauses) add_once(digest_.clauses, id);
@@ -153,12 +151,6 @@ class Digester {
   static std::vector<std::string> clauses_known() {
     std::vector<std::string> ids;
     for (const Clause& clause : clauses()) ids.emplace_back(clause.id);
-    return ids;
-  }
-
-  static std::vector<std::string> planned_known() {
-    std::vector<std::string> ids;
-    for (const Clause& clause : planned()) ids.emplace_back(clause.id);
     return ids;
   }
 

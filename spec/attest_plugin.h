@@ -44,7 +44,7 @@ enum {
   ATTEST_BF16 = 4,
   ATTEST_FP8_E4M3 = 5, /* finite only, largest 448 */
   ATTEST_FP8_E5M2 = 6,
-  ATTEST_BFP8 = 7, /* 16 values of a row share an exponent */
+  /* 7 was bfp8, which is int8 with scales now (FORMAT-6). */
   ATTEST_INT8 = 8, /* two's complement, with scales */
   ATTEST_U8 = 16,  /* booleans: 0 or 1 */
   ATTEST_I32 = 17,

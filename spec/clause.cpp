@@ -69,7 +69,9 @@ constexpr std::array kClauses = {
     Clause{"FORMAT-3", required, "f16"},
     Clause{"FORMAT-4", required, "bf16"},
     Clause{"FORMAT-5", required, "e4m3 and e5m2 with scales"},
+    Clause{"FORMAT-6", required, "bfp8: 16 channels share an exponent"},
     Clause{"FORMAT-7", required, "int8 with scales"},
+    Clause{"FORMAT-8", required, "mxfp8: 32 channels share an exponent"},
     Clause{"FINITE-1", required, "a non-finite Q stays within its row"},
     Clause{"FINITE-2", recommended, "non-finite K, V, dO stay within the rows that see them"},
     Clause{"FINITE-3", recommended, "a non-finite Q spares gradients of keys its row does not see"},
@@ -113,20 +115,13 @@ constexpr std::array kClauses = {
     Clause{"CALL-2", required, "a call computes on no more threads than it may, where declared"},
 };
 
-constexpr std::array kPlanned = {
-    Clause{"FORMAT-6", required, "bfp8: 16 values share an exponent"},
-};
-
 }  // namespace
 
 std::span<const Clause> clauses() { return kClauses; }
-std::span<const Clause> planned() { return kPlanned; }
 
 const Clause* find_clause(std::string_view id) {
-  for (const auto list : {clauses(), planned()}) {
-    for (const Clause& clause : list) {
-      if (clause.id == id) return &clause;
-    }
+  for (const Clause& clause : kClauses) {
+    if (clause.id == id) return &clause;
   }
   return nullptr;
 }

@@ -16,13 +16,10 @@ struct Clause {
   std::string_view title;  // a few words; the statement itself stands in SPEC.md
 };
 
-// All clauses that are judged today, in the order of SPEC.md.
+// All clauses, in the order of SPEC.md.
 std::span<const Clause> clauses();
 
-// Clauses that stand in SPEC.md and are not judged yet.
-std::span<const Clause> planned();
-
-// The clause of that id among clauses() and planned(); null if there is none.
+// The clause of that id; null if there is none.
 const Clause* find_clause(std::string_view id);
 
 // Whether there is a clause of that id, and it is recommended: what breaks it is warned of.

@@ -43,17 +43,29 @@ template <DType kDType>
 bool is_stored_in(const Problem& p) {
   return some_stored(p, [](const Stored& each) { return each.dtype == kDType; });
 }
-bool is_stored_in_fp8(const Problem& p) {
-  return some_stored(p, [](const Stored& each) { return each.dtype != DType::int8; });
+template <bool kFp8, bool kByChannels>
+bool is_stored_as(const Problem& p) {
+  return some_stored(p, [](const Stored& each) {
+    return (each.dtype != DType::int8) == kFp8 && each.by_channels == kByChannels;
+  });
 }
+constexpr auto is_stored_in_fp8 = is_stored_as<true, false>, is_mxfp8 = is_stored_as<true, true>;
+constexpr auto is_stored_in_int8 = is_stored_as<false, false>, is_bfp8 = is_stored_as<false, true>;
 constexpr std::array<Feature::Demand, 4> kOfStored = {
     {{"FORMAT-5", "stored", is_stored_in_fp8},
-     {"FORMAT-7", "stored-int8", is_stored_in<DType::int8>}}};
+     {"FORMAT-6", "stored-bfp8", is_bfp8},
+     {"FORMAT-7", "stored-int8", is_stored_in_int8},
+     {"FORMAT-8", "stored-mxfp8", is_mxfp8}}};
+constexpr std::array<Feature::Demand, 4> kOfFp8 = {
+    {{"FORMAT-5", "stored", is_stored_in_fp8}, {"FORMAT-8", "stored-mxfp8", is_mxfp8}}};
+constexpr std::array<Feature::Demand, 4> kOfScales = {
+    {{"FORMAT-5", "stored", is_stored_in_fp8}, {"FORMAT-7", "stored-int8", is_stored_in_int8}}};
 bool has_scales_of_heads(const Problem& p) {
-  return some_stored(p, [](const Stored& each) { return each.by_batch || each.by_head; });
+  return some_stored(
+      p, [](const Stored& each) { return !each.by_channels && (each.by_batch || each.by_head); });
 }
 bool has_scales_of_positions(const Problem& p) {
-  return some_stored(p, [](const Stored& each) { return each.by_position; });
+  return some_stored(p, [](const Stored& each) { return !each.by_channels && each.by_position; });
 }
 bool has_groups(const Problem& p) { return p.key_heads != p.query_heads; }
 bool has_value_dim(const Problem& p) { return p.value_dim != p.head_dim; }
@@ -162,17 +174,19 @@ constexpr Feature kFeatures[] = {
                kOfStored),
     of_problem("stored-qk", "Q and K are, V is not", is_stored_qk, kOfStored),
     of_problem("stored-kv", "K and V are, Q is not", is_stored_kv, kOfStored),
-    of_problem("e4m3", "any of them is stored in e4m3", is_stored_in<DType::e4m3>,
-               {{{"FORMAT-5", "stored"}}}),
-    of_problem("e5m2", "any of them is stored in e5m2", is_stored_in<DType::e5m2>,
-               {{{"FORMAT-5", "stored"}}}),
-    of_problem("int8", "any of them is stored in int8", is_stored_in<DType::int8>,
+    of_problem("e4m3", "any of them is stored in e4m3", is_stored_in<DType::e4m3>, kOfFp8),
+    of_problem("e5m2", "any of them is stored in e5m2", is_stored_in<DType::e5m2>, kOfFp8),
+    of_problem("int8", "any of them is stored in int8", is_stored_in_int8,
                {{{"FORMAT-7", "stored-int8"}}}),
+    of_problem("mxfp8", "of what is stored so in e4m3 or e5m2, each 32 channels have a scale",
+               is_mxfp8, {{{"FORMAT-8", "stored-mxfp8"}}}),
+    of_problem("bfp8", "any of them is stored in bfp8: int8, and each 16 channels have a scale",
+               is_bfp8, {{{"FORMAT-6", "stored-bfp8"}}}),
     of_problem("scales-of-heads",
                "a scale belongs to one batch element or head, not to the whole tensor",
-               has_scales_of_heads, kOfStored),
+               has_scales_of_heads, kOfScales),
     of_problem("scales-of-positions", "a scale belongs to one position", has_scales_of_positions,
-               kOfStored),
+               kOfScales),
     of_problem("any-scale", "the scale is 0 or negative", has_any_scale, {{{"SCORE-5", "scores"}}}),
     taken_out_by([](Problem& p) { p.softcap = 0; },
                  of_problem("softcap", "there is a softcap", has_softcap,

@@ -76,9 +76,10 @@ inline constexpr std::array kInputValues = {
 // Calls visit(number, the scale that it has) for all numbers, in dense order.
 template <class Scales, class Visit>
 void for_each_with_scale(Values& numbers, Scales& scales, const Visit& visit) {
+  const Index block = channels_of_scale(numbers.shape[kChannel], scales.shape[kChannel]);
   for (std::size_t n = 0; n < numbers.data.size(); ++n) {
     const auto [b, h, s, d] = coordinates(numbers.shape, static_cast<Index>(n));
-    const Index scale = broadcast_index(scales.shape, b, h, s, d);
+    const Index scale = broadcast_index(scales.shape, b, h, s, d / block);
     visit(numbers.data[n], scales.data[static_cast<std::size_t>(scale)]);
   }
 }

@@ -7,7 +7,7 @@
 
 namespace attest {
 
-// What an element takes in memory. Undefined for bfp8, and what is none.
+// What an element takes in memory. Undefined for what is none.
 inline std::uint64_t bits_of(attest_dtype dtype) {
   switch (dtype) {
     case ATTEST_F64:

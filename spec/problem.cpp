@@ -253,6 +253,13 @@ std::optional<Defect> defect_of_stored(const Problem& p) {
   if (p.dtype == DType::f64) return wrong("what is stored in fewer bits is not computed in f64");
   const bool known = stored.q ? stored.k.has_value() : stored.k && stored.v;
   if (!known) return wrong("stored in fewer bits are Q and K, K and V, or all three");
+  for (const std::optional<Stored>* each : {&stored.q, &stored.v}) {
+    if (*each && (*each)->by_channels != stored.k->by_channels) {
+      return wrong(
+          "blocks of channels have scales in each tensor that is stored in fewer bits, or "
+          "in none");
+    }
+  }
   return std::nullopt;
 }
 
@@ -327,8 +334,9 @@ const Layout& Layouts::operator[](TensorName tensor) const { return layout_of(*t
 
 namespace {
 
-// "e4m3*bh": the axes of its scales behind the format.
+// "e4m3*bh": the axes of its scales behind the format; c, of channels, tells all.
 std::string to_string(const Stored& stored) {
+  if (stored.by_channels) return fmt::format("{}*c", name(stored.dtype));
   return fmt::format("{}*{}{}{}", name(stored.dtype), stored.by_batch ? "b" : "",
                      stored.by_head ? "h" : "", stored.by_position ? "s" : "");
 }

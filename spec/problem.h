@@ -54,18 +54,38 @@ struct Paging {
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 
-// How Q, K or V is stored where that is not in the problem's format (FORMAT-5, FORMAT-7): each in
+// In formats of blocks, so many channels of a row share a scale: in bfp8, in mxfp8.
+inline constexpr Index kBfp8Block = 16, kMxfp8Block = 32;
+// How many blocks that is, the last one perhaps in part; a row without channels has one.
+constexpr Index blocks_of(Index channels, Index block) {
+  return channels <= block ? 1 : (channels + block - 1) / block;
+}
+// How many channels share a scale, of which a row has so many.
+constexpr Index channels_of_scale(Index channels, Index scales) {
+  if (scales == 1) return channels > 1 ? channels : 1;
+  return scales == blocks_of(channels, kBfp8Block) ? kBfp8Block : kMxfp8Block;
+}
+
+// How Q, K or V is stored where that is not in the problem's format (FORMAT-5 to FORMAT-8): each in
 // fewer bits, meant times a scale.
 struct Stored {
   DType dtype = DType::e4m3;  // of kStoredDTypes
   // Whether each batch element, head and position of the tensor, as it is stored, has a scale of
   // its own.
   bool by_batch = false, by_head = false, by_position = false;
+  // Whether each block of channels of a row has one, a power of two: bfp8 (FORMAT-6), mxfp8
+  // (FORMAT-8). Then so have batch elements, heads and positions.
+  bool by_channels = false;
   friend bool operator==(const Stored&, const Stored&) = default;
+
+  static Stored in_blocks(DType dtype) { return {dtype, true, true, true, true}; }
+  // How many channels share a scale where not all do.
+  Index block() const { return dtype == DType::int8 ? kBfp8Block : kMxfp8Block; }
 
   // Of the scales of a tensor of that shape.
   Shape scale_shape(const Shape& of) const {
-    return {by_batch ? of[kBatch] : 1, by_head ? of[kHead] : 1, by_position ? of[kPosition] : 1, 1};
+    return {by_batch ? of[kBatch] : 1, by_head ? of[kHead] : 1, by_position ? of[kPosition] : 1,
+            by_channels ? blocks_of(of[kChannel], block()) : 1};
   }
 };
 struct StoredInputs {

@@ -36,6 +36,8 @@ std::vector<Profile> own_clauses() {
       {"double", "f64"},
       {"stored", "Q, K and V in formats of 8 bits, with scales"},
       {"stored-int8", "the same in int8"},
+      {"stored-bfp8", "the same, of which 16 channels share an exponent"},
+      {"stored-mxfp8", "Q, K and V in fp8, of which 32 channels share an exponent"},
       {"schedule",
        "the blocks that are computed, and who computes them",
        {"SCHED-1", "SCHED-2", "SCHED-3"}},

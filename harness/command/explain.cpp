@@ -157,7 +157,6 @@ int explain(const std::string& what, bool all) {
   }
   std::vector<std::string> ids;
   for (const Clause& clause : clauses()) ids.emplace_back(clause.id);
-  for (const Clause& clause : planned()) ids.emplace_back(clause.id);
   throw InputError("", fmt::format("there is no clause {}; {}", what, did_you_mean(what, ids)));
 }
 

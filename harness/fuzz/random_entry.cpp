@@ -178,8 +178,17 @@ class Maker : Drawing {
     }
     return formats;
   }
+  std::vector<std::string> formats_in_blocks() const {
+    std::vector<std::string> formats;
+    if (has("bfp8")) formats.emplace_back("int8");
+    for (const char* const each : {"e4m3", "e5m2"}) {
+      if (has("mxfp8") && has(each)) formats.emplace_back(each);
+    }
+    return formats;
+  }
   bool may_be_stored() const {
-    return !formats_stored().empty() && (has("stored-qkv") || has("stored-qk") || has("stored-kv"));
+    return !(formats_stored().empty() && formats_in_blocks().empty()) &&
+           (has("stored-qkv") || has("stored-qk") || has("stored-kv"));
   }
   void stored() {
     if (problem_.value("backward", false)) return;
@@ -187,8 +196,13 @@ class Maker : Drawing {
     for (const char* const each : {"qkv", "qk", "kv"}) {
       if (has(fmt::format("stored-{}", each))) tensors.emplace_back(each);
     }
-    std::string text = one_of(tensors) + " " + one_of(formats_stored());
-    if (chance(40)) text += "." + one_of(formats_stored());
+    const std::vector<std::string> plain = formats_stored(), in_blocks = formats_in_blocks();
+    if (!in_blocks.empty() && (plain.empty() || chance(30))) {
+      problem_["stored"] = one_of(tensors) + " " + one_of(in_blocks) + " c";
+      return;
+    }
+    std::string text = one_of(tensors) + " " + one_of(plain);
+    if (chance(40)) text += "." + one_of(plain);
     std::string axes;
     if (has("scales-of-heads") && chance(50)) axes += one_of<std::string>({"b", "h", "bh"});
     if (has("scales-of-positions") && chance(30)) axes += "s";

@@ -13,7 +13,7 @@ Values cut(const Values& values, const Box& box) {
 
 // What goes with a part of a tensor: scales, whose axes of size 1 hold for all of it.
 Values cut_along(const Values& scales, const Box& box) {
-  Box own = {{}, {1, 1, 1, 1}};
+  Box own = {{}, {1, 1, 1, scales.shape[kChannel]}};
   for (const Axis axis : {kBatch, kHead, kPosition}) {
     if (scales.shape[axis] == 1) continue;
     own.begin[axis] = box.begin[axis];

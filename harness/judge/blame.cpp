@@ -13,12 +13,12 @@ namespace attest {
 
 std::span<const std::string_view> suspects() {
   static constexpr std::array kRarestFirst = std::to_array<std::string_view>(
-      {"MASK-14",  "SHAPE-2",  "FORMAT-7", "FORMAT-5",  "SCORE-5",   "SCORE-1",  "DROP-1",
-       "DROP-3",   "SINK-1",   "SCORE-2",  "SCORE-4",   "SCORE-3",   "MASK-9",   "MASK-8",
-       "MASK-12",  "MASK-13",  "MASK-11",  "MASK-10",   "MASK-7",    "MASK-4",   "MASK-3",
-       "MASK-2",   "PAGE-1",   "PAGE-2",   "LAYOUT-5",  "MASK-5",    "LAYOUT-3", "HEAD-1",
-       "LAYOUT-4", "LAYOUT-1", "LAYOUT-2", "SOFTMAX-1", "SOFTMAX-2", "MASK-1",   "MASK-6",
-       "SHAPE-1",  "LSE-1"});
+      {"MASK-14",  "SHAPE-2", "FORMAT-8", "FORMAT-6", "FORMAT-7", "FORMAT-5",  "SCORE-5",
+       "SCORE-1",  "DROP-1",  "DROP-3",   "SINK-1",   "SCORE-2",  "SCORE-4",   "SCORE-3",
+       "MASK-9",   "MASK-8",  "MASK-12",  "MASK-13",  "MASK-11",  "MASK-10",   "MASK-7",
+       "MASK-4",   "MASK-3",  "MASK-2",   "PAGE-1",   "PAGE-2",   "LAYOUT-5",  "MASK-5",
+       "LAYOUT-3", "HEAD-1",  "LAYOUT-4", "LAYOUT-1", "LAYOUT-2", "SOFTMAX-1", "SOFTMAX-2",
+       "MASK-1",   "MASK-6",  "SHAPE-1",  "LSE-1"});
   return kRarestFirst;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cases/stored_inputs.h"
@@ -136,6 +137,38 @@ void read_scores(const attest_problem& given, const attest_inputs& in, Problem& 
   }
 }
 
+// Of a tensor that has more than one scale a row.
+Stored in_blocks(DType dtype, const attest_tensor& tensor, const attest_tensor& scales,
+                 const std::string& name) {
+  const Stored stored = Stored::in_blocks(dtype);
+  Shape whole, found;
+  std::copy_n(tensor.shape, whole.size(), whole.begin());
+  std::copy_n(scales.shape, found.size(), found.begin());
+  if (found != stored.scale_shape(whole)) {
+    wrong(name + "_scale", fmt::format("has shape [{}], where blocks of {} channels have [{}]",
+                                       fmt::join(found, ", "), stored.block(),
+                                       fmt::join(stored.scale_shape(whole), ", ")));
+  }
+  return stored;
+}
+
+// Rows of one block have one scale, as those have that are in no blocks: others tell which it is.
+void read_single_blocks(const attest_inputs& in, StoredInputs& stored) {
+  const auto all = {std::tuple{&stored.q, &in.q, &in.q_scale},
+                    std::tuple{&stored.k, &in.k, &in.k_scale},
+                    std::tuple{&stored.v, &in.v, &in.v_scale}};
+  const auto is_in_blocks = [](const auto& of) {
+    const auto& how = *std::get<0>(of);
+    return how && how->by_channels;
+  };
+  if (std::none_of(all.begin(), all.end(), is_in_blocks)) return;
+  for (const auto& [how, tensor, scales] : all) {
+    if (*how && tensor->shape[kChannel] <= (*how)->block()) {
+      *how = in_blocks((*how)->dtype, *tensor, *scales, "inputs");
+    }
+  }
+}
+
 // How a tensor is stored, by itself and by its scales.
 std::optional<Stored> stored_of(const attest_tensor& tensor, const attest_tensor& scales,
                                 const std::string& name) {
@@ -148,6 +181,7 @@ std::optional<Stored> stored_of(const attest_tensor& tensor, const attest_tensor
   const auto has_own = [&](Axis axis) {
     return scales.shape[axis] != 1 && scales.shape[axis] == tensor.shape[axis];
   };
+  if (scales.shape[kChannel] != 1) return in_blocks(dtype, tensor, scales, name);
   return Stored{.dtype = dtype,
                 .by_batch = has_own(kBatch),
                 .by_head = has_own(kHead),
@@ -163,6 +197,7 @@ Problem problem_of(const attest_problem& given, const attest_inputs& in) {
   p.stored = {.q = stored_of(in.q, in.q_scale, "inputs.q"),
               .k = stored_of(in.k, in.k_scale, "inputs.k"),
               .v = stored_of(in.v, in.v_scale, "inputs.v")};
+  read_single_blocks(in, p.stored);
   throw_if_defect(p);  // before a table is read whose size follows from it
   p.mask = given_mask(given, p);
   throw_if_defect(p);
@@ -193,8 +228,11 @@ void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor
   const auto used = scales_in_use(p, shape, scales.shape, name != "inputs.q");
   for (std::size_t n = 0; n < used.size(); ++n) {
     const double scale = scales.data[n];
-    if (!used[n] || (scale >= kLeastScale && scale <= kMostScale)) continue;
-    wrong(where, fmt::format("has {}, expected numbers from 2^-20 to 2^15", scale));
+    int exponent = 0;
+    const bool fits = !stored->by_channels || std::frexp(scale, &exponent) == 0.5;
+    if (!used[n] || (fits && scale >= kLeastScale && scale <= kMostScale)) continue;
+    wrong(where, fmt::format("has {}, expected {} from 2^-20 to 2^15", scale,
+                             stored->by_channels ? "powers of two" : "numbers"));
   }
   values = scaled(values, scales);
 }

@@ -30,7 +30,9 @@ class Problem:
                     begins
     page_size       of pages of k and v, 0 if there are none; and page_table [batch, pages]
     q_scale, k_scale, v_scale    None, or, where q, k or v is stored in 8 bits, f32 that broadcasts
-                    to it, [batch or 1, heads or 1, positions or 1, 1]: meant is the product
+                    to it, [batch or 1, heads or 1, positions or 1, 1]: meant is the product. Or,
+                    of bfp8 and mxfp8, [batch, heads, positions, blocks]: a power of two for each
+                    16 channels of int8, or 32 of others, the last perhaps in part
     bias            None, or what broadcasts to [batch, query_heads, query_len, key_len]
     alibi_slopes    None, or [batch or 1, query_heads]
     sinks           None, or [query_heads]

@@ -28,6 +28,8 @@ PROFILES: Dict[str, Tuple[str, ...]] = {
                "stored-qkv"),
     "stored-int8": ("int8", "scales-of-heads", "scales-of-positions", "stored-kv", "stored-qk",
                     "stored-qkv"),
+    "stored-bfp8": ("bfp8", "stored-kv", "stored-qk", "stored-qkv"),
+    "stored-mxfp8": ("e4m3", "e5m2", "mxfp8", "stored-kv", "stored-qk", "stored-qkv"),
 }
 
 # Of device="cuda", and of libraries that are told their stream; each suffices for its profile.

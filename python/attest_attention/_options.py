@@ -29,8 +29,9 @@ class Options(TypedDict, total=False):
     page_table      [batch, pages]: the batch axis of k and v counts pages; needs key_lengths
     q_scale, k_scale, v_scale    of q, k or v in float8_e4m3fn, float8_e5m2 or int8, by which it is
                     meant to be multiplied: a number, or f32 [batch or 1, heads or 1], or of as
-                    many axes as the array in its layout, those of size 1 for all. Then o says the
-                    format
+                    many axes as the array in its layout, those of size 1 for all, or with as many
+                    channels as the array has blocks: each 16 of int8 (bfp8), or 32 of others
+                    (mxfp8), share a power of two. Then o says the format
     softcap         c of c tanh(x / c); 0: none
     sinks           [query heads]: a logit each
     bias            is added to scores; broadcasts to [batch, query heads, queries, keys]; in the

@@ -163,12 +163,15 @@ class Call:
             scales = scales.reshaped(*scales.shape, 1, 1)
         elif axes == len(self._axes):
             scales = self._native(scales)
-        wanted = (*array.shape[:3], 1)
-        if len(scales.shape) != 4 or any(size not in (1, whole)
+        # bfp8 and mxfp8: each 16 channels of int8, or 32 of others, have a scale.
+        block = 16 if array.dtype == "int8" else 32
+        wanted = (*array.shape[:3], -(-array.shape[3] // block))
+        in_blocks = len(scales.shape) == 4 and scales.shape[3] > 1
+        if len(scales.shape) != 4 or any(size != whole and (in_blocks or size != 1)
                                          for size, whole in zip(scales.shape, wanted)):
-            raise ValueError(f"{name}: expected a number, [batch or 1, heads or 1], or shape "
-                             f"{self._outer(wanted)} with 1 for any of it ({self.layout}), got "
-                             f"{tuple(np.shape(value))}")
+            raise ValueError(f"{name}: expected a number, [batch or 1, heads or 1], shape "
+                             f"{self._outer((*wanted[:3], 1))} with 1 for any of it, or "
+                             f"{self._outer(wanted)} ({self.layout}), got {tuple(np.shape(value))}")
         setattr(self.inputs, name, self._keeper.tensor(scales))
 
     def _table(self, array: Host) -> _library.Tensor:

@@ -224,16 +224,19 @@ Dense<T> gather(const Tensor& from, Order order = Order::bhsd) {
   return to;
 }
 
-// Q, K or V as it is meant: each number times its scale, where it is stored in 8 bits (FORMAT-5,
-// FORMAT-7).
+// Q, K or V as it is meant: each number times its scale, where it is stored in 8 bits (FORMAT-5 to
+// FORMAT-8), of which 16 channels of int8, or 32 of others, may have one of their own.
 //   auto k = attest::gather<float>(c.k, c.k_scale);
 template <class T>
 Dense<T> gather(const Tensor& from, const Tensor& scales, Order order = Order::bhsd) {
   Dense<T> to = gather<T>(from, order);
   if (!scales) return to;
   const auto scale = scales.view<float>();
-  detail::for_each(from,
-                   [&](auto b, auto h, auto s, auto d) { to(b, h, s, d) *= scale(b, h, s, 0); });
+  const std::int64_t block = from.dtype == ATTEST_INT8 ? 16 : 32;
+  const bool in_blocks = scales.shape[3] > 1;
+  detail::for_each(from, [&](auto b, auto h, auto s, auto d) {
+    to(b, h, s, d) *= scale(b, h, s, in_blocks ? d / block : 0);
+  });
   return to;
 }
 

@@ -168,6 +168,10 @@ Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
     p.stored.k = any();
     if (random.chance(0.6)) p.stored.q = any();
     if (!p.stored.q || random.chance(0.6)) p.stored.v = any();
+    const bool in_blocks = random.chance(0.4);
+    for (std::optional<Stored>* each : {&p.stored.q, &p.stored.k, &p.stored.v}) {
+      if (in_blocks && *each) *each = Stored::in_blocks((*each)->dtype);
+    }
   }
   return subject;
 }
@@ -185,7 +189,9 @@ void store(const std::optional<Stored>& stored, Random& random, Values& values, 
   });
   for (double& scale : scales.data) {
     const double room = (1 + random.uniform()) * random.pick(std::array{1.0, 1.0, 64.0});
-    scale = round_to(DType::f32, std::clamp(scale / most * room, kLeastScale, kMostScale));
+    const double fitting = std::clamp(scale / most * room, kLeastScale, kMostScale);
+    scale =
+        stored->by_channels ? power_of_two(exponent_of(fitting)) : round_to(DType::f32, fitting);
   }
   for_each_with_scale(values, scales, [&](double& value, double scale) {
     value = round_to(stored->dtype, std::clamp(value / scale, -most, most)) * scale;

@@ -77,11 +77,17 @@ inline std::string impossible(const Combination& combination) {
       {{"stored-qkv", "stored-qk"}, "V is stored in 8 bits or is not (FORMAT-5)"},
       {{"stored-qkv", "stored-kv"}, "Q is stored in 8 bits or is not (FORMAT-5)"},
       {{"stored-qk", "stored-kv"}, "Q is stored in 8 bits or is not (FORMAT-5)"},
+      {{"bfp8", "int8"}, "blocks of channels have scales in each tensor or in none (FORMAT-6)"},
+      {{"bfp8", "scales-of-heads"}, "a scale is of a block or is not (FORMAT-6)"},
+      {{"bfp8", "scales-of-positions"}, "a scale is of a block or is not (FORMAT-6)"},
+      {{"mxfp8", "int8"}, "blocks of channels have scales in each tensor or in none (FORMAT-8)"},
+      {{"mxfp8", "scales-of-heads"}, "a scale is of a block or is not (FORMAT-8)"},
+      {{"mxfp8", "scales-of-positions"}, "a scale is of a block or is not (FORMAT-8)"},
   };
   // None of these has a backward pass, nor f64 (FORMAT-5).
   constexpr const char* kStored[] = {
-      "stored-qkv", "stored-qk", "stored-kv",       "e4m3",
-      "int8",       "e5m2",      "scales-of-heads", "scales-of-positions"};
+      "stored-qkv", "stored-qk",       "stored-kv",          "e4m3", "int8", "e5m2", "mxfp8",
+      "bfp8",       "scales-of-heads", "scales-of-positions"};
   const auto has = [&](const std::string& word) {
     return std::find(combination.begin(), combination.end(), word) != combination.end();
   };

@@ -225,6 +225,13 @@ TEST(FitTest, AKernelOfStoredKeysAloneIsAskedWithThemWhatHasOthers) {
                                   {"lacks": ["scales-of-heads"]}]})",
                                  tokens)),
             "stored:kv_e4m3_h");
+  EXPECT_EQ(
+      fit_or_why(fitted_to(base, R"({"never": [{"lacks": ["stored-kv"]}, {"lacks": ["bfp8"]}]})",
+                           {"causal", "stored-kv", "bfp8"})),
+      "stored:kv_int8_c");
+  EXPECT_EQ(fit_or_why(fitted_to(base, R"({"never": [{"lacks": ["mxfp8"]}]})",
+                                 {"causal", "stored-qkv", "int8", "e5m2", "mxfp8"})),
+            "stored:qkv_e5m2_c");
   for (const char* any :
        {R"(["scales-of-heads", "stored-kv"])", R"(["stored-kv", "scales-of-heads"])"}) {
     const std::string one_suffices = fmt::format(R"({{"never": [{{"lacks": {}}}]}})", any);

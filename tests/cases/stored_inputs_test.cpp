@@ -133,6 +133,53 @@ TEST(StoredInputsTest, ScalesOfNoKeyAreNaNAndTheNumbersThatHaveThemFinite) {
   for (const double scale : generate(shared).k_scale.data) EXPECT_TRUE(std::isfinite(scale));
 }
 
+// The exponent that formats of blocks share, by its definition: that of the largest magnitude less
+// that of the largest number of the format (OCP Microscaling v1.0, section 6.3), and up to three
+// more.
+TEST(StoredInputsTest, BlocksOfChannelsShareAPowerOfTwo) {
+  for (const auto& [format, block, top, digits] :
+       {std::tuple{"e4m3", 32, 8, 4}, std::tuple{"e5m2", 32, 15, 3},
+        std::tuple{"int8", 16, 6, 8}}) {
+    const Case c =
+        stored_case(R"("value_dim": 72, "stored": "qkv )" + std::string(format) + " c\"");
+    const Inputs in = generate(c);
+    const Index blocks = (72 + block - 1) / block;
+    ASSERT_EQ(in.v_scale.shape, (Shape{2, 2, 9, blocks})) << format;
+    ASSERT_EQ(in.k_scale.shape, (Shape{2, 2, 9, 1})) << "six channels are one block";
+    std::set<int> distances;
+    for (Index s = 0; s < 9; ++s) {
+      for (Index n = 0; n < blocks; ++n) {
+        const double scale = in.v_scale.at(1, 0, s, n);
+        int exponent = 0;
+        EXPECT_EQ(std::frexp(scale, &exponent), 0.5) << format;
+        double most = 0;
+        for (Index d = n * block; d < std::min<Index>(72, (n + 1) * block); ++d) {
+          const double number = in.v.at(1, 0, s, d) / scale;
+          most = std::max(most, std::abs(number));
+          EXPECT_LE(std::abs(number), largest_finite(c.problem.stored.v->dtype));
+          EXPECT_EQ(number,
+                    std::ldexp(std::nearbyint(std::ldexp(
+                                   number, digits - 1 - std::ilogb(number == 0 ? 1 : number))),
+                               std::ilogb(number == 0 ? 1 : number) - (digits - 1)))
+              << format << ": of so many digits";
+        }
+        distances.insert(top - std::ilogb(most));
+      }
+    }
+    // Rounding up may take the largest one to the next power of two.
+    EXPECT_GE(*distances.begin(), -1) << format;
+    EXPECT_LE(*distances.rbegin(), 3) << format;
+    EXPECT_GE(distances.size(), 3u) << format;
+  }
+}
+
+TEST(StoredInputsTest, BfpHasNoNumberBelowMinus127) {
+  for (const char* const data : {"normal", "std50", "heavy_tail"}) {
+    const Inputs in = generate(stored_case(R"("stored": "qkv int8 c")", data));
+    for (const double number : unscaled(in.k, in.k_scale).data) EXPECT_GE(number, -127);
+  }
+}
+
 TEST(StoredInputsTest, MistakesAreNamed) {
   for (const auto& [text, what] : {std::pair{"qkv", "two to four words"},
                                    {"qkv e4m3 h least more", "two to four words"},
@@ -141,6 +188,7 @@ TEST(StoredInputsTest, MistakesAreNamed) {
                                    {"kk e4m3", "a tensor twice"},
                                    {"kv e4m3.e5m2.e4m3", "more formats than tensors"},
                                    {"kv e4m3 d", "other axes"},
+                                   {"kv e4m3 hc", "other axes"},
                                    {"kv int8 least", "int8, all of whose numbers are alike"},
                                    {"kv e4m3 h most", "other words"}}) {
     EXPECT_THAT(stored_error(R"("stored": ")" + std::string(text) + R"(")"),

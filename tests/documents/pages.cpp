@@ -213,23 +213,21 @@ std::string clause_page(const std::string& spec, const std::vector<Case>& cases)
   std::map<std::string, int> violated = mutants_by_clause();
   std::string page = fmt::format(
       "# Clauses\n\n"
-      "All clauses of [SPEC.md](SPEC.md): {} that are judged, and {} that are planned. Cases are\n"
-      "those of the full tier that cite the clause, mutants the kernels of "
-      "`tests/mutants/catalogue.h`\nthat violate it. Cases cite whole clauses; `attest explain "
+      "All {} clauses of [SPEC.md](SPEC.md). Cases are those of the full tier that cite the "
+      "clause,\n"
+      "mutants the kernels of `tests/mutants/catalogue.h` that violate it. Cases cite whole "
+      "clauses; `attest explain "
       "DROP-1` names them, and\n`attest explain DROP-1.3` says what the third sentence is. This "
       "page is written by\n"
       "`build/release/tests/documents_pages --write`; a test fails when it is stale.\n\n"
       "| clause | what it says | level | profile | feature | cases | mutants |\n"
       "|---|---|---|---|---|--:|--:|\n",
-      clauses().size(), planned().size());
-  for (const auto list : {clauses(), planned()}) {
-    for (const Clause& clause : list) {
-      const std::string id(clause.id);
-      page += fmt::format("| [{}](SPEC.md#{}) | {} | {}{} | {} | {} | {} | {} |\n", id,
-                          anchor_of(heading_of(spec, id)), clause.title, name(clause.level),
-                          list.data() == planned().data() ? ", planned" : "", profile_of(id),
-                          features_named(id), cited[id], violated[id]);
-    }
+      clauses().size());
+  for (const Clause& clause : clauses()) {
+    const std::string id(clause.id);
+    page += fmt::format("| [{}](SPEC.md#{}) | {} | {} | {} | {} | {} | {} |\n", id,
+                        anchor_of(heading_of(spec, id)), clause.title, name(clause.level),
+                        profile_of(id), features_named(id), cited[id], violated[id]);
   }
   return page;
 }

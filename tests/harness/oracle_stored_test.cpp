@@ -48,6 +48,36 @@ TEST(OracleStoredTest, ReadsWhatIsMeantByFormatsAndScales) {
   }
 }
 
+TEST(OracleStoredTest, ReadsBlocksOfChannels) {
+  for (const DType dtype : kStoredDTypes) {
+    const Stored blocks = Stored::in_blocks(dtype);
+    Case c = case_stored({.q = blocks, .k = blocks, .v = blocks});
+    c.problem.head_dim = 72;
+    c.problem.value_dim = 40;
+    ASSERT_FALSE(defect_of(c.problem));
+    const Inputs in = generate(c);
+    OracleCall call(c.problem, in);
+    const Given given = read_given(call.host.get(), &call.inputs, &call.outputs);
+    EXPECT_EQ(given.problem.stored, c.problem.stored);
+    EXPECT_EQ(given.inputs.k.data, in.k.data);
+    EXPECT_EQ(call.judge()["outcome"], "PASS") << call.judge();
+    static_cast<float*>(call.inputs.v_scale.data)[1] *= 2;
+    EXPECT_EQ(call.judge()["outcome"], "FAIL") << "the exponent of a block one higher";
+    static_cast<float*>(call.inputs.v_scale.data)[1] *= 0.75f;
+    EXPECT_THAT(call.error(), HasSubstr("expected powers of two from 2^-20"));
+    call.inputs.v_scale.shape[3] = 4;
+    EXPECT_THAT(call.error(), HasSubstr("inputs.v_scale: has shape [2, 2, 7, 4], where blocks of"));
+  }
+}
+
+TEST(OracleStoredTest, RowsOfOneBlockAreInBlocksBesideThoseThatHaveMore) {
+  const Stored blocks = Stored::in_blocks(DType::int8);
+  Case c = case_stored({.q = blocks, .k = blocks, .v = blocks});
+  c.problem.value_dim = 40;
+  const OracleCall call(c.problem, generate(c));
+  EXPECT_EQ(call.judge()["outcome"], "PASS") << call.judge();
+}
+
 TEST(OracleStoredTest, FailsWhatWasComputedByOtherScales) {
   const Case c = case_stored(kAll);
   const Inputs in = generate(c);

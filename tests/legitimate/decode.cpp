@@ -119,7 +119,8 @@ std::optional<Stored> stored_of(const attest_tensor& tensor, const attest_tensor
   return Stored{.dtype = static_cast<DType>(tensor.dtype),
                 .by_batch = has(kBatch),
                 .by_head = has(kHead),
-                .by_position = has(kPosition)};
+                .by_position = has(kPosition),
+                .by_channels = has(kChannel)};
 }
 
 }  // namespace

@@ -29,12 +29,16 @@ float read(FaultId fault, DType dtype, const std::byte* at) {
   return number;
 }
 
-float scale_at(FaultId fault, const attest_tensor& scales, std::array<Index, 4> place, char name) {
-  if (fault == "scales_left_out") return 1;
-  if (fault == "v_scale_left_out" && name == 'v') return 1;
+float scale_at(FaultId fault, const attest_tensor& scales, std::array<Index, 4> place) {
+  if (fault == "exponents_of_first_face" && scales.shape[3] > 1) place[2] -= place[2] & 16;
   if (fault == "scale_of_first_batch_element") place[0] = 0;
   if (fault == "scale_of_first_head") place[1] = 0;
   if (fault == "scale_of_first_position") place[2] = 0;
+  if (fault == "scale_of_first_channels") place[3] = 0;
+  if (fault == "scales_of_other_blocks") place[3] = place[3] * 2 % scales.shape[3];
+  if (fault == "scale_exponent_cut" && scales.shape[3] > 1) {
+    return std::max(entry<float>(scales, place), 0x1p-7f);
+  }
   if (fault == "scales_in_16_positions") place[2] = place[2] / 16 * 16;
   const float scale = entry<float>(scales, place);
   if (fault != "scale_of_next_position_times_0" || place[2] + 1 >= scales.shape[2]) return scale;
@@ -45,6 +49,11 @@ float scale_at(FaultId fault, const attest_tensor& scales, std::array<Index, 4> 
 }  // namespace
 
 void Told::unstore(FaultId fault) {
+  const auto left_out = [&](char name) {
+    return fault == "scales_left_out" || (fault == "v_scale_left_out" && name == 'v') ||
+           (fault == "v_scale_left_out_packed" && name == 'v' && problem.cu_key_lens.data) ||
+           (fault == "key_scales_left_out_beside_queries" && name != 'q' && inputs.q_scale.data);
+  };
   const auto make_f32 = [&](attest_tensor& t, const attest_tensor& scales, char name,
                             std::vector<float>& memory) {
     if (!scales.data) return;
@@ -53,8 +62,9 @@ void Told::unstore(FaultId fault) {
     for (Index b = 0; b < t.shape[0]; ++b) {
       for (Index h = 0; h < t.shape[1]; ++h) {
         for (Index s = 0; s < t.shape[2]; ++s) {
-          const float scale = scale_at(fault, scales, {b, h, s, 0}, name);
           for (Index d = 0; d < t.shape[3]; ++d) {
+            const Index block = scales.shape[3] == 1 ? 0 : d / (t.dtype == ATTEST_INT8 ? 16 : 32);
+            const float scale = left_out(name) ? 1 : scale_at(fault, scales, {b, h, s, block});
             memory.push_back(read(fault, dtype, view.at(b, h, s, d)) * scale);
           }
         }

@@ -296,7 +296,9 @@ class Forward {
       for (Part& part : parts) part.lse = part.sum == 0 ? 0 : part.lse;
     }
     float top = -kInfinity;
-    for (Index s = 0; s < merged; ++s) top = std::max(top, parts[at(s)].lse);
+    for (Index s = 0; s < merged; ++s) {
+      if (!(parts[at(s)].lse <= top)) top = parts[at(s)].lse;  // NaN, too
+    }
     Part result;
     result.o.assign(at(p_.value_dim), 0);
     if (top == -kInfinity && !call_.has("merge_unguarded")) return result;

@@ -263,6 +263,33 @@ class FormatsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "q_scale: q is f32, which is stored without"):
             attest.judge(o, meant[0], k, v, **said, **scales)
 
+    def test_exponents_of_blocks(self):
+        k, v = (np.tile(x, (1, 1, 1, 5)) for x in (K, V))  # of more than one block of 16
+        q = np.tile(Q, (1, 1, 1, 5))
+
+        def in_bfp8(x):
+            blocks = -(-x.shape[3] // 16)
+            parts = np.zeros((*x.shape[:3], blocks * 16), "f4")
+            parts[..., :x.shape[3]] = x
+            parts = parts.reshape(*x.shape[:3], blocks, 16)
+            scales = np.exp2(np.floor(np.log2(np.abs(parts).max(-1))) - 6).astype("f4")
+            numbers = np.clip(np.rint(parts / scales[..., None]), -127, 127)
+            flat = numbers.reshape(*x.shape[:3], -1)[..., :x.shape[3]]
+            return flat.astype(np.int8), scales
+        (k, k_scale), (v, v_scale) = in_bfp8(k), in_bfp8(v)
+        meant = (x * np.repeat(scale, 16, axis=3)[..., :x.shape[3]]
+                 for x, scale in ((k, k_scale), (v, v_scale)))
+        o = Kernel().forward(q, *meant)[0].astype("f4")
+        said = dict(arithmetic="anything")
+        attest.assert_close(o, q, k, v, **said, k_scale=k_scale, v_scale=v_scale)
+        other = v_scale.copy()
+        other[..., 0] *= 2
+        self.assertFalse(attest.judge(o, q, k, v, **said, k_scale=k_scale, v_scale=other).passed)
+        with self.assertRaisesRegex(ValueError, "v_scale: has .*, expected powers of two"):
+            attest.judge(o, q, k, v, **said, k_scale=k_scale, v_scale=v_scale * 0.75)
+        with self.assertRaisesRegex(ValueError, "v_scale: expected a number"):
+            attest.judge(o, q, k, v, **said, k_scale=k_scale, v_scale=v_scale[:, :, :-1])
+
     def test_scales_of_int8(self):
         tokens = np.linspace(0.01, 0.03, K.shape[1] * K.shape[2], dtype=np.float32)
         tokens = tokens.reshape(1, *K.shape[1:3], 1)

@@ -33,14 +33,13 @@ struct Section {
   std::string id;
   std::string title;
   std::string level;
-  bool planned;
   std::string body;
 };
 
-// The clauses of SPEC.md: "### MASK-3 — title (required, planned)" and what follows.
+// The clauses of SPEC.md: "### MASK-3 — title (required)" and what follows.
 std::vector<Section> sections() {
   static const std::regex heading(
-      R"(### ([A-Z]+-[0-9]+) — (.+) \((required|recommended|optional)(, planned)?\))");
+      R"(### ([A-Z]+-[0-9]+) — (.+) \((required|recommended|optional)\))");
   std::vector<Section> result;
   std::istringstream lines(spec_text());
   bool within = false;
@@ -52,7 +51,7 @@ std::vector<Section> sections() {
         ADD_FAILURE() << "not the heading of a clause: " << line;
         continue;
       }
-      result.push_back({match[1], match[2], match[3], match[4].matched, ""});
+      result.push_back({match[1], match[2], match[3], ""});
       within = true;
     } else if (within) {
       result.back().body += line + "\n";
@@ -74,13 +73,7 @@ void expect_same(const std::vector<Section>& written, std::span<const Clause> kn
 }
 
 TEST(ClauseTest, SpecAndCodeKnowTheSameClausesInTheSameOrder) {
-  std::vector<Section> live, later;
-  for (const Section& section : sections()) (section.planned ? later : live).push_back(section);
-  expect_same(live, clauses());
-  expect_same(later, planned());
-  std::cout << clauses().size() << " clauses are judged, " << planned().size() << " are planned:";
-  for (const Clause& clause : planned()) std::cout << ' ' << clause.id;
-  std::cout << '\n';
+  expect_same(sections(), clauses());
 }
 
 TEST(ClauseTest, EveryClauseIsStatedInOneForm) {
@@ -106,14 +99,10 @@ TEST(ClauseTest, EveryLevelNamesTheProfileThatDemandsIt) {
   for (const Section& section : sections()) {
     std::string expected = section.level;
     expected[0] = static_cast<char>(expected[0] - 'a' + 'A');
-    if (section.planned) {
-      expected += "; planned.";
-    } else {
-      for (const Profile& profile : profiles()) {
-        const auto ids = profile.clauses;
-        if (std::find(ids.begin(), ids.end(), section.id) != ids.end()) {
-          expected += "; profile `" + std::string(profile.name) + "`.";
-        }
+    for (const Profile& profile : profiles()) {
+      const auto ids = profile.clauses;
+      if (std::find(ids.begin(), ids.end(), section.id) != ids.end()) {
+        expected += "; profile `" + std::string(profile.name) + "`.";
       }
     }
     EXPECT_NE(section.body.find("**Level.** " + expected), std::string::npos)
@@ -139,12 +128,10 @@ TEST(ClauseTest, EveryFeatureThatALevelNamesHasThatClause) {
 
 TEST(ClauseTest, IdsAreUniqueAndFoundByName) {
   std::set<std::string_view> ids;
-  for (const auto list : {clauses(), planned()}) {
-    for (const Clause& clause : list) {
-      EXPECT_TRUE(ids.insert(clause.id).second) << clause.id;
-      EXPECT_EQ(find_clause(clause.id), &clause);
-      EXPECT_FALSE(clause.title.empty());
-    }
+  for (const Clause& clause : clauses()) {
+    EXPECT_TRUE(ids.insert(clause.id).second) << clause.id;
+    EXPECT_EQ(find_clause(clause.id), &clause);
+    EXPECT_FALSE(clause.title.empty());
   }
   EXPECT_EQ(find_clause("MASK-99"), nullptr);
   EXPECT_EQ(find_clause(""), nullptr);
