@@ -297,7 +297,8 @@ class Forward {
     }
     float top = -kInfinity;
     for (Index s = 0; s < merged; ++s) {
-      if (!(parts[at(s)].lse <= top)) top = parts[at(s)].lse;  // NaN, too
+      const float lse = parts[at(s)].lse;
+      if (std::isnan(lse) || lse > top) top = lse;
     }
     Part result;
     result.o.assign(at(p_.value_dim), 0);
