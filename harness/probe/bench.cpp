@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "cases/entry.h"
+#include "cases/stored_inputs.h"
 #include "harness/judge/exemptions.h"
 #include "reports/text.h"
 #include "spec/contains.h"
@@ -97,6 +99,15 @@ Inputs zero_inputs(const Problem& p) {
   if (p.bias_shape) inputs.bias = zeros(*p.bias_shape);
   if (p.slopes_shape) inputs.slopes = zeros(*p.slopes_shape);
   if (p.sink) inputs.sink = zeros(p.sink_shape());
+  const auto put_scales = [](const std::optional<Stored>& stored, const Values& of,
+                             Values& scales) {
+    if (!stored) return;
+    scales = zeros(stored->scale_shape(of.shape));
+    std::fill(scales.data.begin(), scales.data.end(), 1.0);
+  };
+  put_scales(p.stored.q, inputs.q, inputs.q_scale);
+  put_scales(p.stored.k, inputs.k, inputs.k_scale);
+  put_scales(p.stored.v, inputs.v, inputs.v_scale);
   if (p.backward) inputs.d_o = zeros(p.o_shape());
   if (p.d_lse) inputs.d_lse = zeros(p.lse_shape());
   if (p.dropout.mode == Dropout::Mode::given) {
@@ -165,7 +176,13 @@ Reaction Bench::ask(const Problem& problem, const Inputs& inputs, int threads) {
                            .captured = captured,
                            .trace = traces,
                            .measure = measures};
-  reaction.trial = try_out(calling, problem, inputs, Placement::end_flush);
+  if (problem.stored.any()) {
+    Inputs rounded = inputs;
+    round_to_scales(problem, rounded);
+    reaction.trial = try_out(calling, problem, rounded, Placement::end_flush);
+  } else {
+    reaction.trial = try_out(calling, problem, inputs, Placement::end_flush);
+  }
   auto stopped = reaction.trial.stopped;
   if (!stopped) stopped = unwritten(problem, inputs, reaction.trial);
   if (stopped) break_down(problem, *stopped, captured, reaction);
@@ -226,18 +243,56 @@ std::vector<Plain> plainest_first() {
   return plain;
 }
 
+// How a testee that declares so much may take Q, K and V in 8 bits.
+std::vector<std::string> ways_to_store(const Description& testee) {
+  std::vector<std::string> ways;
+  for (const char* const tensors : {"qkv", "kv", "qk"}) {
+    if (!testee.has(fmt::format("stored-{}", tensors))) continue;
+    for (const DType dtype : kStoredDTypes) {
+      const bool is_int8 = dtype == DType::int8;
+      const bool plain = testee.has(name(dtype));
+      const auto add = [&](bool may, const char* axes) {
+        if (may) ways.push_back(fmt::format("{} {}{}", tensors, name(dtype), axes));
+      };
+      const bool heads = testee.has("scales-of-heads");
+      const bool positions = testee.has("scales-of-positions");
+      add(plain, "");
+      add(plain && heads, " h");
+      add(plain && positions, " s");
+      add(plain && heads && positions, " hs");
+      add(is_int8 ? testee.has("bfp8") : plain && testee.has("mxfp8"), " c");
+    }
+  }
+  return ways;
+}
+
+StoredInputs stored_as(const std::string& words) {
+  const nlohmann::json problem = {{"stored", words}, {"query_heads", 1}, {"key_heads", 1},
+                                  {"query_len", 1},  {"key_len", 1},     {"head_dim", 1}};
+  return read_entry({{"name", "probe"},
+                     {"clauses", {"SOFTMAX-1"}},
+                     {"because", "A probe."},
+                     {"problem", problem},
+                     {"dtypes", {"f32"}},
+                     {"data", {"normal"}}},
+                    "probe")
+      .problem.stored;
+}
+
 bool is_unwritten(const Reaction& reaction) {
   return reaction.broke && reaction.broke->kind == Breakdown::Kind::unwritten;
 }
 
 }  // namespace
 
-std::optional<Plain> Bench::find_plain(DType dtype, std::string& why, bool& writes) {
+std::optional<Plain> Bench::find_plain(DType dtype, const std::string& stored, std::string& why,
+                                       bool& writes) {
   constexpr int kMostBroken = 32, kMostUnwritten = 64;
   int broken = 0, left = 0;
   std::optional<Plain> unwritten;  // the first that is taken, if only nothing were left unwritten
   writes = true;
-  for (const Plain& plain : plainest_first()) {
+  for (Plain plain : plainest_first()) {
+    plain.stored = stored;
     plain_[dtype] = plain;
     bool all = true, but_for_writing = true;
     for (const auto& [rows, keys] : {std::pair<Index, Index>{3, 64}, {200, 64}, {3, 512}}) {
@@ -261,12 +316,12 @@ std::optional<Plain> Bench::find_plain(DType dtype, std::string& why, bool& writ
 std::string Bench::set_up(const std::vector<DType>& formats) {
   std::string reasons;
   std::vector<DType> unwritten;
-  const auto find_all = [&] {
+  const auto find_all = [&](const std::string& stored) {
     for (const DType dtype : kDTypes) {
       if (!formats.empty() && !contains(formats, dtype)) continue;
       std::string why;
       bool writes = true;
-      if (!find_plain(dtype, why, writes)) {
+      if (!find_plain(dtype, stored, why, writes)) {
         plain_.erase(dtype);
         reasons += fmt::format("\n  {}: {}", name(dtype), why);
       } else if (!writes) {
@@ -274,13 +329,19 @@ std::string Bench::set_up(const std::vector<DType>& formats) {
       }
     }
   };
-  find_all();
+  find_all("");
+  const std::string without_any = reasons;
+  for (const std::string& stored : ways_to_store(testee_.description)) {
+    if (!plain_.empty()) break;
+    find_all(stored);
+  }
+  reasons = without_any;
   if (plain_.empty()) {
     // With no LSE to return it may take what it does not take with one.
     std::erase(terms_.features, "lse");
     no_lse = "it takes no problem whose LSE is asked for";
     const std::string with_lse = reasons;
-    find_all();
+    find_all("");
     reasons = with_lse;
   }
   // Of what is never written nothing can be told, but that.
@@ -312,6 +373,7 @@ Stage Bench::stage(DType dtype, Index rows, Index real, Index keys, bool backwar
   for (const TensorName tensor : kLaidOut) {
     if (tensor != TensorName::bias) p.layouts[tensor] = layout;
   }
+  if (!plain.stored.empty() && !backward) p.stored = stored_as(plain.stored);
   stage.inputs = zero_inputs(p);
   for (Index i = 0; i < p.query_len; ++i) stage.inputs.q.at(0, 0, i, p.head_dim - 1) = 1;
   for (Index j = real; j < p.key_len; ++j) stage.inputs.k.at(0, 0, j, p.head_dim - 1) = kFar;

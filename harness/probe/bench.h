@@ -54,6 +54,9 @@ struct Plain {
   enum class Lengths { any, keys_at_least_queries, square } lengths = Lengths::any;
   Mask mask = Mask::full();
   std::string order = "bhsd";
+  // How Q, K and V are stored in 8 bits, in the words of case files, by who takes nothing else:
+  // numbers by hand are rounded to that, so that nothing is asked of its arithmetic.
+  std::string stored = {};
 
   bool is_square() const { return lengths == Lengths::square || mask.kind != Mask::Kind::full; }
   // Both lengths, at least as large as these. Of a square both corners of a causal mask are one.
@@ -119,7 +122,8 @@ class Bench {
                   Reaction& reaction);
   // Why the first that was tried was not taken goes to `why`; whether what is found is written
   // throughout, to `writes`.
-  std::optional<Plain> find_plain(DType dtype, std::string& why, bool& writes);
+  std::optional<Plain> find_plain(DType dtype, const std::string& stored, std::string& why,
+                                  bool& writes);
 
   const Testee& testee_;
   Executor& executor_;

@@ -27,6 +27,7 @@ Case drawn_case(const Bench& bench, DType dtype, const nlohmann::json& fields) {
                             {"value_dim", plain.value_dim},
                             {"mask", causal ? to_string(plain.mask) : "full"},
                             {"layouts", plain.order}};
+  if (!plain.stored.empty() && !fields.value("backward", false)) problem["stored"] = plain.stored;
   problem.update(fields);
   for (const char* length_of : {"query_len", "key_len"}) {
     const bool follows = problem.contains("packed") ||

@@ -63,8 +63,17 @@ Probed probe(const Testee& testee, Executor& executor, const ProbeOptions& optio
     if (family.ask) {
       family.ask(bench, probed.answers);
     } else {
-      for (const DType dtype : probed.formats) family.ask_format(bench, dtype, probed.answers);
+      for (const DType dtype : probed.formats) {
+        if (bench.plain(dtype).stored.empty()) family.ask_format(bench, dtype, probed.answers);
+      }
     }
+  }
+  if (!bench.plain(bench.telling_format()).stored.empty()) {
+    Answer arithmetic = untold(
+        "arithmetic",
+        "it takes Q, K and V in 8 bits alone, which the numbers by which it is asked are not");
+    arithmetic.is_key = false;
+    probed.answers.push_back(std::move(arithmetic));
   }
   Answers broken = answers_of(bench.breakdowns());
   probed.answers.insert(probed.answers.begin(), broken.begin(), broken.end());

@@ -310,6 +310,22 @@ TEST(OddProbeTest, TellsNothingTakenThatIsNotLookedAt) {
   }
 }
 
+// Who takes K and V in int8 alone is asked so all that numbers by hand do not decide.
+TEST(OddProbeTest, AsksWhoeverTakes8BitsAloneIn8Bits) {
+  const Probed seen = probed("stored_alone");
+  for (const char* feature :
+       {"causal", "window", "softcap", "lengths", "stored-kv", "int8", "bfp8"}) {
+    const Answer& answer = answer_of(seen, fmt::format("features.{}", feature));
+    EXPECT_EQ(answer.value, true) << feature << ": " << answer.words << ": " << answer.inputs;
+  }
+  EXPECT_EQ(answer_of(seen, "features.backward").value, false);
+  EXPECT_EQ(answer_of(seen, "limits.head_dim").value, "none");
+  const Answer& arithmetic = answer_of(seen, "arithmetic");
+  EXPECT_FALSE(arithmetic.told());
+  EXPECT_THAT(arithmetic.words, HasSubstr("in 8 bits alone"));
+  EXPECT_TRUE(contradictions(odd("stored_alone").description, seen.answers).empty());
+}
+
 TEST(OddProbeTest, SaysInWordsWhatWasNotSeen) {
   const Probed seen = probed("no_windows");
   EXPECT_THAT(answer_of(seen, "window.left").inputs, testing::Not(HasSubstr("-1")));

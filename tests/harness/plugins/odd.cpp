@@ -38,8 +38,9 @@ struct Changed {
   attest::Dense<float> numbers;
   attest_tensor tensor;
 
-  Changed(const attest::Tensor& from, Function of)
-      : numbers(attest::gather<float>(from)), tensor(from) {
+  Changed(const attest::Tensor& from, Function of, const attest::Tensor& scales = {})
+      : numbers(attest::gather<float>(from, scales)), tensor(from) {
+    tensor.dtype = ATTEST_F32;
     for (int64_t n = 0; n < numbers.size(); ++n) {
       float& x = numbers.data()[n];
       if (of) x = static_cast<float>(of(x));
@@ -234,7 +235,26 @@ void hang_on_sinks(const Call& call) {
   }
 }
 
+// ---- What is taken in 8 bits alone -------------------------------------------------------------
+
+void forward_of_stored(const Call& call) {
+  refuse(call.problem.dtype != ATTEST_F32, "f32 alone");
+  refuse(!call.k_scale || call.q_scale || call.problem.k_dtype != ATTEST_INT8,
+         "K and V in int8 alone");
+  attest_inputs inputs = call.inputs;
+  Changed k(call.k, nullptr, call.k_scale), v(call.v, nullptr, call.v_scale);
+  inputs.k = k.tensor;
+  inputs.v = v.tensor;
+  attest::plain::Attention(call.problem, inputs).forward(call.outputs);
+}
+attest::Declaration declared_in_8_bits() {
+  return attest::declare().dtypes({"f32"}).features(
+      {"causal", "window", "lse", "softcap", "lengths", "stored-kv", "int8", "bfp8", "strides"});
+}
+
 }  // namespace
+
+ATTEST_KERNEL("odd/stored_alone", declared_in_8_bits(), forward_of_stored);
 
 #define ODD(name, ...) \
   ATTEST_KERNEL("odd/" name, declared(), with(Oddity{__VA_ARGS__}), with(Oddity{__VA_ARGS__}))
