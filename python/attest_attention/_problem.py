@@ -12,6 +12,7 @@ from attest_attention import _library, _masks
 from attest_attention._arrays import (Host, Keeper, aligned_right, as_f32, booleans, expect_dtype,
                                       expect_shape, host, integers)
 from attest_attention._formats import AS_BITS, FORMATS, STORED
+from attest_attention._numbers import real
 
 LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 PACKED_LAYOUTS = {"hsd": (0, 1, 2), "shd": (1, 0, 2)}
@@ -154,7 +155,7 @@ class Call:
         if value is None:
             raise ValueError(f"{name}: {of} is {array.dtype}, which is stored with scales")
         if not hasattr(value, "shape"):
-            value = np.float32(value)
+            value = np.float32(real(value, name))
         scales = as_f32(value, name, self._bits)
         axes = scales.data.ndim
         if axes == 0:

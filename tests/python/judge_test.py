@@ -257,8 +257,9 @@ class FormatsTest(unittest.TestCase):
         self.assertFalse(attest.judge(o, q, k, v, **said, **{**scales, "q_scale": 0.8}).passed)
         for wrong, text in (({"k_scale": None}, "k_scale: k is e4m3, which is stored with scales"),
                             ({"v_scale": np.ones((3, 7), "f4")}, "v_scale: expected a number"),
+                            ({"q_scale": "x"}, "q_scale: expected a number, got .x."),
                             ({"q_scale": 0.0}, "q_scale: has 0, expected numbers from 2\\^-20")):
-            with self.assertRaisesRegex(ValueError, text):
+            with self.assertRaisesRegex((TypeError, ValueError), text):
                 attest.judge(o, q, k, v, **said, **{**scales, **wrong})
         with self.assertRaisesRegex(ValueError, "q_scale: q is f32, which is stored without"):
             attest.judge(o, meant[0], k, v, **said, **scales)
