@@ -24,6 +24,9 @@ constexpr std::array kLaws = {
     LawName{"directions", "LAW-16"},        LawName{"hidden_keys", "HIDE-1", true},
     LawName{"unseen_keys", "HIDE-1", true}, LawName{"after_others", "DET-1", true},
     LawName{"drawn_as_given", "DROP-3"},    LawName{"finite", "SOFTMAX-2", true},
+    LawName{"packed_bits", "DET-4"},        LawName{"padded_bits", "DET-4"},
+    LawName{"paged_bits", "DET-5"},         LawName{"chunk_bits", "DET-6"},
+    LawName{"decode_bits", "DET-7"},
 };
 
 }  // namespace
@@ -46,8 +49,10 @@ std::vector<std::string_view> clauses_of_variants(const LawName& law, const Prob
   add_if(rewrites_mask && p.mask.kind != Mask::Kind::full, {"MASK-7"});
   add_if(is("wide_window"), {"MASK-4"});
   add_if(is("padded"), {"MASK-5", "MASK-6"});
-  add_if(is("contiguous"), {"MASK-5"});
-  add_if(is("contiguous") && !p.query_lens.empty(), {"MASK-6"});
+  add_if(is("packed_bits") || is("padded_bits"), {"MASK-5", "MASK-6"});
+  const bool in_a_row = is("contiguous") || is("paged_bits");
+  add_if(in_a_row, {"MASK-5"});
+  add_if(in_a_row && !p.query_lens.empty(), {"MASK-6"});
   const bool adds_bias = is("sink_as_key") || is("alibi_as_bias");
   add_if(adds_bias, {"SCORE-3"});
   add_if(adds_bias && p.backward, {"GRAD-4"});

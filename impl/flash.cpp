@@ -23,6 +23,7 @@ ArithmeticDeclaration flash_arithmetic(const std::string& dtype) {
   declared["key_block"] = kContiguous ? kKeyBlock : kDealtKeys;
   if (!kContiguous) declared["kv_splits"] = kMostParts;
   declared["thread_invariant"] = declared["batch_invariant"] = kContiguous;
+  declared["form_invariant"] = kContiguous;
   return declared;
 }
 

@@ -99,6 +99,10 @@ std::string description_of(const KernelCode& code) {
     description["profiles"].push_back("stored-bfp8");
     description["profiles"].push_back("stored-mxfp8");
   }
+  const bool is_invariant = std::all_of(arithmetic.begin(), arithmetic.end(), [](const auto& of) {
+    return of.value("form_invariant", false);
+  });
+  if (is_invariant) description["profiles"].push_back("invariant");
   if (code.longest) description["limits"]["pairs"]["max"] = *code.longest * *code.longest;
   if (code.schedule) {
     const ScheduleDeclaration declared = code.schedule();

@@ -29,6 +29,7 @@ ArithmeticDeclaration arithmetic(const std::string& dtype) {
   ArithmeticDeclaration declared = unrounded_arithmetic(dtype);
   declared["p_normalised"] = "first";
   declared["thread_invariant"] = declared["batch_invariant"] = true;
+  declared["form_invariant"] = true;
   return declared;
 }
 

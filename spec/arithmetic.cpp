@@ -305,6 +305,7 @@ Arithmetic parse_arithmetic(const nlohmann::json& declaration, DType dtype,
   result.deterministic = reader.get_or("deterministic", false);
   result.thread_invariant = reader.get_or("thread_invariant", false);
   result.batch_invariant = reader.get_or("batch_invariant", false);
+  result.form_invariant = reader.get_or("form_invariant", false);
   reader.finish();
   return result;
 }

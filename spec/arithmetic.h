@@ -87,6 +87,7 @@ struct Arithmetic {
   bool deterministic = false;     // the same call gives the same bits (DET-1)
   bool thread_invariant = false;  // the same bits for any number of threads (DET-3)
   bool batch_invariant = false;   // and whatever else is in the batch (DET-2)
+  bool form_invariant = false;    // and in whichever form it is asked (DET-4 to DET-7)
   friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
 };
 

@@ -42,6 +42,9 @@ std::vector<Profile> own_clauses() {
        "the blocks that are computed, and who computes them",
        {"SCHED-1", "SCHED-2", "SCHED-3"}},
       {"memory", "what a call takes beyond its tensors", {"MEM-1", "MEM-2"}},
+      {"invariant",
+       "the same bits in a batch and alone, packed, padded, in pages, in chunks, decoded",
+       {"DET-2", "DET-4", "DET-5", "DET-6", "DET-7"}},
       {"device", "streams, graphs and changing shapes of a device"},
   };
 }

@@ -79,7 +79,7 @@ std::vector<const Law*> all_laws() {
   std::vector<const Law*> all;
   for (const auto family :
        {laws_of_keys(), laws_of_values(), laws_of_scores(), laws_of_rows(), laws_of_forms(),
-        laws_of_isolation(), laws_of_gradients(), laws_of_directions()}) {
+        laws_of_isolation(), laws_of_invariance(), laws_of_gradients(), laws_of_directions()}) {
     for (const Law& law : family) all.push_back(&law);
   }
   return all;
@@ -118,6 +118,7 @@ std::optional<std::string> missing_promise(const std::vector<std::string>& names
     const bool needs_lse = law.needs_lse || (law.needs_lse_of_sinks && problem.sink);
     if (needs_lse && !testee.returns_lse(problem.dtype)) return "lse";
     if (law.needs_determinism && !arithmetic.deterministic) return "deterministic";
+    if (law.needs_invariance && !arithmetic.form_invariant) return "form_invariant";
   }
   return std::nullopt;
 }

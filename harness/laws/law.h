@@ -1,6 +1,6 @@
 // The laws: what must hold between the results of several calls, or within those of one (SPEC.md,
-// LAW-1 to LAW-16, and HIDE-1, DET-1, DROP-3, SOFTMAX-2). A law is one entry in the file of its
-// family, with the function that tries it; cases/laws.cpp has its name and its clause.
+// LAW-1 to LAW-16, and HIDE-1, DET-1, DET-4 to DET-7, DROP-3, SOFTMAX-2). A law is one entry in the
+// file of its family, with the function that tries it; cases/laws.cpp has its name and its clause.
 #pragma once
 
 #include <optional>
@@ -21,6 +21,7 @@ struct Law {
   bool needs_lse = false;
   bool needs_lse_of_sinks = false;  // where there is a sink, whose share is told by LSE alone
   bool needs_determinism = false;   // says nothing of kernels that do not declare it
+  bool needs_invariance = false;    // nor of those that do not declare that, of forms
   bool knows_drawing = false;       // applies to dropout that is generated
   // Of a deterministic kernel it compares bits alone, and so needs no bound.
   bool in_bits = false;
@@ -43,6 +44,8 @@ std::span<const Law> laws_of_isolation();
 // Sums, zeros and linearity: linear_gradient, zero_loss, value_sums, key_sums, zero_scores,
 // logit_sums.
 std::span<const Law> laws_of_gradients();
+// The same bits in another form: packed_bits, padded_bits, paged_bits, chunk_bits, decode_bits.
+std::span<const Law> laws_of_invariance();
 // Gradients against differences: directions.
 std::span<const Law> laws_of_directions();
 
@@ -55,8 +58,8 @@ std::string unmet(const Law& law, const Problem& problem, const Inputs& inputs);
 std::vector<std::string> in_bits(const std::vector<std::string>& names,
                                  const Arithmetic& arithmetic);
 
-// What one of these laws needs of a problem and the testee does not promise: "lse" or
-// "deterministic".
+// What one of these laws needs of a problem and the testee does not promise: "lse",
+// "deterministic" or "form_invariant".
 std::optional<std::string> missing_promise(const std::vector<std::string>& names,
                                            const Problem& problem, const Description& testee,
                                            const Arithmetic& arithmetic);

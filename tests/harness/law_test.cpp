@@ -67,12 +67,19 @@ Problem with_gradients(const std::function<void(Problem&)>& change = [](Problem&
   p.backward = true;
   return p;
 }
-Problem packed() {
-  return with_gradients([](Problem& p) {
-    p.packed = true;
-    p.query_lens = {6, 2};
-    p.key_lens = {3, 8};
-  });
+void pack(Problem& p) {
+  p.packed = true;
+  p.query_lens = {6, 2};
+  p.key_lens = {3, 8};
+}
+Problem packed() { return with_gradients(pack); }
+Problem packed_forward() { return usual(pack); }
+
+// The last bit of one number.
+Damage other_bits_if(bool (*is_so)(const attest_problem& p)) {
+  return [is_so](const attest_problem& p, auto&, const attest_outputs& out) {
+    if (is_so(p)) at(out.o, 0) = std::nextafter(at(out.o, 0), 1e9f);
+  };
 }
 Problem paged() {
   return usual([](Problem& p) {
@@ -198,6 +205,28 @@ std::vector<Trying> tryings() {
        in_case([](const attest_problem&, const attest_inputs& in) {
          return in.q.stride[1] < in.q.stride[2];
        })},
+      {"packed_bits", "DET-4", packed_forward(), {}, other_bits_if([](const attest_problem& p) {
+         return p.cu_key_lens.data != nullptr;
+       })},
+      {"padded_bits", "DET-4", usual(), {}, other_bits_if([](const attest_problem& p) {
+         return p.key_lens.data != nullptr;
+       })},
+      {"paged_bits", "DET-5", paged(), {}, other_bits_if([](const attest_problem& p) {
+         return p.page_size > 0;
+       })},
+      {"chunk_bits",
+       "DET-6",
+       usual(causal(Anchor::bottom_right)),
+       {},
+       other_bits_if([](const attest_problem& p) { return p.query_len == 4; })},
+      {"chunk_bits", "DET-6", usual(), {}, other_bits_if([](const attest_problem& p) {
+         return p.query_len == 2;
+       })},
+      {"decode_bits",
+       "DET-7",
+       usual(causal(Anchor::bottom_right)),
+       {},
+       other_bits_if([](const attest_problem& p) { return p.query_len == 1; })},
       {"sink_as_key", "LAW-11", usual([](Problem& p) { p.sink = true; }),
        [](attest_problem& p, auto&, auto&) { p.has_sink = 0; }},
       {"sink_as_key",

@@ -510,7 +510,9 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeaturesOfAHost) {
   for (const char* of_a_device : {"stream", "two-streams", "graph"}) std::erase(all, of_a_device);
   EXPECT_THAT(description.features, testing::UnorderedElementsAreArray(all));
   EXPECT_EQ(description.dtypes.size(), kDTypes.size());
-  EXPECT_EQ(description.profiles.size() + 1, profiles().size()) << "but for that of devices";
+  const bool is_invariant = !splits_by_threads(kernel());
+  EXPECT_EQ(description.profiles.size() + (is_invariant ? 1 : 2), profiles().size())
+      << "but for that of devices";
   for (const auto& [dtype, arithmetic] : description.arithmetic) {
     EXPECT_TRUE(arithmetic.deterministic);
     // Evenly dealt sums, and parts that are merged, have an order for each number of workers.
@@ -519,6 +521,7 @@ TEST_P(KernelsTest, TheDescriptionIsUnderstoodAndDeclaresAllFeaturesOfAHost) {
     EXPECT_EQ(arithmetic.rescales_output, &kernel() == &fa1_split_kv());
     EXPECT_EQ(arithmetic.thread_invariant, !splits);
     EXPECT_EQ(arithmetic.batch_invariant, !splits);
+    EXPECT_EQ(arithmetic.form_invariant, !splits);
     EXPECT_LT(arithmetic.exp_error, loosest(dtype).exp_error);
     EXPECT_LT(arithmetic.tanh_error, loosest(dtype).tanh_error);
   }

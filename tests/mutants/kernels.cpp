@@ -34,9 +34,9 @@ std::string arithmetic(Base base, const std::string& dtype) {
           "ds": "{}", "ds_from": "p", "ds_scaled": "after_rounding", "kv_splits": {},
           "rescales_output": {}, "key_block": {}, "subnormal_inputs": "kept",
           "subnormal_outputs": "kept", "output_rounding": "nearest", "deterministic": true,
-          "thread_invariant": true, "batch_invariant": true}})",
+          "thread_invariant": true, "batch_invariant": true, "form_invariant": {}}})",
       dtype, narrow, textbook ? "first" : "last", narrow, base == Base::split ? 16 : 1,
-      base == Base::fa1, base == Base::split ? 0 : kTile);
+      base == Base::fa1, base == Base::split ? 0 : kTile, textbook);
 }
 
 // All but f64.

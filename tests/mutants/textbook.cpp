@@ -26,6 +26,11 @@ bool backwards(const Call& call, Index b) {
   const attest_problem& p = call.problem();
   const bool window = call.band() && call.band()->left != ATTEST_UNBOUNDED;
   return (call.has("batch_variant") && p.batch > 1) ||
+         (call.has("packed_variant") && call.packed()) ||
+         (call.has("paged_variant") && call.paged()) ||
+         (call.has("variant_by_padding") && p.key_len > 128 && call.key_len(b) < p.key_len) ||
+         (call.has("variant_by_rows") && p.query_len < 32) ||
+         (call.has("decode_variant") && p.query_len == 1) ||
          (call.has("batch_variant_in_window") && p.batch > 1 && window) ||
          (call.has("batch_variant_wide") && p.batch > 1 && p.head_dim > 256) ||
          (call.has("variant_by_longest_query_packed") && call.packed() && p.query_len > 60) ||
