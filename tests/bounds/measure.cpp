@@ -342,8 +342,9 @@ Subject subject_of(const Options& options, bool backward, std::uint64_t number) 
 
 Statistics measure(const Options& options) {
   Statistics whole;
-  measure_pass(options, true, whole);
-  // Only a backward pass has a dLSE.
+  // Only a backward pass has a dLSE, and only a forward pass what is stored in 8 bits.
+  const bool is_stored = options.feature == kStored || options.feature == kBlocks;
+  if (!is_stored) measure_pass(options, true, whole);
   if (options.feature != kDLse) measure_pass(options, false, whole);
   return whole;
 }

@@ -12,8 +12,8 @@
 namespace attest::bounds {
 namespace {
 
-constexpr std::array kFeatureNames = {"softcap", "bias",   "ALiBi",  "sink", "dLSE",
-                                      "dropout", "packed", "stored", "plain"};
+constexpr std::array kFeatureNames = {"softcap", "bias",   "ALiBi",  "sink",   "dLSE",
+                                      "dropout", "packed", "stored", "blocks", "plain"};
 constexpr std::array kKindNames = {"normal",
                                    "logits 10",
                                    "logits 50",
@@ -127,9 +127,12 @@ Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
   p.scale = random.pick(std::array{1 / std::sqrt(double(p.head_dim)), 0.3, 1.0, -0.5, 0.125});
 
   if (random.chance(0.75)) {
-    for (bool& each : subject.has) each = random.chance(0.25);
+    for (bool& each : subject.has) {
+      if (&each != &subject.has[kBlocks]) each = random.chance(0.25);
+    }
   }
   bool* const has = subject.has;
+  has[kBlocks] = false;  // until something is stored
   has[kDLse] = has[kDLse] && backward;
   has[kFeatures] = true;
   for (int feature = 0; feature < kFeatures; ++feature) has[kFeatures] &= !has[feature];
@@ -168,7 +171,7 @@ Subject make_subject(std::uint64_t seed, bool backward, std::uint64_t number) {
     p.stored.k = any();
     if (random.chance(0.6)) p.stored.q = any();
     if (!p.stored.q || random.chance(0.6)) p.stored.v = any();
-    const bool in_blocks = random.chance(0.4);
+    const bool in_blocks = has[kBlocks] = random.chance(0.4);
     for (std::optional<Stored>* each : {&p.stored.q, &p.stored.k, &p.stored.v}) {
       if (in_blocks && *each) *each = Stored::in_blocks((*each)->dtype);
     }

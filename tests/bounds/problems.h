@@ -14,7 +14,18 @@
 namespace attest::bounds {
 
 // What NUMERICS.md has terms for beyond the plain formula.
-enum Feature { kSoftcap, kBias, kAlibi, kSink, kDLse, kDropout, kPacked, kStored, kFeatures };
+enum Feature {
+  kSoftcap,
+  kBias,
+  kAlibi,
+  kSink,
+  kDLse,
+  kDropout,
+  kPacked,
+  kStored,
+  kBlocks,
+  kFeatures
+};
 std::string feature_name(int feature);  // "plain" for kFeatures
 
 enum class Kind {
