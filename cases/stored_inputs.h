@@ -1,4 +1,4 @@
-// Inputs that are stored in formats of 8 bits, with scales (FORMAT-5, FORMAT-7).
+// Inputs that are stored in formats of 8 bits, with scales (FORMAT-5 to FORMAT-8).
 #pragma once
 
 #include <vector>

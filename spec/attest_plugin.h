@@ -153,7 +153,8 @@ typedef struct attest_inputs {
   attest_tensor sink;         /* f32 [1, Hq, 1, 1] */
   attest_tensor keep;         /* bits [B, Hq, Sq, Sk]: 1 keeps; strides in bits */
   /* Of what is stored in 8 bits: f32 [B or 1, H or 1, S or 1, 1], by which each number is meant to
-   * be multiplied. */
+   * be multiplied; or, of blocks of 16 channels (int8, bfp8) or 32 (fp8, mxfp8), [B, H, S, blocks],
+   * powers of two. */
   attest_tensor q_scale, k_scale, v_scale;
   /* Backward only. o and lse are what this kernel's own forward call returned. */
   attest_tensor o, lse;

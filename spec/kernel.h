@@ -40,7 +40,7 @@ struct Call {
   attest_context context;
   bool backward;  // which of the passes this is
   Tensor q, k, v, bias, alibi_slopes, sink, keep;
-  Tensor q_scale, k_scale, v_scale;  // of what is stored in 8 bits
+  Tensor q_scale, k_scale, v_scale;  // of what is stored in 8 bits: see gather()
   Tensor o, lse, maximum, sum;  // to be written; of a backward call what the forward call returned
   Tensor d_o, d_lse;            // of a backward call
   Tensor dq, dk, dv, dbias, dsink;  // likewise, to be written

@@ -153,7 +153,7 @@ std::vector<Figure> rows_of_the_benchmark() {
       {"mode fwd alone, causal True alone, dtype float16", "", "",
        "bench.h; the plug-in's features: causal, lse"},
       {"Q and K in float8_e5m2, V in float16", "float8_e5m2", codes_of_fp8(),
-       "floats.h; TritonFloatsTest, all codes; not in the plug-in: FORMAT-5 is planned"},
+       "floats.h; TritonFloatsTest, all codes; not in the plug-in: it has no scales (FORMAT-5)"},
       {"what that does to O", "", effect_of_fp8(),
        "bench.cpp, fp8_effect. So the table compares fp8 with the f16 of cutlass"},
       {"sm_scale", "1.3", fmt::format("{}", b.sm_scale), "bench.h; SCORE-1: any above 0"},

@@ -223,7 +223,8 @@ Figures format_figures() {
   return {
       {"input and output formats", "BF16, BFP8",
        fmt::format("{}", fmt::join(wormhole().rules().formats, ", ")),
-       file("formats.h") + "; FORMAT-4, and FORMAT-6 is planned: BFP8 is in the operator alone"},
+       file("formats.h") +
+           "; FORMAT-4; BFP8 is in the operator alone, whose O is BFP8 then (FORMAT-6: bf16)"},
       {"values that share an exponent", "16", fmt::format("{}", kGroup),
        test("ValuesOfAGroupShareTheLargestExponent")},
       {"digits of a BFP8 value's magnitude", "7",

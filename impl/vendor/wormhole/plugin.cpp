@@ -17,7 +17,7 @@
 //
 // What is not declared, the operator has not: no LSE and no backward pass, no other length of keys
 // than of queries, no V of its own width, no head_dim but multiples of a tile's 32, no f32 and no
-// f16; and of formats it has, BFP8, which cannot be asked for.
+// f16; and of formats it has, BFP8, since its results are BFP8 then, where FORMAT-6 has bf16.
 //
 // Empty rows (wormhole/attn_mask). The matrix unit takes -inf for -2^128, and the difference of two
 // for 0: in a row in which all is hidden all keys weigh the same, padding up to the chunk too. O is
