@@ -375,11 +375,13 @@ std::optional<std::string> stored_for(const CaseWithEntry& base, const KernelLim
   const bool is_plain = c.laws.empty() && c.check == Check::none;
   if (!is_plain || c.problem.stored.any()) return std::nullopt;
   std::vector<std::string> wanted;  // that such a kernel is not without
+  const std::vector<std::string> known = known_features();
   for (const auto& [never, text] : limits.never) {
     if (!never.lacks || !meets(never, c.problem)) continue;
     // One of them suffices: whichever is known first, so that no order of writing matters.
-    const auto is_lacked = [&](const std::string& each) { return contains(*never.lacks, each); };
-    const std::vector<std::string> known = known_features();
+    const auto is_lacked = [&lacks = *never.lacks](const std::string& each) {
+      return contains(lacks, each);
+    };
     if (const auto one = std::find_if(known.begin(), known.end(), is_lacked); one != known.end()) {
       wanted.push_back(*one);
     }

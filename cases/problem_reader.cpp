@@ -447,7 +447,9 @@ std::string ProblemReader::culprit_of(std::string_view clause) const {
       {"GRAD-5", {"d_lse"}},
       {"PAGE-1", {"paging"}},
       {"FORMAT-5", {"stored"}},
+      {"FORMAT-6", {"stored"}},
       {"FORMAT-7", {"stored"}},
+      {"FORMAT-8", {"stored"}},
   };
   const auto place = kFieldsOf.find(clause);
   const std::vector<const char*> mask = {"mask"};
