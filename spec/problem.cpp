@@ -255,9 +255,9 @@ std::optional<Defect> defect_of_stored(const Problem& p) {
   if (!known) return wrong("stored in fewer bits are Q and K, K and V, or all three");
   for (const std::optional<Stored>* each : {&stored.q, &stored.v}) {
     if (*each && (*each)->by_channels != stored.k->by_channels) {
-      return wrong(
-          "blocks of channels have scales in each tensor that is stored in fewer bits, or "
-          "in none");
+      return Defect{"FORMAT-6",
+                    "blocks of channels have scales in each tensor that is stored in fewer bits, "
+                    "or in none"};
     }
   }
   return std::nullopt;

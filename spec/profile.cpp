@@ -44,7 +44,8 @@ std::vector<Profile> own_clauses() {
       {"memory", "what a call takes beyond its tensors", {"MEM-1", "MEM-2"}},
       {"invariant",
        "the same bits in a batch and alone, packed, padded, in pages, in chunks, decoded",
-       {"DET-2", "DET-4", "DET-5", "DET-6", "DET-7"}},
+       {"DET-2", "DET-4", "DET-5", "DET-6", "DET-7"},
+       {"batch_invariant", "form_invariant"}},
       {"device", "streams, graphs and changing shapes of a device"},
   };
 }

@@ -21,6 +21,8 @@ struct Profile {
   std::string_view name;
   std::string_view about;
   std::vector<std::string_view> clauses = {};
+  std::vector<std::string_view> promises =
+      {};  // keys of a declaration, without which it is not met
 };
 
 inline constexpr std::string_view kTakesDeclared = "+declared";

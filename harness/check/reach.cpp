@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/judge/promise.h"
+#include "harness/laws/law.h"
 #include "spec/contains.h"
 #include "spec/dtype.h"
 #include "spec/profile.h"
@@ -30,7 +31,11 @@ ProfileReach reach_of_profile(const Profile& profile, const Testee& testee,
     const Asking::Instead* instead = asking.instead(testee.name, c.id);
     if (!is_left_out(instead)) {
       std::vector<std::string> clauses = c.clauses;
-      const std::string promise = promise_missing(c, testee.description, clauses);
+      std::string promise = promise_missing(c, testee.description, clauses);
+      const auto of_laws = laws::missing_promise(c.laws, c.problem, testee.description,
+                                                 testee.description.arithmetic_in(c.problem.dtype));
+      const bool counts = of_laws && contains(profile.promises, std::string_view(*of_laws));
+      if (promise.empty() && counts) promise = *of_laws;
       if (promise.empty()) {
         ++reach.asked;
       } else {

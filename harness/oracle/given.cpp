@@ -12,6 +12,7 @@
 #include "cases/stored_inputs.h"
 #include "harness/oracle/given_mask.h"
 #include "harness/oracle/strided.h"
+#include "spec/contains.h"
 #include "spec/json_reader.h"
 
 namespace attest {
@@ -224,6 +225,10 @@ void read_operand(const attest_tensor& tensor, const attest_tensor& scale_tensor
   values = read_values(tensor, {name, dtype, shape});
   if (!stored) return;
   const std::string where = name + "_scale";
+  const bool in_bfp8 = stored->by_channels && stored->dtype == DType::int8;
+  if (in_bfp8 && contains(values.data, -128.0)) {
+    wrong(name, "has -128, which is no number of bfp8 (FORMAT-6)");
+  }
   scales = read_values(scale_tensor, {where, ATTEST_F32, stored->scale_shape(shape)});
   const auto used = scales_in_use(p, shape, scales.shape, name != "inputs.q");
   for (std::size_t n = 0; n < used.size(); ++n) {

@@ -99,15 +99,17 @@ Inputs zero_inputs(const Problem& p) {
   if (p.bias_shape) inputs.bias = zeros(*p.bias_shape);
   if (p.slopes_shape) inputs.slopes = zeros(*p.slopes_shape);
   if (p.sink) inputs.sink = zeros(p.sink_shape());
-  const auto put_scales = [](const std::optional<Stored>& stored, const Values& of,
+  const auto put_scales = [](const std::optional<Stored>& stored, const Values& of, double scale,
                              Values& scales) {
     if (!stored) return;
     scales = zeros(stored->scale_shape(of.shape));
-    std::fill(scales.data.begin(), scales.data.end(), 1.0);
+    std::fill(scales.data.begin(), scales.data.end(), scale);
   };
-  put_scales(p.stored.q, inputs.q, inputs.q_scale);
-  put_scales(p.stored.k, inputs.k, inputs.k_scale);
-  put_scales(p.stored.v, inputs.v, inputs.v_scale);
+  // Scores by hand are small, and some of them fractions; V is not.
+  const bool whole = p.stored.k && p.stored.k->dtype == DType::int8;
+  put_scales(p.stored.q, inputs.q, whole ? 0x1p-3 : 1, inputs.q_scale);
+  put_scales(p.stored.k, inputs.k, whole ? 0x1p-3 : 1, inputs.k_scale);
+  put_scales(p.stored.v, inputs.v, 1, inputs.v_scale);
   if (p.backward) inputs.d_o = zeros(p.o_shape());
   if (p.d_lse) inputs.d_lse = zeros(p.lse_shape());
   if (p.dropout.mode == Dropout::Mode::given) {
@@ -243,6 +245,19 @@ std::vector<Plain> plainest_first() {
   return plain;
 }
 
+StoredInputs stored_as(const std::string& words) {
+  const nlohmann::json problem = {{"stored", words}, {"query_heads", 1}, {"key_heads", 1},
+                                  {"query_len", 1},  {"key_len", 1},     {"head_dim", 1}};
+  return read_entry({{"name", "probe"},
+                     {"clauses", {"SOFTMAX-1"}},
+                     {"because", "A probe."},
+                     {"problem", problem},
+                     {"dtypes", {"f32"}},
+                     {"data", {"normal"}}},
+                    "probe")
+      .problem.stored;
+}
+
 // How a testee that declares so much may take Q, K and V in 8 bits.
 std::vector<std::string> ways_to_store(const Description& testee) {
   std::vector<std::string> ways;
@@ -263,20 +278,20 @@ std::vector<std::string> ways_to_store(const Description& testee) {
       add(is_int8 ? testee.has("bfp8") : plain && testee.has("mxfp8"), " c");
     }
   }
+  // Those first of which its own limits say that it takes nothing else.
+  std::stable_partition(ways.begin(), ways.end(), [&](const std::string& way) {
+    Problem plain;
+    plain.stored = stored_as(way);
+    const auto needed = features_of(plain);
+    return std::none_of(
+        testee.limits.never.begin(), testee.limits.never.end(), [&](const auto& never) {
+          const auto& lacks = never.first.lacks;
+          return lacks && std::none_of(lacks->begin(), lacks->end(), [&](const std::string& each) {
+                   return contains(needed, each);
+                 });
+        });
+  });
   return ways;
-}
-
-StoredInputs stored_as(const std::string& words) {
-  const nlohmann::json problem = {{"stored", words}, {"query_heads", 1}, {"key_heads", 1},
-                                  {"query_len", 1},  {"key_len", 1},     {"head_dim", 1}};
-  return read_entry({{"name", "probe"},
-                     {"clauses", {"SOFTMAX-1"}},
-                     {"because", "A probe."},
-                     {"problem", problem},
-                     {"dtypes", {"f32"}},
-                     {"data", {"normal"}}},
-                    "probe")
-      .problem.stored;
 }
 
 bool is_unwritten(const Reaction& reaction) {

@@ -11,8 +11,8 @@
 
 #include "cases/carrier.h"
 #include "cases/fit.h"
-#include "harness/judge/promise.h"
 #include "harness/run/beyond.h"
+#include "harness/run/needs.h"
 #include "spec/contains.h"
 #include "spec/feature.h"
 #include "spec/known_failure.h"
@@ -103,7 +103,7 @@ class Count {
     if (unsupported && verdict.reason == "alike") return;  // it runs as another
     ++record_.demanded;
     if (unsupported && verdict.reason == "undeclared") {
-      for (const std::string& feature : split(verdict.message, ", ")) ++record_.needs[feature];
+      for (const std::string& feature : cut_at(verdict.message, ", ")) ++record_.needs[feature];
     }
     const bool fitted = !is_besides && is_narrowed(v.case_id);
     const bool dialect = unsupported && verdict.reason == "dialect";
@@ -123,6 +123,14 @@ class Count {
     }
   }
 
+  // A case about a promise of the profile that is not given.
+  void add_unpromised(const std::string& promise) {
+    ++record_.demanded;
+    ++record_.left_out;
+    ++record_.needs[promise];
+    record_.within_limits = true;
+  }
+
   // Clauses of which too little was tried to say that they are met; of a sample, as the smoke tier
   // is, nobody says so. One whose absence is a limit on sizes or layouts is told as such.
   void note_thin(const TesteeRecord& testee) {
@@ -137,16 +145,6 @@ class Count {
 
   Index known() const { return known_; }
   bool untried() const { return untried_; }
-
-  static std::vector<std::string> split(const std::string& text, std::string_view by) {
-    std::vector<std::string> parts;
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find(by, begin), text.size());
-      parts.push_back(text.substr(begin, end - begin));
-      begin = end + by.size();
-    }
-    return parts;
-  }
 
  private:
   // Whether it is fitted to what is missing of this profile: a case that has features of others is
@@ -231,6 +229,11 @@ Standing stand(const TesteeRecord& testee, const std::string& profile_name,
   Count count(profile, header, lacking, record);
   for (const VerdictRecord* v : verdicts) {
     if (is_of_another(v->verdict, profile, lacking)) continue;
+    const std::string promise = promise_lacking(v->verdict);
+    if (contains(profile.promises, std::string_view(promise))) {
+      count.add_unpromised(promise);
+      continue;
+    }
     const bool breaks_dialect =
         v->verdict.clauses == std::vector<std::string>{"EMPTY-5"} && demands_empty_rows(profile);
     if (breaks_dialect || demands(profile, claimed, v->verdict.clauses)) count.add(*v);
@@ -323,56 +326,6 @@ bool all_judged(const Header& header, const Findings& found) {
   return std::all_of(header.testees.begin(), header.testees.end(), [&](const TesteeRecord& testee) {
     return found.judged.contains(testee.name);
   });
-}
-
-// What keeps a testee from being asked a case of a profile: features and formats that it does not
-// declare, a promise that it does not make, other profiles that the case needs and it does not
-// claim.
-std::set<std::string> missing_for(const Verdict& v, const Profile& profile,
-                                  const std::set<std::string_view>& unclaimed) {
-  const bool unsupported = v.outcome == Outcome::unsupported;
-  if (unsupported && v.message.starts_with(kNoPromise)) {
-    const std::string promise = v.message.substr(kNoPromise.size());
-    if (promise == profile.name) return {promise};
-  }
-  const auto cites = [&](const Profile& each) {
-    return std::any_of(v.clauses.begin(), v.clauses.end(),
-                       [&](const std::string& clause) { return contains(each.clauses, clause); });
-  };
-  if (!cites(profile)) return {};
-  std::set<std::string> missing;
-  if (unsupported && v.reason == "undeclared") {
-    for (const std::string& feature : Count::split(v.message, ", ")) missing.insert(feature);
-  }
-  for (const Profile& each : profiles()) {
-    if (unclaimed.contains(each.name) && cites(each)) {
-      missing.insert(fmt::format("the profile {}", each.name));
-    }
-  }
-  return missing;
-}
-
-// Of a profile none of whose cases a testee is asked, in no format: the least that is missing for
-// one, most of those that miss so little; each with the number of cases that need it.
-std::map<std::string, Index> needs_of(const std::string& testee, const Profile& profile,
-                                      const std::vector<std::string>& claimed,
-                                      const std::vector<VerdictRecord>& verdicts) {
-  std::set<std::string_view> unclaimed;  // profiles
-  for (const Profile& each : profiles()) unclaimed.insert(each.name);
-  for (const std::string& name : claimed) unclaimed.erase(find_profile(name)->name);
-  std::map<std::string, Index> needs;
-  std::map<std::set<std::string>, Index> cases;  // by all that is missing for them
-  for (const VerdictRecord& record : verdicts) {
-    if (record.testee != testee) continue;
-    const std::set<std::string> missing = missing_for(record.verdict, profile, unclaimed);
-    if (!missing.empty()) ++cases[missing];
-    for (const std::string& each : missing) ++needs[each];
-  }
-  const auto least = std::min_element(cases.begin(), cases.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first.size(), -a.second) < std::pair(b.first.size(), -b.second);
-  });
-  std::erase_if(needs, [&](const auto& each) { return !least->first.contains(each.first); });
-  return needs;
 }
 
 // How all testees stand to all profiles that they claim or are asked for.

@@ -122,7 +122,7 @@ def as_f32(value: Any, name: str, bits: Optional[str]) -> Host:
     if array.dtype == "bf16":
         wide = array.data.astype(np.uint32) << 16
         return Host(wide.view(np.float32), "f32")
-    if array.dtype not in ("f32", "f16"):
+    if array.dtype not in ("f32", "f16", "float8_e8m0fnu"):
         raise TypeError(f"{name}: expected f32 (or f16, bf16), got {array.dtype}")
     return Host(array.data.astype(np.float32), "f32")
 

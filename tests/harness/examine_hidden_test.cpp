@@ -78,7 +78,8 @@ TEST_F(LeakTest, IsAWarningInEveryCaseOfTheSuiteAndAWrongKernelFailsThere) {
   Index cases = 0, warnings = 0;
   for (const Case& c : all) {
     if (c.problem.dtype != DType::f32 || !is_recommended(c.clauses.front())) continue;
-    if (c.hidden == Hidden::plain) continue;
+    // The kernel here takes nothing that is stored.
+    if (c.hidden == Hidden::plain || c.problem.stored.any()) continue;
     test_case_ = c;
     spoil = [](const auto&, const auto&, const auto&, Index) {};
     Verdict v = verdict();

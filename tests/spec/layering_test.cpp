@@ -55,7 +55,7 @@ const std::map<std::string, Layers> kRooms = {
     {"script", {"process"}},
     {"diagnosis", {"process", "judge", "run"}},
     {"probe", {"process", "judge"}},
-    {"check", {"process", "judge", "run"}},
+    {"check", {"process", "judge", "laws", "run"}},
     {"vectors", {"process", "judge"}},
     {"oracle", {"process", "judge", "laws", "diagnosis"}},
     {"selfcheck", {"process", "judge", "run", "diagnosis"}},
