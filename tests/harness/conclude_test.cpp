@@ -98,6 +98,23 @@ TEST(ConcludeTest, DialectLeavesTheProfileUnmetThatDemandsTheCase) {
   EXPECT_TRUE(footer.profiles[1].met);
 }
 
+// Whose cases say nothing then, and would be counted for nobody.
+TEST(ConcludeTest, ProfileIsNotMetWithoutItsPromises) {
+  Header h = header();
+  h.testees[0].profiles = {"invariant"};
+  h.testees[0].dtypes = {"f32"};
+  std::vector<VerdictRecord> verdicts = {verdict_record(Outcome::pass, "f32", {"DET-2"})};
+  EXPECT_TRUE(conclude(h, verdicts).profiles[0].met);
+  verdicts.push_back(verdict_record(Outcome::unsupported, "f32", {}));
+  verdicts.back().verdict.message = "does not declare schedule";
+  EXPECT_TRUE(conclude(h, verdicts).profiles[0].met) << "a promise of another";
+  verdicts.back().verdict.message = "does not declare form_invariant";
+  const Footer footer = conclude(h, verdicts);
+  EXPECT_FALSE(footer.profiles[0].met);
+  EXPECT_EQ(footer.profiles[0].needs.at("form_invariant"), 1);
+  EXPECT_EQ(footer.exit_code, kNotConformant);
+}
+
 // Else it would look as if it had not been claimed.
 TEST(ConcludeTest, ProfileWithoutACaseSaysWhatItsCasesNeed) {
   Header h = header();
