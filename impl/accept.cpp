@@ -337,7 +337,7 @@ void check_tensors(const Call& call, bool backward) {
   const auto check_scales = [&](const char* name, const attest_tensor& scales, attest_dtype dtype,
                                 const Shape& shape) {
     if (!is_stored(dtype)) return;
-    const std::int64_t block = dtype == ATTEST_INT8 ? 16 : 32;
+    const std::int64_t block = block_of(dtype);
     check_broadcast(scales,
                     {name, ATTEST_F32, with_channels(shape, (shape[3] + block - 1) / block)}, 4);
   };

@@ -43,11 +43,13 @@ inline const attest_tensor& key_scales(const Call& call, const attest_tensor& te
   return &tensor == &call.inputs.k ? call.inputs.k_scale : call.inputs.v_scale;
 }
 
-// How many channels of a row share a scale: all of them, or 16 of int8 (bfp8), 32 of others
-// (mxfp8).
+// How many channels share a scale in formats of blocks: bfp8 (FORMAT-6), mxfp8 (FORMAT-8).
+inline std::int64_t block_of(attest_dtype dtype) { return dtype == ATTEST_INT8 ? 16 : 32; }
+
+// How many channels of a row share a scale: all of them, or those of a block.
 inline std::int64_t channels_of_scale(const attest_tensor& tensor, const attest_tensor& scales) {
   if (scales.shape[3] == 1) return std::max<std::int64_t>(tensor.shape[3], 1);
-  return tensor.dtype == ATTEST_INT8 ? 16 : 32;
+  return block_of(tensor.dtype);
 }
 
 // tile[rows, channels] = the plane from position `begin` on, each `width` channels of a row times

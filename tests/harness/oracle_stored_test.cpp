@@ -78,6 +78,16 @@ TEST(OracleStoredTest, RowsOfOneBlockAreInBlocksBesideThoseThatHaveMore) {
   EXPECT_EQ(call.judge()["outcome"], "PASS") << call.judge();
 }
 
+// Of int8 it is one (FORMAT-6, FORMAT-7).
+TEST(OracleStoredTest, BfpHasNoMinus128) {
+  const Stored blocks = Stored::in_blocks(DType::int8);
+  Case c = case_stored({.q = blocks, .k = blocks, .v = blocks});
+  c.problem.head_dim = c.problem.value_dim = 40;
+  OracleCall in_blocks(c.problem, generate(c));
+  static_cast<std::int8_t*>(in_blocks.inputs.k.data)[0] = -128;
+  EXPECT_THAT(in_blocks.error(), HasSubstr("inputs.k: has -128"));
+}
+
 TEST(OracleStoredTest, FailsWhatWasComputedByOtherScales) {
   const Case c = case_stored(kAll);
   const Inputs in = generate(c);
